@@ -1,0 +1,26 @@
+"""
+What can be wrong with settings.
+
+* SettingsError    one or more mistakes, each with its place
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing wrong in a settings file or an environment variable, and where it stands."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; `mistakes` lists all that is wrong, not just the first."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(str(mistake) for mistake in mistakes))

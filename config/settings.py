@@ -1,0 +1,149 @@
+"""
+Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_HTTP__BIND`).
+
+`load` reports every mistake at once, each with file and line. It opens no other file.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from typing_extensions import override
+
+from config.errors import Mistake, SettingsError
+from config.places import line_of
+from config.sections import Database, Destination, Engine, Http, Listener, Log, Schedule
+
+FILE_NAME = "bridge.toml"
+
+
+class Settings(BaseSettings):
+    """Everything an installation can set; paths inside are relative to `home`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BRIDGE_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    home: Path = Field(exclude=True)
+    database: Database = Database()
+    http: Http = Http()
+    engine: Engine = Engine()
+    listener: list[Listener] = Field(default_factory=list)
+    destination: list[Destination] = Field(default_factory=list)
+    schedule: Schedule = Schedule()
+    log: Log = Log()
+
+    @classmethod
+    @override
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over the file (which `load` hands in as initial values)."""
+        return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _names_and_ports_are_unique(self) -> "Settings":
+        twice = [
+            *_repeated("listener", "name", [each.name for each in self.listener]),
+            *_repeated("listener", "bind", [str(a.bind) for a in self.listener if a.bind.port]),
+            *_repeated("destination", "name", [each.name for each in self.destination]),
+        ]
+        if twice:
+            raise ValueError("; ".join(twice))
+        return self
+
+    def path(self, relative: Path) -> Path:
+        """Resolve a path of the settings against the home folder."""
+        return self.home / relative
+
+    def database_url(self) -> str:
+        """Give the bridge's database address, a SQLite file resolved against the home folder."""
+        return _resolved(self.database.url, self.home)
+
+    def engine_database_url(self) -> str:
+        """
+        Give the internal engine's database address.
+
+        Left empty it is the same PostgreSQL; with SQLite a file of its own, so that the
+        engine's transactions never hold up an acknowledgment (decision 0002).
+        """
+        if self.database.engine_url:
+            return _resolved(self.database.engine_url, self.home)
+        if not self.database.url.startswith("sqlite:///"):
+            return self.database.url
+        file = Path(self.database.url.removeprefix("sqlite:///"))
+        return _resolved(f"sqlite:///{file.with_stem(file.stem + '-engine')}", self.home)
+
+
+def _resolved(url: str, home: Path) -> str:
+    if not url.startswith("sqlite:///"):
+        return url
+    return f"sqlite:///{home / url.removeprefix('sqlite:///')}"
+
+
+def _repeated(section: str, key: str, values: list[str]) -> Iterator[str]:
+    for value in sorted({value for value in values if values.count(value) > 1}):
+        yield f"{section}.{key} {value} is used more than once"
+
+
+def load(home: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """
+    Read `HOME/bridge.toml` and the environment.
+
+    Raises SettingsError with every mistake: an unreadable file, wrong TOML, unknown keys,
+    wrong values, names or ports used twice.
+    """
+    file = home / FILE_NAME
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        reason = (
+            "not found; `bridge init` makes one"
+            if isinstance(error, FileNotFoundError)
+            else (error.strerror or "cannot be read")
+        )
+        raise SettingsError([Mistake(str(file), reason)]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError([Mistake(str(file), "is not UTF-8 text")]) from error
+    return parse(text, home, file)
+
+
+def parse(text: str, home: Path, file: Path) -> Settings:
+    """Read settings from TOML text; `file` is what mistakes are reported under."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([Mistake(str(file), str(error))]) from error
+    if "home" in values:
+        raise SettingsError([Mistake(f"{file}:{line_of(text, ('home',))}", "unknown key home")])
+    try:
+        return Settings(**{**values, "home": home.absolute()})
+    except ValidationError as error:
+        raise SettingsError([_mistake(each, text, file) for each in error.errors()]) from error
+
+
+def _mistake(error: Any, text: str, file: Path) -> Mistake:
+    loc = tuple(part for part in error["loc"] if isinstance(part, str | int))
+    name = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
+    line = line_of(text, loc)
+    variable = "BRIDGE_" + "__".join(str(part) for part in loc[:2]).upper()
+    place = f"{file}:{line}" if line else str(file)
+    if variable in os.environ:
+        place = variable
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        message = "unknown key"
+    return Mistake(place, f"{name}: {message}" if name else message)
