@@ -6,6 +6,8 @@ What can be wrong with settings.
 
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -14,6 +16,7 @@ class Mistake:
     place: str
     message: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.place}: {self.message}"
 

@@ -5,9 +5,9 @@ Pure; used by the settings models as field types.
 """
 
 import re
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainValidator
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -15,15 +15,20 @@ _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 MAX_PORT: Final = 65535
 
 
-class Address(NamedTuple):
-    """A host and a TCP port; port 0 lets the system choose."""
+class Address(str):
+    """A TCP address `host:port` or `[ipv6]:port`; port 0 lets the system choose."""
 
-    host: str
-    port: int
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+    @property
+    def host(self) -> str:
+        """The host without brackets."""
+        return self.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        """The port, 0 to 65535."""
+        return int(self.rpartition(":")[2])
 
 
 def _measure(value: object, units: dict[str, float] | dict[str, int], example: str) -> float:
@@ -51,17 +56,13 @@ def parse_size(value: object) -> int:
 
 def parse_address(value: object) -> Address:
     """Read `host:port` or `[ipv6]:port`."""
-    if isinstance(value, Address):
-        return value
-    if not isinstance(value, str):
-        raise ValueError('write "host:port", for example "127.0.0.1:2575"')  # noqa: TRY004  # pydantic wants ValueError
-    host, colon, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
         raise ValueError('write "host:port", for example "127.0.0.1:2575"')
-    return Address(host, int(port))
+    return Address(value)
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
 Bytes = Annotated[int, BeforeValidator(parse_size)]
-HostPort = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)]
+HostPort = Annotated[Address, PlainValidator(parse_address)]

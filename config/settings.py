@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pydantic_settings
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -131,6 +132,8 @@ def parse(text: str, home: Path, file: Path) -> Settings:
         raise SettingsError([Mistake(f"{file}:{line_of(text, ('home',))}", "unknown key home")])
     try:
         return Settings(**{**values, "home": home.absolute()})
+    except pydantic_settings.SettingsError as error:
+        raise SettingsError([Mistake("environment", str(error))]) from error
     except ValidationError as error:
         raise SettingsError([_mistake(each, text, file) for each in error.errors()]) from error
 

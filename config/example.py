@@ -1,0 +1,78 @@
+"""
+Write the example settings from the models, so that the two cannot drift.
+
+`bridge init` writes `fresh()`; `config/bridge.example.toml` is `render()`, which also shows
+the optional keys as comments. No settings are read here.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from config.sections import Database, Destination, Engine, Http, Listener, Log, Schedule
+
+_SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
+    ("database", Database),
+    ("http", Http),
+    ("engine", Engine),
+    ("schedule", Schedule),
+    ("log", Log),
+)
+_MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
+    ("listener", Listener, {"name": "ris-orders", "bind": "127.0.0.1:2575", "site": "SITE1"}),
+    ("destination", Destination, {"name": "ris-results", "address": "127.0.0.1:2576"}),
+)
+_COMMENTED: Final = {
+    "tokens": '{ SITE1 = "secrets/site1.token" }',
+    "replies": '{ AE = "retry", AR = "park" }',
+    "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
+    "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
+}
+_SECONDS: Final = frozenset(
+    {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
+    | {"poll_status_every"}
+)
+_COLUMN: Final = 44
+
+
+def render() -> str:
+    """Return the whole example, every key with its default and what it means."""
+    lines = ["# Every setting with its default. The environment wins: BRIDGE_HTTP__BIND=…"]
+    for name, model in _SINGLE:
+        lines += ["", f"[{name}]", *_keys(name, model, {})]
+    for name, model, values in _MANY:
+        lines += ["", f"[[{name}]]", *_keys(name, model, values)]
+    return "\n".join(lines) + "\n"
+
+
+def fresh() -> str:
+    """Return the settings that a new home starts with."""
+    return render().replace("# Every setting with its default. ", "# Settings of this home. ")
+
+
+def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
+    for key, field in model.model_fields.items():
+        value = values.get(key, field.get_default(call_default_factory=True))
+        yield _line(section, key, value, field)
+
+
+def _line(section: str, key: str, value: Any, field: FieldInfo) -> str:
+    shown = _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key)
+    text = f"# {key} = {shown}" if shown else f"{key} = {_toml(key, value)}"
+    if not field.description:
+        return text
+    return f"{text:<{_COLUMN}} # {field.description}"
+
+
+def _toml(key: str, value: Any) -> str:
+    if key in _SECONDS:
+        return f'"{value:g}s"'
+    if key == "max_frame":
+        return f'"{value // 2**20}MiB"'
+    if isinstance(value, Path):
+        return json.dumps(str(value))
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,115 @@
+"""Settings are read whole, overridden by the environment, and refused with every mistake named."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import SettingsError
+from config.example import fresh, render
+from config.home import create
+from config.quantities import parse_address, parse_duration, parse_size
+from config.settings import Settings, load, parse
+
+HERE = Path(__file__).resolve().parents[2]
+
+WRONG = """\
+[http]
+bind = "no-port"
+colour = "blue"
+
+[[listener]]
+name = "a"
+bind = "127.0.0.1:2575"
+
+[[listener]]
+name = "b"
+bind = "127.0.0.1:99999"
+frame_timeout = "ten seconds"
+"""
+
+
+def read(text: str, home: Path) -> Settings:
+    """Parse text as if it stood in HOME/bridge.toml."""
+    return parse(text, home, home / "bridge.toml")
+
+
+def test_every_mistake_at_once(tmp_path: Path) -> None:
+    """Four mistakes in one file are four lines, each with the line it stands on."""
+    with pytest.raises(SettingsError) as raised:
+        read(WRONG, tmp_path)
+
+    places = {
+        str(mistake.place).rpartition(":")[2]: mistake.message for mistake in raised.value.mistakes
+    }
+    assert set(places) == {"2", "3", "11", "12"}
+    assert places["3"] == "http.colour: unknown key"
+    assert 'for example "10s"' in places["12"]
+
+
+def test_names_used_twice(tmp_path: Path) -> None:
+    """Two listeners of one name or one port are refused."""
+    text = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\n' * 2
+
+    with pytest.raises(SettingsError, match=r"listener\.name a is used more than once"):
+        read(text, tmp_path)
+
+
+def test_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BRIDGE_HTTP__BIND overrides the file, and the file's other keys stay."""
+    monkeypatch.setenv("BRIDGE_HTTP__BIND", "127.0.0.1:9999")
+
+    settings = read('[http]\nbind = "127.0.0.1:1"\npublic_url = "https://x.example"\n', tmp_path)
+
+    assert str(settings.http.bind) == "127.0.0.1:9999"
+    assert settings.http.public_url == "https://x.example"
+
+
+def test_example_is_the_models() -> None:
+    """The committed example is what the models generate."""
+    assert (HERE / "config" / "bridge.example.toml").read_text("utf-8") == render()
+
+
+def test_fresh_settings_load(tmp_path: Path) -> None:
+    """What `init` writes is valid, and a second `init` keeps what an admin changed."""
+    create(tmp_path, {"orders.yaml": b"a"}, {"engine.token": lambda: b"secret"})
+    (tmp_path / "mappings" / "orders.yaml").write_bytes(b"mine")
+
+    written, kept = create(tmp_path, {"orders.yaml": b"a"}, {"engine.token": lambda: b"other"})
+
+    assert not written
+    assert len(kept) == 3
+    assert (tmp_path / "mappings" / "orders.yaml").read_bytes() == b"mine"
+    assert (tmp_path / "secrets" / "engine.token").read_bytes() == b"secret"
+    assert (tmp_path / "secrets" / "engine.token").stat().st_mode & 0o777 == 0o600
+    assert load(tmp_path).listener[0].name == "ris-orders"
+    assert fresh().startswith("# Settings of this home.")
+
+
+def test_missing_home(tmp_path: Path) -> None:
+    """A home without settings says which file is missing and what makes one."""
+    with pytest.raises(SettingsError, match="bridge init"):
+        load(tmp_path / "nowhere")
+
+
+def test_databases_of_a_home(tmp_path: Path) -> None:
+    """SQLite files lie in the home, the engine's beside the bridge's; PostgreSQL is shared."""
+    settings = read("", tmp_path)
+    assert settings.database_url() == f"sqlite:///{tmp_path}/bridge.db"
+    assert settings.engine_database_url() == f"sqlite:///{tmp_path}/bridge-engine.db"
+
+    shared = read('[database]\nurl = "postgresql+psycopg://u@h/d"\n', tmp_path)
+    assert shared.engine_database_url() == shared.database_url() == "postgresql+psycopg://u@h/d"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10), ("250ms", 0.25), ("5m", 300), ("0s", 0), (3, 3)]
+)
+def test_durations(text: object, seconds: float) -> None:
+    """Durations carry their unit; a bare number is seconds."""
+    assert parse_duration(text) == seconds
+
+
+def test_sizes_and_addresses() -> None:
+    """Sizes are binary multiples; an IPv6 address keeps its brackets when written."""
+    assert parse_size("16MiB") == 16 * 2**20
+    assert str(parse_address("[::1]:2575")) == "[::1]:2575"
