@@ -1,0 +1,1 @@
+"""The internal report engine: it lives behind HTTP and is imported by the wiring alone."""

@@ -1,0 +1,1 @@
+"""The engine over HTTP: routers of short routes, problem bodies, authentication."""

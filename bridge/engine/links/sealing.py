@@ -1,0 +1,81 @@
+"""
+Seal payloads with AES-256-GCM under a rotating key ring.
+
+The newest key seals, every key of the ring opens. The associated data binds a
+payload to its handle, site and purpose, so that stored rows cannot be swapped.
+Stores nothing and makes no handles.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from bridge.engine.links.errors import SealBroken, UnknownKey
+from bridge.engine.links.handles import Purpose, RandomBytes
+
+NONCE_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a sealed payload belongs to; opening it for anything else fails."""
+
+    handle_hash: str
+    site_id: str
+    purpose: Purpose
+
+    def associated_data(self) -> bytes:
+        """Return the three parts, unambiguously joined."""
+        return f"{self.purpose}\x00{self.handle_hash}\x00{self.site_id}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Nonce and ciphertext, and the id of the key that made them."""
+
+    key_id: str
+    data: bytes
+
+
+class KeyRing:
+    """The keys of sealed links, newest first: `(key id, 32 bytes)`."""
+
+    def __init__(self, keys: Sequence[tuple[str, bytes]], random_bytes: RandomBytes) -> None:
+        if not keys:
+            message = "the key ring is empty"
+            raise ValueError(message)
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys}
+        self._newest = keys[0][0]
+        self._random = random_bytes
+
+    @property
+    def newest(self) -> str:
+        """The id of the key that seals."""
+        return self._newest
+
+    def seal(self, payload: bytes, binding: Binding) -> Sealed:
+        """Compress and encrypt `payload` for exactly this binding."""
+        nonce = self._random(NONCE_BYTES)
+        cipher = self._ciphers[self._newest]
+        data = cipher.encrypt(nonce, zlib.compress(payload, 1), binding.associated_data())
+        return Sealed(self._newest, nonce + data)
+
+    def open(self, sealed: Sealed, binding: Binding) -> bytes:
+        """Return the payload; raise `UnknownKey` or `SealBroken`."""
+        cipher = self._ciphers.get(sealed.key_id)
+        if cipher is None:
+            raise UnknownKey(sealed.key_id)
+        nonce, data = sealed.data[:NONCE_BYTES], sealed.data[NONCE_BYTES:]
+        try:
+            return zlib.decompress(cipher.decrypt(nonce, data, binding.associated_data()))
+        except InvalidTag:
+            raise SealBroken from None
+
+    def reseal(self, sealed: Sealed, binding: Binding) -> Sealed | None:
+        """Return the payload under the newest key, or None when it already is."""
+        if sealed.key_id == self._newest:
+            return None
+        return self.seal(self.open(sealed, binding), binding)

@@ -1,0 +1,87 @@
+"""
+Everything that can be set about the engine, as plain frozen values.
+
+Reads no file and no environment: the composition root hands a complete
+`EngineSettings` to `bridge.engine.http.application.create_application`.
+"""
+
+from dataclasses import dataclass, field
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """At most `count` requests in any `seconds`; a count of 0 switches the limit off."""
+
+    count: int
+    seconds: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """
+    Quotas a token (reads, launches, exports) and an address (failed authentications).
+
+    Service tokens are exempt: the bridge paces itself. Loopback addresses are exempt
+    from the last one, because behind an unannounced proxy they are everybody.
+    """
+
+    reads: Quota = Quota(6000)
+    launches: Quota = Quota(1200)
+    exports: Quota = Quota(600)
+    failed_authentications: Quota = Quota(20, 15 * 60)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """Sizes in bytes (decoded) and counts; beyond them a request is refused with 413 or 400."""
+
+    body: int = 64 * MIB
+    structured_reports: int = 20
+    structured_report: int = 10 * MIB
+    key_images: int = 50
+    key_image: int = 10 * MIB
+    key_image_pixels: int = 40_000_000
+    key_findings: int = 100_000
+    metadata: int = 64 * 1024
+    metadata_depth: int = 8
+    tag: int = 1024
+    status_list: int = 500
+    link_list: int = 50
+    batch: int = 500
+    report_text: int = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long links and sessions live, in seconds (a site may override `frame_link`)."""
+
+    frame_link: int = 12 * 3600
+    login_link: int = 90 * 24 * 3600
+    session_link: int = 5 * 60  # interface document, Limits: 5 minutes from issue
+    session: int = 12 * 3600
+    session_idle: int = 30 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """
+    The engine as one installation runs it.
+
+    `link_keys` is the key ring of sealed links, newest first: (key id, 32 bytes).
+    `regional_urls` are further public addresses; a link carries the one its request came in on.
+    `trusted_proxies` are networks (`10.0.0.0/8`) whose forwarded headers are believed.
+    `service_token`, when given, becomes a token that administers every site.
+    """
+
+    link_keys: tuple[tuple[str, bytes], ...] = field(repr=False)
+    public_url: str = "http://127.0.0.1:8575"
+    regional_urls: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    service_token: str | None = field(default=None, repr=False)
+    browser_init: bool = True  # GET /reporting/init, which carries a token in its address
+    threads: int = 8
+    rates: RateLimits = RateLimits()
+    sizes: SizeLimits = SizeLimits()
+    lifetimes: Lifetimes = Lifetimes()
