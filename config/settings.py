@@ -6,7 +6,7 @@ Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_H
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def _repeated(section: str, key: str, values: list[str]) -> Iterator[str]:
         yield f"{section}.{key} {value} is used more than once"
 
 
-def load(home: Path, environment: Mapping[str, str] | None = None) -> Settings:
+def load(home: Path) -> Settings:
     """
     Read `HOME/bridge.toml` and the environment.
 
@@ -131,11 +131,13 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     if "home" in values:
         raise SettingsError([Mistake(f"{file}:{line_of(text, ('home',))}", "unknown key home")])
     try:
-        return Settings(**{**values, "home": home.absolute()})
+        settings = Settings(**{**values, "home": home.absolute()})
     except pydantic_settings.SettingsError as error:
         raise SettingsError([Mistake("environment", str(error))]) from error
     except ValidationError as error:
         raise SettingsError([_mistake(each, text, file) for each in error.errors()]) from error
+    # The home is where the file lies, whatever a stray BRIDGE_HOME says.
+    return settings.model_copy(update={"home": home.absolute()})
 
 
 def _mistake(error: Any, text: str, file: Path) -> Mistake:

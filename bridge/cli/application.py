@@ -1,0 +1,35 @@
+"""The tree of commands, as DESIGN 5 spells it."""
+
+import typer
+
+from bridge.cli import (
+    deliveries,
+    home,
+    mapping,
+    messages,
+    serve,
+    site,
+    token,
+    user,
+    wire,
+)
+
+application = typer.Typer(
+    name="bridge",
+    help="HL7 v2 orders in, finished imaging reports out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+application.command("init")(home.init)
+application.command("serve")(serve.serve)
+application.command("check")(home.check)
+application.command("migrate")(home.migrate)
+application.command("send")(wire.send)
+application.command("receive")(wire.receive)
+application.add_typer(site.group, name="site")
+application.add_typer(user.group, name="user")
+application.add_typer(token.group, name="token")
+application.add_typer(messages.group, name="messages")
+application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(mapping.group, name="mapping")
