@@ -1,0 +1,174 @@
+"""
+Why the engine refuses: every refusal brings its HTTP status and a stable code.
+
+    EngineError
+    ├── RuleBroken            400  a rule is broken; the reason is the code
+    ├── Forbidden             403  the caller may not do this
+    ├── NotFound              404
+    │   ├── SiteNotFound
+    │   ├── ReportNotFound
+    │   └── PrelimNotFound
+    ├── StateConflict         409
+    │   ├── Changed                changed during processing; retry
+    │   ├── VersionConflict        somebody saved in between; load again
+    │   ├── BeingEdited            another session writes
+    │   ├── PatientNameMismatch    not retryable as it stands
+    │   └── MergeConflict          not retryable as it stands
+    └── BusinessFailure       500  the interface document's literal 500s (Errors)
+        ├── AlreadySigned
+        ├── NotSigned
+        ├── CoolingElapsed
+        ├── NoSignedAddendum
+        └── SignDelayDisabled
+"""
+
+from typing import ClassVar
+
+from bridge.engine.rules.reasons import TEXTS, Reason
+
+
+class EngineError(Exception):
+    """A refusal. `pointer` is the JSON pointer of the guilty part of the request, or empty."""
+
+    status: ClassVar[int] = 500
+    text: ClassVar[str] = "the engine refused"
+    retryable: ClassVar[bool] = False
+    code: str = "refused"
+
+    def __init__(self, detail: str = "", *, pointer: str = "") -> None:
+        self.detail = detail or self.text
+        self.pointer = pointer
+        super().__init__(self.detail)
+
+
+class RuleBroken(EngineError):  # noqa: N818  # named for what happened
+    """A rule of the interface document is broken: its reason is the code."""
+
+    status = 400
+
+    def __init__(self, reason: Reason, *, pointer: str = "") -> None:
+        self.reason = reason
+        self.code = reason.value
+        super().__init__(TEXTS[reason], pointer=pointer)
+
+
+class Forbidden(EngineError):  # noqa: N818  # named for what happened
+    """The caller is known, and may not do this."""
+
+    status = 403
+    code = "forbidden"
+    text = "the caller may not do this"
+
+
+class NotFound(EngineError):  # noqa: N818  # named for what happened
+    """Not there, or not the caller's: the two look alike."""
+
+    status = 404
+    code = "not_found"
+    text = "not found"
+
+
+class SiteNotFound(NotFound):
+    """No such site."""
+
+    code = "site_not_found"
+    text = "site not found"
+
+
+class ReportNotFound(NotFound):
+    """No report for this site, patient and accession."""
+
+    code = "report_not_found"
+    text = "no report for this SiteID, PatientMRN and Accession"
+
+
+class PrelimNotFound(NotFound):
+    """No such prelim group or tag on the site."""
+
+    code = "prelim_not_found"
+    text = "the site has no such prelim group or tag"
+
+
+class StateConflict(EngineError):  # noqa: N818  # named for what happened
+    """The request is sound, and does not fit what is stored now."""
+
+    status = 409
+    code = "conflict"
+    text = "conflicts with the present state"
+
+
+class Changed(StateConflict):
+    """An order changed during processing: the same request may well succeed when repeated."""
+
+    code = "changed"
+    text = "an order changed during processing; retry"
+    retryable = True
+
+
+class VersionConflict(StateConflict):
+    """The report was changed after the caller loaded it."""
+
+    code = "version_conflict"
+    text = "the report was changed after it was loaded; load it again"
+
+
+class BeingEdited(StateConflict):
+    """Another session is writing."""
+
+    code = "being_edited"
+    text = "another session is writing this report"
+
+
+class PatientNameMismatch(StateConflict):
+    """The patient is known by another name, and `forceUpdatePatientName` is false."""
+
+    code = "patient_name_mismatch"
+    text = "reports with this PatientMRN bear another PatientName"
+
+
+class MergeConflict(StateConflict):
+    """Both patients have a report that was begun for the same accession."""
+
+    code = "merge_conflict"
+    text = "both patients have begun reports for the same accession"
+
+
+class BusinessFailure(EngineError):  # noqa: N818  # named for what happened
+    """A state that the interface document answers with 500, on purpose (Errors)."""
+
+    status = 500
+
+
+class AlreadySigned(BusinessFailure):
+    """Sign, and the report is signed already."""
+
+    code = "already_signed"
+    text = "the report is already signed"
+
+
+class NotSigned(BusinessFailure):
+    """Unsign, and the report is Draft, Preliminary or Ordered."""
+
+    code = "not_signed"
+    text = "the report is not signed"
+
+
+class CoolingElapsed(BusinessFailure):
+    """The sign cooling period is over."""
+
+    code = "cooling_elapsed"
+    text = "the sign cooling period is over"
+
+
+class NoSignedAddendum(BusinessFailure):
+    """There is no signed addendum."""
+
+    code = "no_signed_addendum"
+    text = "the report has no signed addendum"
+
+
+class SignDelayDisabled(BusinessFailure):
+    """The site has no sign cooling."""
+
+    code = "sign_delay_disabled"
+    text = "the site has no sign cooling period"

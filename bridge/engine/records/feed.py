@@ -1,0 +1,58 @@
+"""
+What leaves the engine: releases for delivery, and the feed of changes in commit order.
+
+A release is written in the transaction of its cause; the feed in the transaction of each change.
+"""
+
+from typing import Any
+
+from sqlalchemy import Index, UniqueConstraint
+from sqlmodel import Field
+
+from bridge.engine.records.columns import (
+    BIG_KEY,
+    Record,
+    json_object,
+    key,
+    moment,
+    moment_or_none,
+    refers,
+    words,
+)
+from bridge.engine.rules.status import ReleaseKind
+
+
+class Release(Record, table=True):
+    """Something to be delivered, now or at the end of a cooling period."""
+
+    __tablename__ = "engine_release"
+    __table_args__ = (
+        UniqueConstraint("report_pk", "kind", "sequence"),
+        # the ticker: what is not released yet, by the moment it is due
+        Index("ix_engine_release_due", "released_at", "due_at"),
+    )
+
+    pk: int | None = key()
+    report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
+    addendum_pk: int | None = refers("engine_addendum.pk", required=False)
+    kind: ReleaseKind = Field(sa_type=words(ReleaseKind))
+    sequence: int
+    due_at: int = moment()
+    released_at: int | None = moment_or_none()
+
+
+class Change(Record, table=True):
+    """One change of one report; cursors grow in the order of the commits."""
+
+    __tablename__ = "engine_change"
+    __table_args__ = (
+        Index("ix_engine_change_site", "site_id", "cursor"),
+        {"sqlite_autoincrement": True},  # a pruned cursor is never given out again
+    )
+
+    cursor: int | None = key()
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    report_id: str = Field(index=True)
+    at: int = moment()
+    event: str
+    body: dict[str, Any] = json_object()

@@ -1,0 +1,206 @@
+"""
+Reports and what belongs to them: orders, addenda, preliminary reads, signatures, files.
+
+A report's orders stand in linking order: position 0 is the anchor.
+"""
+
+from typing import Any
+
+from sqlalchemy import Index, Text, UniqueConstraint
+from sqlmodel import Field
+
+from bridge.engine.records.columns import (
+    BIG_KEY,
+    Record,
+    json_list,
+    json_object,
+    json_or_none,
+    key,
+    moment,
+    moment_or_none,
+    octets,
+    refers,
+    words,
+)
+from bridge.engine.rules.status import AddendumState, FileKind, Origin, Status
+
+
+class Report(Record, table=True):
+    """One report: one status, one owner, one content for all its orders."""
+
+    __tablename__ = "engine_report"
+    __table_args__ = (
+        # the worklist: one site, newest change first, with or without a status
+        Index("ix_engine_report_worklist", "site_id", "updated_at", "pk"),
+    )
+
+    pk: int | None = key()
+    report_id: str = Field(unique=True)  # unguessable
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    status: Status = Field(sa_type=words(Status))
+    origin: Origin = Field(sa_type=words(Origin))
+    owner_id: int | None = refers("engine_account.id", required=False)
+    document: dict[str, Any] | None = json_or_none()
+    content_text: str = Field(default="", sa_type=Text)
+    key_findings: str = Field(default="", sa_type=Text)
+    template_number: int | None = None  # the template that was applied
+    reporting: dict[str, Any] = json_object()  # the launch's reportingApp
+    signed_at: int | None = moment_or_none()
+    signed_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    signed_by: dict[str, Any] | None = json_or_none()  # {name, email, signature} as they were then
+    content_hash: str | None = None
+    cooling_until: int | None = moment_or_none()  # None once released
+    lease_holder: str | None = None  # the session that writes
+    lease_until: int | None = moment_or_none()
+    version: int = 1
+    created_at: int = moment()
+    updated_at: int = moment()
+
+
+class ReportOrder(Record, table=True):
+    """An order, known by site, patient and accession; it always belongs to one report."""
+
+    __tablename__ = "engine_report_order"
+    __table_args__ = (
+        UniqueConstraint("site_id", "mrn", "accession"),  # the identity, and the look-up by patient
+        Index("ix_engine_report_order_group", "report_pk", "position"),
+        Index("ix_engine_report_order_accession", "site_id", "accession"),
+    )
+
+    pk: int | None = key()
+    report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY)
+    position: int = 0
+    site_id: str
+    mrn: str
+    accession: str
+    location: str = ""
+    tags: dict[str, Any] = json_object()  # the clinicalInfo tags that have a value
+    order_metadata: dict[str, Any] = json_object()
+    search: str = Field(default="", sa_type=Text)  # what the worklist's `q` looks through
+    created_at: int = moment()
+    updated_at: int = moment()
+
+
+class Addendum(Record, table=True):
+    """Text added to a signed report; `number` counts within the report and is never used again."""
+
+    __tablename__ = "engine_addendum"
+    __table_args__ = (UniqueConstraint("report_pk", "number"),)
+
+    pk: int | None = key()
+    report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
+    number: int
+    state: AddendumState = Field(default=AddendumState.DRAFT, sa_type=words(AddendumState))
+    document: dict[str, Any] | None = json_or_none()
+    content_text: str = Field(default="", sa_type=Text)
+    created_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    created_at: int = moment()
+    signed_at: int | None = moment_or_none()
+    signed_by: dict[str, Any] | None = json_or_none()
+    content_hash: str | None = None
+    cooling_until: int | None = moment_or_none()
+    released_at: int | None = moment_or_none()
+    version: int = 1
+
+
+class PrelimRead(Record, table=True):
+    """A preliminary read: who, when, for which group and tag, and the text as it was."""
+
+    __tablename__ = "engine_prelim_read"
+    __table_args__ = (Index("ix_engine_prelim_read_queue", "group_name", "tag_name", "read_at"),)
+
+    pk: int | None = key()
+    report_pk: int = refers("engine_report.pk", cascade=True)
+    group_name: str
+    tag_name: str
+    read_at: int = moment()
+    read_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    read_by: dict[str, Any] = json_object()
+    document: dict[str, Any] | None = json_or_none()
+    content_text: str = Field(default="", sa_type=Text)
+    reviewed_at: int | None = moment_or_none()
+    reviewed_by: dict[str, Any] | None = json_or_none()
+    withdrawn_at: int | None = moment_or_none()
+
+
+class Signature(Record, table=True):
+    """Every signing of a report, also one that was recalled: the text as it was signed."""
+
+    __tablename__ = "engine_signature"
+
+    pk: int | None = key()
+    report_pk: int = refers("engine_report.pk", cascade=True)
+    signed_at: int = moment()
+    signed_by: dict[str, Any] = json_object()
+    acted_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    document: dict[str, Any] | None = json_or_none()
+    content_text: str = Field(default="", sa_type=Text)
+    content_hash: str
+    withdrawn_at: int | None = moment_or_none()
+    cleared: list[dict[str, Any]] = json_list()  # the addenda that the recall cleared
+
+
+class ReportFile(Record, table=True):
+    """A DICOM structured report or a key image of a report."""
+
+    __tablename__ = "engine_report_file"
+    __table_args__ = (UniqueConstraint("report_pk", "kind", "sha256"),)
+
+    pk: int | None = key()
+    report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
+    kind: FileKind = Field(sa_type=words(FileKind))
+    sha256: str
+    sop_instance_uid: str | None = None
+    media_type: str = ""
+    name: str = ""
+    data: bytes = octets()
+    details: dict[str, Any] = json_object()
+    created_at: int = moment()
+
+
+class Share(Record, table=True):
+    """A read-only link to a report that its reader gave away; of the handle only the hash."""
+
+    __tablename__ = "engine_share"
+
+    pk: int | None = key()
+    report_pk: int = refers("engine_report.pk", cascade=True)
+    handle_hash: str = Field(unique=True)
+    created_by_id: int | None = refers("engine_account.id", required=False, index=False)
+    created_at: int = moment()
+    expires_at: int | None = moment_or_none()
+    revoked_at: int | None = moment_or_none()
+
+
+class Billing(Record, table=True):
+    """Billing codes generated for a report."""
+
+    __tablename__ = "engine_billing"
+
+    pk: int | None = key()
+    report_pk: int = refers("engine_report.pk", cascade=True)
+    codes: dict[str, Any] = json_object()  # {cpt: {Code, Description} | None, icd10: […]}
+    created_at: int = moment()
+
+
+class Tombstone(Record, table=True):
+    """What is left of a deleted report: that it existed, and when it went."""
+
+    __tablename__ = "engine_tombstone"
+
+    report_id: str = Field(primary_key=True)
+    site_id: str = Field(foreign_key="engine_site.site_id", index=True)
+    deleted_at: int = moment()
+    deleted_by_id: int | None = refers("engine_account.id", required=False, index=False)
+
+
+class PatientPointer(Record, table=True):
+    """A merged patient identifier, and the one that stands for it now (never a chain)."""
+
+    __tablename__ = "engine_patient_pointer"
+    __table_args__ = (Index("ix_engine_patient_pointer_mrn", "site_id", "mrn"),)
+
+    site_id: str = Field(primary_key=True, foreign_key="engine_site.site_id")
+    prior_mrn: str = Field(primary_key=True)
+    mrn: str
+    merged_at: int = moment()

@@ -1,0 +1,115 @@
+"""
+Who works where: sites, accounts, memberships, access tokens, and what a site has set up.
+
+Secrets are never here: of a token only its SHA-256, of a password only its Argon2 hash.
+"""
+
+from typing import Any
+
+from sqlalchemy import UniqueConstraint
+from sqlmodel import Field
+
+from bridge.engine.records.columns import (
+    BIG_KEY,
+    Record,
+    json_list,
+    json_object,
+    json_or_none,
+    key,
+    moment,
+    moment_or_none,
+    refers,
+    words,
+)
+from bridge.engine.rules.authority import Role
+
+
+class Site(Record, table=True):
+    """An organization: everything about a report happens inside one."""
+
+    __tablename__ = "engine_site"
+
+    site_id: str = Field(primary_key=True)
+    name: str = ""
+    time_zone: str = "UTC"
+    sign_delay: int = 0  # seconds; 0 switches the cooling period off
+    locations: list[str] = json_list()
+    host_origins: list[str] = json_list()
+    settings: dict[str, Any] = json_object()
+    header_img_type: str | None = None
+    header_img: str | None = None  # base64 without a prefix
+    footer_img: str | None = None  # a data URI
+    created_at: int = moment()
+
+
+class Account(Record, table=True):
+    """A person, or a program that signs in by token; known by a lower-case e-mail address."""
+
+    __tablename__ = "engine_account"
+
+    id: int | None = key()
+    email: str = Field(unique=True)
+    name: str = ""
+    password_hash: str | None = None
+    signature: str | None = None  # a data URI
+    settings: dict[str, Any] = json_object()
+    created_at: int = moment()
+    disabled_at: int | None = moment_or_none()
+
+
+class Membership(Record, table=True):
+    """An account's role on a site."""
+
+    __tablename__ = "engine_membership"
+
+    site_id: str = Field(primary_key=True, foreign_key="engine_site.site_id")
+    account_id: int = Field(primary_key=True, foreign_key="engine_account.id", sa_type=BIG_KEY)
+    role: Role = Field(default=Role.USER, sa_type=words(Role))
+    created_at: int = moment()
+
+
+class AccessToken(Record, table=True):
+    """An access token, as far as it may be known: a service token administers every site."""
+
+    __tablename__ = "engine_access_token"
+
+    id: int | None = key()
+    token_hash: str = Field(unique=True)  # SHA-256, hexadecimal
+    account_id: int | None = refers("engine_account.id", required=False)
+    label: str = ""
+    service: bool = False
+    scopes: list[str] = json_list()
+    created_at: int = moment()
+    expires_at: int | None = moment_or_none()
+    last_used_at: int | None = moment_or_none()
+    revoked_at: int | None = moment_or_none()
+
+
+class PrelimGroup(Record, table=True):
+    """A site's group of preliminary readers; `configured` tells it from one seen on first use."""
+
+    __tablename__ = "engine_prelim_group"
+    __table_args__ = (UniqueConstraint("site_id", "name"),)
+
+    id: int | None = key()
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    name: str
+    tags: list[str] = json_list()
+    members: list[str] = json_list()  # e-mail addresses
+    reviewers: list[str] | None = json_or_none()  # None: everybody who is in no group
+    configured: bool = True
+
+
+class Template(Record, table=True):
+    """A numbered template of a site."""
+
+    __tablename__ = "engine_template"
+    __table_args__ = (UniqueConstraint("site_id", "number"),)
+
+    id: int | None = key()
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    number: int
+    name: str
+    document: dict[str, Any] = json_object()
+    settings: dict[str, Any] = json_object()
+    updated_at: int = moment()

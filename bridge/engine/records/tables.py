@@ -1,0 +1,55 @@
+"""
+Every table of the engine under one roof, and the catalogue that the migrations are checked by.
+
+Import rows from here: `from bridge.engine.records.tables import Report, ReportOrder`.
+"""
+
+from bridge.engine.records.columns import metadata
+from bridge.engine.records.edge import AuditEvent, BrowserSession, Idempotency, Link
+from bridge.engine.records.feed import Change, Release
+from bridge.engine.records.reports import (
+    Addendum,
+    Billing,
+    PatientPointer,
+    PrelimRead,
+    Report,
+    ReportFile,
+    ReportOrder,
+    Share,
+    Signature,
+    Tombstone,
+)
+from bridge.engine.records.sites import (
+    AccessToken,
+    Account,
+    Membership,
+    PrelimGroup,
+    Site,
+    Template,
+)
+
+__all__ = [
+    "AccessToken",
+    "Account",
+    "Addendum",
+    "AuditEvent",
+    "Billing",
+    "BrowserSession",
+    "Change",
+    "Idempotency",
+    "Link",
+    "Membership",
+    "PatientPointer",
+    "PrelimGroup",
+    "PrelimRead",
+    "Release",
+    "Report",
+    "ReportFile",
+    "ReportOrder",
+    "Share",
+    "Signature",
+    "Site",
+    "Template",
+    "Tombstone",
+    "metadata",
+]
