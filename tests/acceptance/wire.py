@@ -1,0 +1,168 @@
+"""
+MLLP by hand, with plain sockets and threads: a sender and a sink that share no code with ours.
+
+The sink's answers are a program: a function of the message and how often it was seen.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+VT, FS_CR = b"\x0b", b"\x1c\r"
+
+
+def control_id(message: bytes) -> bytes:
+    """MSH-10 of a message with usual delimiters."""
+    return message.split(b"\r", 1)[0].split(message[3:4])[9]
+
+
+def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> bytes:
+    """Build a plain acknowledgment."""
+    about = control_id(message) if about is None else about
+    header = b"MSH|^~\\&|SINK|SINK|BRIDGE|BRIDGE|20260101||ACK|A%d|P|2.5.1" % time.monotonic_ns()
+    return header + b"\rMSA|" + code + b"|" + about + b"\r"
+
+
+class Sender:
+    """One client connection."""
+
+    def __init__(self, port: int, timeout: float = 20.0) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+
+    def raw(self, data: bytes) -> None:
+        """Put bytes on the wire as they are."""
+        self.socket.sendall(data)
+
+    def post(self, *messages: bytes) -> None:
+        """Frame messages and send them in one go."""
+        self.raw(b"".join(VT + message + FS_CR for message in messages))
+
+    def reply(self, timeout: float | None = None) -> bytes | None:
+        """Wait for one framed reply; None when the connection ends or nothing comes in time."""
+        if timeout is not None:
+            self.socket.settimeout(timeout)
+        while FS_CR not in self.buffer:
+            try:
+                data = self.socket.recv(65536)
+            except (TimeoutError, ConnectionError):
+                return None
+            if not data:
+                return None
+            self.buffer += data
+        frame, self.buffer = self.buffer.split(FS_CR, 1)
+        return frame.lstrip(VT)
+
+    def ask(self, message: bytes, timeout: float | None = None) -> bytes | None:
+        """Send one message and wait for its reply."""
+        self.post(message)
+        return self.reply(timeout)
+
+
+Answer = Callable[[bytes, int], bytes | None]
+"""(message, times seen before) -> raw bytes to write; b'': say nothing; None: cut the line."""
+
+
+def accept(message: bytes, seen: int) -> bytes:
+    """Answer AA."""
+    return VT + ack(message) + FS_CR
+
+
+@dataclass
+class Sink:
+    """A receiver of results that remembers all it got, in order."""
+
+    answer: Answer = accept
+    received: list[bytes] = field(default_factory=list)
+    acknowledged: list[bytes] = field(default_factory=list)
+    connections: int = 0
+
+    def __post_init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(0.2)
+        self.port: int = self._server.getsockname()[1]
+        self._open = True
+        self._seen: dict[bytes, int] = {}
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._open = False
+        self._server.close()
+
+    def wait(self, count: int, timeout: float = 30.0) -> list[bytes]:
+        """Wait until so many messages have arrived; return all there are."""
+        deadline = time.monotonic() + timeout
+        while len(self.received) < count and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return list(self.received)
+
+    def _accept(self) -> None:
+        while self._open:
+            try:
+                connection, _ = self._server.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        buffer = b""
+        with connection:
+            while self._open:
+                try:
+                    data = connection.recv(65536)
+                except OSError:
+                    return
+                if not data:
+                    return
+                buffer += data
+                while FS_CR in buffer:
+                    frame, buffer = buffer.split(FS_CR, 1)
+                    if not self._answered(connection, frame.lstrip(VT)):
+                        return
+
+    def _answered(self, connection: socket.socket, message: bytes) -> bool:
+        seen = self._seen.get(message, 0)
+        self._seen[message] = seen + 1
+        self.received.append(message)
+        reply = self.answer(message, seen)
+        if reply is None:
+            return False
+        if reply:
+            connection.sendall(reply)
+            if b"|AA|" + control_id(message) in reply:
+                self.acknowledged.append(message)
+        return True
+
+
+@contextmanager
+def sink(answer: Answer = accept) -> Iterator[Sink]:
+    """Run a sink for the length of a test."""
+    running = Sink(answer)
+    try:
+        yield running
+    finally:
+        running.stop()
