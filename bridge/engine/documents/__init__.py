@@ -1,0 +1,1 @@
+"""Documents of reports: exports in every format, structured reports and images read, QR codes."""

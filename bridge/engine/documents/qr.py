@@ -1,0 +1,98 @@
+"""
+QR codes of report links, exactly 400 or 80 pixels wide (interface document, Limits).
+
+`qrcode` makes the matrix; the pixels are drawn here, because a module must be a whole
+number of pixels: a resampled code of 80 pixels cannot be read. `dark` swaps the colours
+for dark backgrounds. Verifies nothing by reading back: that is what the tests do.
+"""
+
+from base64 import b64encode
+from enum import StrEnum
+from io import BytesIO
+
+from PIL import Image
+from qrcode.constants import ERROR_CORRECT_L, ERROR_CORRECT_M
+from qrcode.exceptions import DataOverflowError
+from qrcode.main import QRCode
+
+from bridge.engine.documents.errors import QrTooLong
+
+QUIET_ZONE = 4  # modules on each side, ISO/IEC 18004 §6.3.8
+
+
+class QrSize(StrEnum):
+    """`qrCodeOptions.size`."""
+
+    STANDARD = "standard"
+    MINI = "mini"
+
+
+class QrMode(StrEnum):
+    """`qrCodeOptions.mode`: the background that the code will stand on."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
+WIDTHS = {QrSize.STANDARD: 400, QrSize.MINI: 80}
+
+
+def qr_png(url: str, size: QrSize = QrSize.STANDARD, mode: QrMode = QrMode.LIGHT) -> bytes:
+    """
+    Return a PNG of exactly 400 (`standard`) or 80 (`mini`) pixels square.
+
+    `mini` is drawn with two pixels a module up to 106 bytes of URL (version 5-L), which is
+    what phones read from a screen; up to 412 bytes it falls back to one pixel a module,
+    which not every reader can. Raises `QrTooLong` beyond, and beyond 2,331 for `standard`.
+    """
+    width = WIDTHS[size]
+    matrix = _mini_matrix(url) if size is QrSize.MINI else _matrix(url, ERROR_CORRECT_M)
+    if matrix is None or len(matrix) > width:
+        raise QrTooLong(len(url.encode()), width)
+    return _draw(matrix, width, mode)
+
+
+def data_uri(url: str, size: QrSize = QrSize.STANDARD, mode: QrMode = QrMode.LIGHT) -> str:
+    """Return the same PNG as the data URI that `reportQRCode` carries."""
+    return "data:image/png;base64," + b64encode(qr_png(url, size, mode)).decode("ascii")
+
+
+def _mini_matrix(url: str) -> list[list[bool]] | None:
+    """
+    Return the matrix that 80 pixels show best.
+
+    Measured: where two pixels a module no longer fit, version 7 and up (level M) reads at
+    one pixel, while version 6, with a single alignment pattern, never does.
+    """
+    smallest = _matrix(url, ERROR_CORRECT_L)
+    if smallest is not None and 2 * len(smallest) <= WIDTHS[QrSize.MINI]:
+        return smallest
+    return _matrix(url, ERROR_CORRECT_M)
+
+
+def _matrix(url: str, level: int) -> list[list[bool]] | None:
+    """Return the modules without quiet zone, or None when no version can hold the URL."""
+    code = QRCode(error_correction=level, border=0)
+    code.add_data(url.encode(), optimize=0)
+    try:
+        code.make(fit=True)
+    except (DataOverflowError, ValueError):  # qrcode 8 says ValueError for "version 41"
+        return None
+    return [[bool(module) for module in row] for row in code.get_matrix()]
+
+
+def _draw(matrix: list[list[bool]], width: int, mode: QrMode) -> bytes:
+    """Centre the matrix at the largest whole scale that leaves the best quiet zone there is."""
+    modules = len(matrix)
+    scale = max(width // (modules + 2 * QUIET_ZONE), 1)
+    if width < WIDTHS[QrSize.STANDARD]:  # mini: pixels per module matter more than the margin
+        scale = width // modules
+    ground, ink = (255, 0) if mode is QrMode.LIGHT else (0, 255)
+    small = Image.new("L", (modules, modules), ground)
+    small.putdata([ink if module else ground for row in matrix for module in row])
+    image = Image.new("L", (width, width), ground)
+    corner = (width - modules * scale) // 2
+    image.paste(small.resize((modules * scale,) * 2, Image.Resampling.NEAREST), (corner, corner))
+    buffer = BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

@@ -1,0 +1,92 @@
+"""
+Bytes of a DICOM file to a pydicom data set, within limits.
+
+The transfer syntaxes of structured reports are opened here and not by `dcmread`, because
+that inflates a deflated file without bound. Knows nothing of structured reports.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from io import BytesIO
+
+from pydicom import config
+from pydicom.dataset import Dataset
+from pydicom.filereader import read_dataset
+from pydicom.tag import BaseTag
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
+
+from bridge.engine.documents.errors import BadStructuredReport, SrFault
+
+PREAMBLE = 128
+MAGIC = b"DICM"
+ITEM_TAGS = (b"\xfe\xff\x00\xe0", b"\xff\xfe\xe0\x00")  # little and big endian
+META_GROUP = 0x0002
+IDENTIFYING_GROUP = 0x0008
+
+# A report with one value out of its range is still readable; its text is what counts.
+config.settings.reading_validation_mode = config.IGNORE
+
+
+@dataclass(frozen=True, slots=True)
+class SrLimits:
+    """Bounds of one file; `max_depth` counts levels of the content tree."""
+
+    max_bytes: int = 10 * 2**20
+    max_items: int = 20_000
+    max_depth: int = 64
+
+
+def read_file(data: bytes, limits: SrLimits) -> Dataset:
+    """Return the data set, or raise `BadStructuredReport`; may raise pydicom's own errors too."""
+    if len(data) > limits.max_bytes:
+        raise BadStructuredReport(SrFault.TOO_LARGE)
+    syntax, body = _split(data)
+    if syntax == DeflatedExplicitVRLittleEndian:
+        body = _inflate(body, limits.max_bytes)
+    if max(body.count(tag) for tag in ITEM_TAGS) > limits.max_items:
+        raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+    return read_dataset(
+        BytesIO(body),
+        is_implicit_VR=syntax == ImplicitVRLittleEndian,
+        is_little_endian=syntax != ExplicitVRBigEndian,
+    )
+
+
+def _split(data: bytes) -> tuple[str, bytes]:
+    """Return the transfer syntax and the bytes of the data set (DICOM PS3.10 §7.1)."""
+    if data[PREAMBLE : PREAMBLE + len(MAGIC)] != MAGIC:
+        return _guess(data), data
+    stream = BytesIO(data[PREAMBLE + len(MAGIC) :])
+    meta = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_after_meta)
+    syntax = str(meta.get("TransferSyntaxUID", ""))
+    body = stream.read()
+    return syntax or _guess(body), body
+
+
+def _after_meta(tag: BaseTag, vr: str | None, length: int) -> bool:
+    return tag.group != META_GROUP
+
+
+def _guess(body: bytes) -> str:
+    """Tell the syntax of a bare data set by its first element, as archives store them."""
+    if len(body) < struct.calcsize("<HH2s"):
+        raise BadStructuredReport(SrFault.NOT_DICOM)
+    group, _, vr = struct.unpack_from("<HH2s", body)
+    if group != IDENTIFYING_GROUP:
+        raise BadStructuredReport(SrFault.NOT_DICOM)
+    explicit = vr.isalpha() and vr.isupper()
+    return str(ExplicitVRLittleEndian if explicit else ImplicitVRLittleEndian)
+
+
+def _inflate(body: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    plain = inflater.decompress(body, limit)
+    if inflater.unconsumed_tail:
+        raise BadStructuredReport(SrFault.TOO_LARGE)
+    return plain
