@@ -1,0 +1,101 @@
+"""
+Who asks, and whether they may ask it of a site.
+
+Order of the checks: the site exists (404), the caller's role fits (403), the location
+exists (400). The answer never depends on whether the object asked for exists.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Connection, select
+
+from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
+from bridge.engine.records.tables import metadata
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.reasons import Reason
+
+SITES = metadata.tables["engine_site"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
+
+
+class Scope(StrEnum):
+    """What a token may be limited to; a token without scopes may do all that its account may."""
+
+    LAUNCH = "launch"
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The bearer of a valid access token."""
+
+    token_id: int
+    account_id: int | None
+    email: str
+    name: str
+    service: bool = False
+    scopes: frozenset[Scope] = frozenset()
+
+    def permits(self, scope: Scope) -> bool:
+        """Tell whether the token's scopes include this one."""
+        return not self.scopes or scope in self.scopes
+
+
+def role_on(connection: Connection, caller: Caller, site_id: str) -> Role | None:
+    """Return the caller's role on a site, None for strangers; service tokens administer all."""
+    if caller.service:
+        return Role.ADMINISTRATOR
+    if caller.account_id is None:
+        return None
+    return account_role(connection, caller.account_id, site_id)
+
+
+def account_role(connection: Connection, account_id: int, site_id: str) -> Role | None:
+    """Return an account's role on a site, or None."""
+    found = connection.execute(
+        select(MEMBERSHIPS.c.role).where(
+            MEMBERSHIPS.c.site_id == site_id, MEMBERSHIPS.c.account_id == account_id
+        )
+    ).scalar_one_or_none()
+    return None if found is None else Role(found)
+
+
+def require_site(connection: Connection, site_id: str) -> None:
+    """Raise `SiteNotFound` unless the site exists."""
+    query = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
+    if connection.execute(query).scalar_one_or_none() is None:
+        raise SiteNotFound
+
+
+def require_administrator(
+    connection: Connection, caller: Caller, site_id: str, location: str = ""
+) -> None:
+    """Raise unless the site exists, the caller administers it, and the location is known."""
+    require_site(connection, site_id)
+    if role_on(connection, caller, site_id) is not Role.ADMINISTRATOR:
+        raise Forbidden
+    check_location(connection, site_id, location)
+
+
+def check_location(connection: Connection, site_id: str, location: str) -> None:
+    """Raise `RuleBroken` for a location that a site with locations does not have."""
+    if not location:
+        return
+    query = select(SITES.c.locations).where(SITES.c.site_id == site_id)
+    known = connection.execute(query).scalar_one()
+    if known and location not in known:
+        raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer="/clinicalInfo/SiteLocation")
+
+
+def administered_sites(connection: Connection, caller: Caller) -> list[str] | None:
+    """Return the sites that the caller administers; None means every site."""
+    if caller.service:
+        return None
+    query = select(MEMBERSHIPS.c.site_id).where(
+        MEMBERSHIPS.c.account_id == caller.account_id,
+        MEMBERSHIPS.c.role == Role.ADMINISTRATOR,
+    )
+    return sorted(connection.execute(query).scalars())

@@ -1,0 +1,162 @@
+"""
+Access tokens: made once, shown once, stored as a hash.
+
+Knows who a token belongs to; what its bearer may do on a site is `service.caller`.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from bridge.engine.errors import NotFound
+from bridge.engine.records.tables import metadata
+from bridge.engine.service.caller import Caller, Scope
+
+PREFIX = "rbt_"
+SECRET_BYTES = 32
+USE_RECORDED_EVERY_MS = 60_000
+
+TOKENS = metadata.tables["engine_access_token"]
+ACCOUNTS = metadata.tables["engine_account"]
+
+RandomBytes = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """What may be shown of a token."""
+
+    id: int
+    email: str
+    label: str
+    service: bool
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None
+    last_used_at: int | None
+    revoked_at: int | None
+
+
+def token_hash(secret: str) -> str:
+    """Return the SHA-256 of a token in hexadecimal, the only form that is stored."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
+    """Return the bearer of a token that is known, unexpired, unrevoked and whose account works."""
+    row = connection.execute(
+        select(
+            TOKENS.c.id,
+            TOKENS.c.account_id,
+            TOKENS.c.service,
+            TOKENS.c.scopes,
+            ACCOUNTS.c.email,
+            ACCOUNTS.c.name,
+        )
+        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
+        .where(
+            TOKENS.c.token_hash == token_hash(secret),
+            TOKENS.c.revoked_at.is_(None),
+            (TOKENS.c.expires_at.is_(None)) | (TOKENS.c.expires_at > now),
+            ACCOUNTS.c.disabled_at.is_(None),
+        )
+    ).first()
+    if row is None:
+        return None
+    scopes = frozenset(Scope(each) for each in row.scopes)
+    return Caller(
+        row.id, row.account_id, row.email or "", row.name or "", bool(row.service), scopes
+    )
+
+
+def record_use(connection: Connection, token_id: int, now: int) -> None:
+    """Note that a token was used; callers do so at most once a minute."""
+    connection.execute(update(TOKENS).where(TOKENS.c.id == token_id).values(last_used_at=now))
+
+
+def create_token(
+    connection: Connection,
+    account_id: int,
+    *,
+    now: int,
+    random_bytes: RandomBytes,
+    label: str = "",
+    scopes: Iterable[Scope] = (),
+    expires_at: int | None = None,
+) -> tuple[int, str]:
+    """Make a token for an account; return its id and the secret, which nobody can read again."""
+    secret = PREFIX + base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode()
+    statement = insert(TOKENS).values(
+        token_hash=token_hash(secret),
+        account_id=account_id,
+        label=label,
+        service=False,
+        scopes=sorted(scopes),
+        created_at=now,
+        expires_at=expires_at,
+    )
+    made = connection.execute(statement.returning(TOKENS.c.id)).scalar_one()
+    return made, secret
+
+
+def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
+    """Let `secret` administer every site; harmless when it already does."""
+    hashed = token_hash(secret)
+    known = connection.execute(select(TOKENS.c.id).where(TOKENS.c.token_hash == hashed)).first()
+    if known is None:
+        connection.execute(
+            insert(TOKENS).values(
+                token_hash=hashed, label="service", service=True, scopes=[], created_at=now
+            )
+        )
+
+
+def list_tokens(connection: Connection, account_ids: Sequence[int]) -> list[TokenView]:
+    """Return the tokens of these accounts, newest first, without their secrets."""
+    rows = connection.execute(
+        select(TOKENS, ACCOUNTS.c.email)
+        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id)
+        .where(TOKENS.c.account_id.in_(account_ids))
+        .order_by(TOKENS.c.id.desc())
+    )
+    return [
+        TokenView(
+            row.id,
+            row.email,
+            row.label,
+            bool(row.service),
+            tuple(row.scopes),
+            row.created_at,
+            row.expires_at,
+            row.last_used_at,
+            row.revoked_at,
+        )
+        for row in rows
+    ]
+
+
+def owner_of(connection: Connection, token_id: int) -> int:
+    """Return the account of a token; raise `NotFound`."""
+    query = select(TOKENS.c.account_id).where(TOKENS.c.id == token_id)
+    account_id = connection.execute(query).scalar_one_or_none()
+    if account_id is None:
+        raise NotFound
+    return int(account_id)
+
+
+def revoke_token(connection: Connection, token_id: int, now: int) -> None:
+    """End a token, and with it the links that were made with it."""
+    connection.execute(
+        update(TOKENS)
+        .where(TOKENS.c.id == token_id, TOKENS.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    links = metadata.tables["engine_link"]
+    connection.execute(
+        update(links)
+        .where(links.c.token_id == token_id, links.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
