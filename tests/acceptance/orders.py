@@ -23,7 +23,7 @@ def order(
         f"PID|1||{mrn}^^^HOSP^MR||{name}||19700203|F\r"
         "PV1|1|O|CT^^^HOSP||||1234^ROE^RICHARD\r"
         f"ORC|{control}|P{number}|F{number}||{status}\r"
-        f"OBR|1|P{number}|F{number}|71250^CT CHEST^L|||20260102030000||||||||||1234^ROE^RICHARD"
+        f"OBR|1|P{number}|F{number}|71250^CT CHEST^L|||20260102030000|||||||||1234^ROE^RICHARD"
         f"||{accession}||||||CT|||||||^COUGH\r"
         f"ZDS|{study}^RIS^Application^DICOM\r{extra}"
     ).encode()
