@@ -1,0 +1,5 @@
+"""
+Report Bridge: HL7 v2 orders in, finished reports out.
+
+The packages inside stand in the order that the import contracts of pyproject.toml give them.
+"""

@@ -1,0 +1,32 @@
+"""
+What the queue can refuse.
+
+* QueueError
+    * IllegalTransition    what was asked does not follow from the state something is in
+    * NoSuchRow            there is no message or delivery of that id
+"""
+
+# ruff: noqa: N818  # named for what happened, as the field does
+
+from bridge.errors import BridgeError
+
+
+class QueueError(BridgeError):
+    """The queue did not do what was asked; nothing changed."""
+
+
+class IllegalTransition(QueueError):
+    """What was asked does not follow from the present state."""
+
+    def __init__(self, state: str, event: str) -> None:
+        self.state = state
+        self.event = event
+        super().__init__(f"what is {state} cannot be {event}")
+
+
+class NoSuchRow(QueueError):
+    """There is no such message or delivery."""
+
+    def __init__(self, kind: str, row_id: int) -> None:
+        self.row_id = row_id
+        super().__init__(f"there is no {kind} {row_id}")

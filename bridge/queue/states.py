@@ -1,0 +1,83 @@
+"""
+The life of a queued message or delivery, as two independent axes.
+
+`State` says what became of the work, `Acknowledgment` whether its sender was told. A message
+that was applied but whose ACK was lost is done and pending, not failed.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from bridge.queue.errors import IllegalTransition
+
+
+class State(StrEnum):
+    """Where the work stands."""
+
+    QUEUED = "queued"  # waits for its turn or for its next attempt
+    CLAIMED = "claimed"  # a worker has it, until its lease ends
+    DONE = "done"  # applied, or delivered
+    IGNORED = "ignored"  # understood, and nothing had to be done
+    REFUSED = "refused"  # stored with its negative acknowledgment, never applied
+    PARKED = "parked"  # taken out for a person to decide
+    CANCELLED = "cancelled"  # a person decided that it shall not be done
+
+
+class Event(StrEnum):
+    """What can happen to it."""
+
+    CLAIM = "claimed"
+    ACCEPTED = "accepted"
+    IGNORED = "ignored"
+    POSTPONED = "postponed"  # failed, another attempt follows
+    GIVEN_UP = "given up"
+    INTERRUPTED = "interrupted"  # the worker died or shut down: the attempt may have been made
+    REPLAYED = "replayed"  # by a person
+    CANCELLED = "cancelled"  # by a person
+
+
+class Failure(StrEnum):
+    """Why an attempt failed; the retry policy looks at nothing else."""
+
+    TRANSIENT = "transient"  # it never got there: repeating cannot duplicate
+    AMBIGUOUS = "ambiguous"  # it may have got there: repeat only what is recognizable
+    PERMANENT = "permanent"  # it got there and was refused
+
+
+class Acknowledgment(StrEnum):
+    """Whether the sender was told, apart from what became of the work."""
+
+    PENDING = "pending"  # stored with the message, not known to have been written out
+    DELIVERED = "delivered"  # handed to the connection it was owed to
+    NOT_OWED = "not_owed"  # the sender asked for none (MSH-15, MSH-16)
+
+
+TRANSITIONS: Mapping[tuple[State, Event], State] = {
+    (State.QUEUED, Event.CLAIM): State.CLAIMED,
+    (State.QUEUED, Event.CANCELLED): State.CANCELLED,
+    (State.CLAIMED, Event.ACCEPTED): State.DONE,
+    (State.CLAIMED, Event.IGNORED): State.IGNORED,
+    (State.CLAIMED, Event.POSTPONED): State.QUEUED,
+    (State.CLAIMED, Event.GIVEN_UP): State.PARKED,
+    (State.CLAIMED, Event.INTERRUPTED): State.QUEUED,
+    (State.PARKED, Event.REPLAYED): State.QUEUED,
+    (State.PARKED, Event.CANCELLED): State.CANCELLED,
+    (State.REFUSED, Event.REPLAYED): State.QUEUED,
+    (State.CANCELLED, Event.REPLAYED): State.QUEUED,
+    (State.IGNORED, Event.REPLAYED): State.QUEUED,
+    (State.DONE, Event.REPLAYED): State.QUEUED,
+}
+
+ENTRY = frozenset({State.QUEUED, State.REFUSED, State.IGNORED})
+"""The states something may begin in."""
+
+UNFINISHED = frozenset({State.QUEUED, State.CLAIMED})
+"""The states in which work is still to be done."""
+
+
+def after(state: State, event: Event) -> State:
+    """Give the state that follows; raise IllegalTransition where none does."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalTransition(state, event) from None

@@ -1,0 +1,210 @@
+"""
+Transactions on SQLite or PostgreSQL.
+
+The only file that knows which of the two it talks to, and that decides what durable means: a
+`write()` that returned has been flushed to disk. No tables and no queries of anybody.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlmodel import Session
+
+from bridge.store.errors import Busy, UnsupportedStore
+from bridge.store.faults import DRIVER_ERRORS, fault, lost_connection
+from bridge.store.turnstile import Turnstile
+
+LOCK_TIMEOUT = 30.0
+"""Seconds a statement may wait for another's lock before it is `Busy`."""
+
+_POOL = {"pool_size": 10, "max_overflow": 10, "pool_timeout": LOCK_TIMEOUT}
+
+_SQLITE_SETTINGS = (
+    f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # WAL with NORMAL loses acknowledged messages at a power cut
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA cache_size = -16384",  # KiB
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+_POSTGRES_ARGUMENTS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
+    "options": f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)}",
+}
+# A server that was told to commit lazily would make liars of our acknowledgments.
+_POSTGRES_DURABLE = """
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') = 'off'
+"""
+
+_turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
+_turnstiles_guard = threading.Lock()
+
+
+class Database:
+    """
+    One database, given as `sqlite:///path` or `postgresql+psycopg://…`.
+
+    Blocking: call it from a thread, never from the event loop. Whatever the driver raises
+    leaves `read`, `write` and `session` as a `bridge.store.errors.StoreError`.
+    """
+
+    def __init__(self, url: str) -> None:
+        address = make_url(url)
+        self.dialect = address.get_backend_name()
+        self._turnstile: Turnstile | None = None
+        match self.dialect:
+            case "sqlite":
+                self._turnstile = _turnstile(_sqlite_file(address))
+                self.engine = _sqlite_engine(address)
+            case "postgresql":
+                self.engine = _postgres_engine(address)
+            case other:
+                raise UnsupportedStore(other, "only sqlite and postgresql are supported")
+        self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection that sees one state of the database and changes nothing."""
+        with self._translated(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """
+        Yield a connection in a write transaction; commit at the end, roll back on any error.
+
+        On SQLite writers take turns, in the order they came; readers are never held up.
+        """
+        with self._turn(), self._translated(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Yield a SQLModel session in a write transaction; flush and commit at the end."""
+        with self.write() as connection, Session(bind=connection) as session:
+            yield session
+            session.flush()
+
+    def serialize(self, connection: Connection, name: str) -> None:
+        """
+        Let whoever serializes on `name` commit one after the other, from here to the commit.
+
+        What they append then becomes visible in the order of its ids. SQLite's writers do so
+        in any case.
+        """
+        if self.dialect == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key(name)})
+
+    def alone(self, connection: Connection, name: str) -> bool:
+        """Tell whether this transaction is the only one on any node that holds `name`."""
+        if self.dialect != "postgresql":
+            return True
+        question = text("SELECT pg_try_advisory_xact_lock(:key)")
+        return bool(connection.execute(question, {"key": _key(name)}).scalar_one())
+
+    @property
+    def skip_locked(self) -> str:
+        """The clause that locks selected rows and passes over rows that others hold."""
+        return "FOR UPDATE SKIP LOCKED" if self.dialect == "postgresql" else ""
+
+    def driver(self, connection: Connection) -> Any:
+        """Give the driver's own connection, in the same transaction: for hot paths."""
+        return connection.connection.driver_connection
+
+    def dispose(self) -> None:
+        """Close all connections that are not in use."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except DRIVER_ERRORS as error:
+            if lost_connection(error):
+                self.engine.dispose()  # the others are gone too: open new ones
+            raise fault(error) from None  # the driver's words may quote the row
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._turnstile is None:
+            yield
+            return
+        if not self._turnstile.acquire(LOCK_TIMEOUT):
+            raise Busy("waited for the writer's turn")
+        try:
+            yield
+        finally:
+            self._turnstile.release()
+
+
+WriteTransaction = Callable[[], AbstractContextManager[Connection]]
+"""What most callers need of a Database."""
+
+
+def _sqlite_file(address: URL) -> Path:
+    if not address.database or address.database == ":memory:":
+        raise UnsupportedStore("sqlite", "a file is needed, memory forgets")
+    return Path(address.database)
+
+
+def _turnstile(file: Path) -> Turnstile:
+    """One for each file and process, however many Database objects point to it."""
+    with _turnstiles_guard:
+        return _turnstiles.setdefault(str(file.resolve()), Turnstile())
+
+
+def _sqlite_engine(address: URL) -> Engine:
+    # isolation_level None: the module must not open transactions of its own, `_begin` does.
+    arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
+    engine = sqlalchemy.create_engine(
+        address, connect_args=arguments, hide_parameters=True, **_POOL
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: DBAPIConnection, record: object) -> None:
+    cursor = connection.cursor()
+    for setting in _SQLITE_SETTINGS:
+        cursor.execute(setting)
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    how = connection.get_execution_options().get("bridge_begin", "BEGIN")
+    connection.exec_driver_sql(how)
+
+
+def _postgres_engine(address: URL) -> Engine:
+    arguments: dict[str, Any] = dict(_POSTGRES_ARGUMENTS)
+    engine = sqlalchemy.create_engine(
+        address, connect_args=arguments, hide_parameters=True, **_POOL
+    )
+    event.listen(engine, "connect", _prepare_postgres)
+    return engine
+
+
+def _prepare_postgres(connection: DBAPIConnection, record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute(_POSTGRES_DURABLE)
+    cursor.close()
+    connection.commit()
+
+
+def _key(name: str) -> int:
+    """Signed 64 bits of a lock's name."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

@@ -1,0 +1,69 @@
+"""
+What the database can refuse.
+
+* StoreError
+    * StoreUnavailable    disk full, I/O error, server gone: try again when it has recovered
+    * Busy                somebody else holds what we need: try again soon
+    * Conflict            a unique key is taken
+    * StatementRefused    the statement is wrong: a defect of ours
+    * SchemaTooNew        the database was migrated by a newer release
+    * UnsupportedStore    no database we can keep messages in
+"""
+
+# ruff: noqa: N818  # named for what happened, as the field does
+
+from bridge.errors import BridgeError
+
+
+class StoreError(BridgeError):
+    """The database did not do what was asked; nothing of the transaction was kept."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot keep anything at the moment."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(f"the database is unavailable ({code})")
+
+
+class Busy(StoreError):
+    """A lock or a connection was not to be had in time."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(f"the database is busy ({code})")
+
+
+class Conflict(StoreError):
+    """A unique key is taken; `constraint` names it as the database does."""
+
+    def __init__(self, constraint: str) -> None:
+        self.constraint = constraint
+        super().__init__(f"already there ({constraint})")
+
+
+class StatementRefused(StoreError):
+    """The database refused a statement for what it is; `code` and `place` bear no values."""
+
+    def __init__(self, code: str, place: str = "") -> None:
+        self.code = code
+        self.place = place
+        super().__init__(f"statement refused ({' '.join(filter(None, (code, place)))})")
+
+
+class SchemaTooNew(StoreError):
+    """The database knows revisions that this release does not."""
+
+    def __init__(self, package: str, revisions: tuple[str, ...]) -> None:
+        self.package = package
+        self.revisions = revisions
+        known = ", ".join(revisions)
+        super().__init__(f"{package}: the database is at {known}, newer than this release")
+
+
+class UnsupportedStore(StoreError):
+    """The address names no database that can keep messages safely."""
+
+    def __init__(self, dialect: str, reason: str) -> None:
+        super().__init__(f"cannot keep messages in {dialect}: {reason}")
