@@ -1,7 +1,7 @@
 """A signed report arrives at the RIS; a recalled one never does; no trouble makes us lie."""
 
+import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -125,14 +125,10 @@ def test_a_dead_destination_delays_no_other(house: House) -> None:
 
 def delivered(house: House, count: int) -> bool:
     """Whether so many deliveries are marked delivered."""
-    import json
-
     deadline = time.monotonic() + 10
-    check: Callable[[], list[dict[str, object]]] = lambda: json.loads(  # noqa: E731
-        house.bridge("deliveries", "list", "--home", str(house.home), "--json")
-    )
     while time.monotonic() < deadline:
-        if sum(row["state"] == "done" for row in check()) == count:
+        rows = json.loads(house.bridge("deliveries", "list", "--home", str(house.home), "--json"))
+        if sum(row["state"] == "done" for row in rows) == count:
             return True
         time.sleep(0.2)
     return False
