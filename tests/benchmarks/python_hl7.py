@@ -1,0 +1,26 @@
+"""A peer: python-hl7's own asyncio MLLP server, which parses, answers and keeps nothing."""
+
+import asyncio
+import sys
+
+import hl7.mllp
+
+
+async def _serve(reader: hl7.mllp.HL7StreamReader, writer: hl7.mllp.HL7StreamWriter) -> None:
+    try:
+        while not writer.is_closing():
+            message = await reader.readmessage()
+            writer.writemessage(message.create_ack())
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def _main(port: int) -> None:
+    server = await hl7.mllp.start_hl7_server(_serve, "127.0.0.1", port=port, encoding="utf-8")
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(int(sys.argv[1])))
