@@ -25,9 +25,10 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
 from typing import ClassVar
 
 from bridge.engine.rules.reasons import TEXTS, Reason
+from bridge.errors import BridgeError
 
 
-class EngineError(Exception):
+class EngineError(BridgeError):
     """A refusal. `pointer` is the JSON pointer of the guilty part of the request, or empty."""
 
     status: ClassVar[int] = 500

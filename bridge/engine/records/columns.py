@@ -8,8 +8,10 @@ JSON stays text-like (`JSON`, not `JSONB`), because the order of a sender's Meta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Enum, Integer, LargeBinary, MetaData
+from sqlalchemy import JSON, BigInteger, Enum, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel
+
+from bridge.store.columns import BIG_KEY
 
 metadata = MetaData(
     naming_convention={
@@ -19,9 +21,6 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
-# SQLite numbers rows by itself only where the key is spelled INTEGER.
-BIG_KEY = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Record(SQLModel):

@@ -10,7 +10,6 @@ from sqlalchemy import Index, UniqueConstraint
 from sqlmodel import Field
 
 from bridge.engine.records.columns import (
-    BIG_KEY,
     Record,
     json_object,
     key,
@@ -20,6 +19,7 @@ from bridge.engine.records.columns import (
     words,
 )
 from bridge.engine.rules.status import ReleaseKind
+from bridge.store.columns import BIG_KEY
 
 
 class Release(Record, table=True):

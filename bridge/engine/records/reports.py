@@ -10,7 +10,6 @@ from sqlalchemy import Index, Text, UniqueConstraint
 from sqlmodel import Field
 
 from bridge.engine.records.columns import (
-    BIG_KEY,
     Record,
     json_list,
     json_object,
@@ -23,6 +22,7 @@ from bridge.engine.records.columns import (
     words,
 )
 from bridge.engine.rules.status import AddendumState, FileKind, Origin, Status
+from bridge.store.columns import BIG_KEY
 
 
 class Report(Record, table=True):

@@ -10,7 +10,6 @@ from sqlalchemy import UniqueConstraint
 from sqlmodel import Field
 
 from bridge.engine.records.columns import (
-    BIG_KEY,
     Record,
     json_list,
     json_object,
@@ -22,6 +21,7 @@ from bridge.engine.records.columns import (
     words,
 )
 from bridge.engine.rules.authority import Role
+from bridge.store.columns import BIG_KEY
 
 
 class Site(Record, table=True):

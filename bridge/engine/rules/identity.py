@@ -1,0 +1,39 @@
+"""
+Identifiers: which are placeholders, and how unguessable ones are written.
+
+Launches whose patient identifiers are an e-mail address or the launching user's own identity
+are rejected (interface document, Authentication 8).
+"""
+
+import re
+from dataclasses import dataclass
+
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """What identifies an order: site, patient and accession."""
+
+    site_id: str
+    mrn: str
+    accession: str
+
+
+def looks_like_email(text: str) -> bool:
+    """Tell whether a text is an e-mail address."""
+    return _EMAIL.fullmatch(text.strip()) is not None
+
+
+def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[str]) -> bool:
+    """
+    Tell whether a patient identifier stands in for none.
+
+    `emails` and `names` are those of the launching user and of the user launched for.
+    """
+    folded = " ".join(identifier.casefold().split())
+    if not folded:
+        return False
+    own = {" ".join(each.casefold().split()) for each in emails | names} - {""}
+    locals_ = {each.partition("@")[0].casefold() for each in emails} - {""}
+    return looks_like_email(folded) or folded in own or folded in locals_
