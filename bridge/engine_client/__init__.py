@@ -1,0 +1,33 @@
+"""
+The report service, as its callers see it: values in, values or classified failures out.
+
+This file exports the pure part; the client itself is `bridge.engine_client.client`.
+"""
+
+from bridge.contract import ReportStatus
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import (
+    Change,
+    ChangePage,
+    Export,
+    Launch,
+    Launched,
+    OrderKey,
+    PatientUpdate,
+    Release,
+    StatusRecord,
+)
+
+__all__ = [
+    "Change",
+    "ChangePage",
+    "EngineFailure",
+    "Export",
+    "Launch",
+    "Launched",
+    "OrderKey",
+    "PatientUpdate",
+    "Release",
+    "ReportStatus",
+    "StatusRecord",
+]

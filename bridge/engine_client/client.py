@@ -1,0 +1,63 @@
+"""
+The report service as the interface document describes it, one method an endpoint.
+
+Works against our engine in the same process (`httpx.ASGITransport`) and against any service
+over a socket. Every outcome is a value, or an `EngineFailure` that says if retrying helps.
+"""
+
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from bridge.engine_client.feeds import Feeds
+from bridge.engine_client.launching import Launching
+from bridge.engine_client.reports import Reports
+from bridge.engine_client.requests import given
+from bridge.engine_client.transport import Tokens, Transport
+
+
+class EngineClient(Launching, Reports, Feeds):
+    """Every endpoint of the interface document and of DESIGN chapter 6."""
+
+    def __init__(self, http: httpx.AsyncClient, tokens: Tokens | str) -> None:
+        """
+        Take an opened client whose base address is the service's, and its access tokens.
+
+        Over `httpx.ASGITransport` pass `raise_app_exceptions=False`, so that a fault of the
+        service is an answer here as it would be over a socket.
+        """
+        super().__init__(Transport(http, tokens if isinstance(tokens, Tokens) else Tokens(tokens)))
+
+    @property
+    def tokens(self) -> Tokens:
+        """Which token goes with which site."""
+        return self._transport.tokens
+
+
+def browser_session_address(
+    base_url: str,
+    site: str,
+    user_name: str = "",
+    user_email: str = "",
+    auth: str = "",
+    *,
+    location: str | None = None,
+    app_language: str | None = None,
+    speech_language: str | None = None,
+) -> str:
+    """
+    Build the address of the browser route `GET /reporting/init`, values URL-encoded.
+
+    It bears a live administrator token (interface document, rule 6): prefer
+    `EngineClient.create_session`.
+    """
+    query = given(
+        SiteID=site,
+        SiteLocation=location,
+        Auth=auth or None,
+        UserName=user_name or None,
+        UserEmail=user_email or None,
+        AppLanguage=app_language,
+        SpeechLanguage=speech_language,
+    )
+    return f"{base_url}/reporting/init?{urlencode(query, quote_via=quote)}"

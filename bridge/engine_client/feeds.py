@@ -1,0 +1,113 @@
+"""
+The endpoints over many reports: status, linking, changes, patients, worklist, health.
+
+Part of `EngineClient`; see there.
+"""
+
+from collections.abc import Sequence
+
+from bridge.engine_client.models import (
+    ChangePage,
+    OrderKey,
+    PatientUpdate,
+    StatusRecord,
+    WorklistPage,
+)
+from bridge.engine_client.replies import change_page, status_records, worklist_page
+from bridge.engine_client.requests import given, several_orders
+from bridge.engine_client.transport import Transport
+
+
+def _nothing(_: object) -> None:
+    """Ignore the body."""
+
+
+class Feeds:
+    """Interface document, status and linking; DESIGN chapter 6 for the rest."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Share one transport."""
+        self._transport = transport
+
+    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        """Ask for the records of orders that one site's token may see; unknown ones are absent."""
+        body = {"clinicalInfo": [each.tags() for each in orders]}
+        return await self._transport.call(
+            "POST", "/api/report/status", orders[0].site, status_records, body=body
+        )
+
+    async def link_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        """Make one report of several orders of a site, the first of them its anchor."""
+        return await self._grouping("link-orders", orders)
+
+    async def unlink_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        """Take orders of a site out of their groups."""
+        return await self._grouping("unlink-orders", orders)
+
+    async def _grouping(self, action: str, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        site = orders[0].site
+        return await self._transport.call(
+            "POST",
+            f"/api/report/{action}",
+            site,
+            status_records,
+            body=several_orders(site, orders),
+        )
+
+    async def changes(
+        self, after: int, limit: int = 500, wait: float = 0.0, site: str = ""
+    ) -> ChangePage:
+        """
+        Read what changed after a cursor, in commit order.
+
+        Waits up to `wait` seconds for something to happen. `site` chooses the token, and
+        with it the sites that are seen.
+        """
+        query = given(after=after, limit=limit, wait=wait or None)
+        return await self._transport.call(
+            "GET", "/api/report/changes", site, change_page, query=query, wait=wait
+        )
+
+    async def update_patient(self, update: PatientUpdate) -> None:
+        """Correct demographics over all reports of a site; idempotent."""
+        body = {"SiteID": update.site, "PatientMRN": update.mrn, **update.tags}
+        await self._transport.call("POST", "/api/patient/update", update.site, _nothing, body=body)
+
+    async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
+        """Move everything of `prior_mrn` to the survivor `mrn`; idempotent."""
+        body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
+        await self._transport.call("POST", "/api/patient/merge", site, _nothing, body=body)
+
+    async def worklist(
+        self,
+        site: str,
+        *,
+        status: str | None = None,
+        mrn: str | None = None,
+        accession: str | None = None,
+        text: str | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> WorklistPage:
+        """Read a page of a site's worklist."""
+        query = given(
+            SiteID=site,
+            status=status,
+            PatientMRN=mrn,
+            Accession=accession,
+            q=text,
+            sort=sort,
+            limit=limit,
+            cursor=cursor or None,
+        )
+        return await self._transport.call("GET", "/api/worklist", site, worklist_page, query=query)
+
+    async def is_ready(self) -> bool:
+        """Ask `/readyz`; False when the service says that it is not."""
+        response = await self._transport.send("GET", "/readyz", "")
+        return response.is_success
+
+    async def description(self) -> object:
+        """Read `/openapi.json`."""
+        return await self._transport.call("GET", "/openapi.json", "", lambda value: value)

@@ -1,0 +1,228 @@
+"""
+Answers of the report service, read into our values.
+
+Pure and tolerant: unknown members are ignored, missing optional ones get their neutral value.
+What cannot be read raises `Unreadable`, which says where and never what.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from bridge.contract import ReportStatus
+from bridge.engine_client.models import (
+    Change,
+    ChangePage,
+    Export,
+    ExportedPrelim,
+    ExportedText,
+    Launched,
+    OrderKey,
+    Person,
+    PrelimMatch,
+    Release,
+    Session,
+    StatusRecord,
+    WorklistPage,
+)
+
+T = TypeVar("T")
+
+
+class Unreadable(ValueError):  # noqa: N818  # says what the answer is
+    """A member of an answer is missing or of another type."""
+
+    def __init__(self, place: str) -> None:
+        """Name the member only."""
+        super().__init__(f"unreadable member {place}")
+
+
+def _object(value: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Unreadable(place)
+    return value
+
+
+def _list(value: object, place: str) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise Unreadable(place)
+    return value
+
+
+def _text(value: object, place: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Unreadable(place)
+    return value
+
+
+def _number(value: object, place: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Unreadable(place)
+    return value
+
+
+def _each(value: object, place: str, read: Callable[[object], T]) -> tuple[T, ...]:
+    return tuple(read(each) for each in _list(value, place))
+
+
+def order_key(value: object) -> OrderKey:
+    """Read {SiteID, PatientMRN, Accession}."""
+    body = _object(value, "clinicalInfo")
+    return OrderKey(
+        _text(body.get("SiteID"), "SiteID"),
+        _text(body.get("PatientMRN"), "PatientMRN"),
+        _text(body.get("Accession"), "Accession"),
+    )
+
+
+def status_record(value: object) -> StatusRecord:
+    """Read one report status record."""
+    body = _object(value, "record")
+    try:
+        status = ReportStatus(_text(body.get("status"), "status"))
+    except ValueError:
+        raise Unreadable("status") from None
+    content = body.get("hasContent")
+    return StatusRecord(
+        report_id=_text(body.get("reportId"), "reportId"),
+        status=status,
+        user_email=_text(body.get("userEmail"), "userEmail"),
+        unsign_until=_number(body.get("unsignUntil"), "unsignUntil"),
+        orders=_each(body.get("clinicalInfo"), "clinicalInfo", order_key),
+        has_content=content if isinstance(content, bool) else None,
+        addendum_unsign_until=_number(body.get("addendumUnsignUntil"), "addendumUnsignUntil"),
+    )
+
+
+def status_records(value: object) -> tuple[StatusRecord, ...]:
+    """Read a list of report status records."""
+    return _each(value, "records", status_record)
+
+
+def launched(value: object) -> Launched:
+    """Read a launch's answer; both spellings of the QR code's member."""
+    body = _object(value, "launch")
+    owner = _object(body.get("owner") or {}, "owner")
+    return Launched(
+        status=_text(body.get("status"), "status"),
+        owner_name=_text(owner.get("name"), "owner.name"),
+        owner_email=_text(owner.get("email"), "owner.email"),
+        link=_text(body.get("reportLink"), "reportLink"),
+        qr_code=_text(body.get("reportQRCode") or body.get("reportQrCode"), "reportQRCode"),
+        report_id=_text(body.get("reportId"), "reportId"),
+        report_status=_text(body.get("reportStatus"), "reportStatus"),
+        warnings=tuple(str(each) for each in _list(body.get("warnings") or [], "warnings")),
+    )
+
+
+def session(value: object) -> Session:
+    """Read a pre-warm session link."""
+    body = _object(value, "session")
+    return Session(
+        _text(body.get("sessionLink"), "sessionLink"), _text(body.get("expiresAt"), "expiresAt")
+    )
+
+
+def member(name: str) -> Callable[[object], str]:
+    """Make a reader of one text member, such as `content` or `html`."""
+    return lambda value: _text(_object(value, name).get(name), name)
+
+
+def _person(value: object) -> Person | None:
+    if not value:
+        return None
+    body = _object(value, "person")
+    signature = body.get("signature")
+    return Person(
+        _text(body.get("name"), "name"),
+        _text(body.get("email"), "email"),
+        signature if isinstance(signature, str) else None,
+    )
+
+
+def _exported_text(value: object) -> ExportedText:
+    body = _object(value, "reportInfo")
+    return ExportedText(
+        _text(body.get("content"), "content"),
+        _text(body.get("signedAt"), "signedAt") or None,
+        _person(body.get("signedBy")),
+    )
+
+
+def _exported_prelim(value: object) -> ExportedPrelim:
+    body = _object(value, "prelimInfo")
+    tag = _object(body.get("prelimTag") or {}, "prelimTag")
+    return ExportedPrelim(
+        name=_text(tag.get("name"), "prelimTag.name"),
+        group=_text(tag.get("group"), "prelimTag.group"),
+        at=_text(body.get("prelimAt"), "prelimAt") or None,
+        by=_person(body.get("prelimBy")),
+        reviewed_at=_text(body.get("reviewedAt"), "reviewedAt") or None,
+        reviewed_by=_person(body.get("reviewedBy")),
+    )
+
+
+def export(value: object) -> Export:
+    """Read a JSON export record."""
+    body = _object(value, "export")
+    return Export(
+        site_info=_object(body.get("siteInfo") or {}, "siteInfo"),
+        orders=_each(body.get("clinicalInfo"), "clinicalInfo", _tags),
+        report=_exported_text(body.get("reportInfo") or {}),
+        addenda=_each(body.get("addendumInfo") or [], "addendumInfo", _exported_text),
+        prelims=_each(body.get("prelimInfo") or [], "prelimInfo", _exported_prelim),
+    )
+
+
+def _tags(value: object) -> Mapping[str, Any]:
+    return _object(value, "clinicalInfo")
+
+
+def prelim_match(value: object) -> PrelimMatch:
+    """Read the answer of site/prelims."""
+    body = _object(value, "prelims")
+    return PrelimMatch(
+        _text(body.get("reportId"), "reportId"),
+        _text(body.get("userEmail"), "userEmail"),
+        _each(body.get("clinicalInfo") or [], "clinicalInfo", order_key),
+    )
+
+
+def _change(value: object) -> Change:
+    body = _object(value, "change")
+    release = body.get("release")
+    return Change(
+        cursor=_number(body.get("cursor"), "cursor") or 0,
+        at=_number(body.get("at"), "at") or 0,
+        event=_text(body.get("event"), "event"),
+        record=status_record(body.get("record") or body.get("status") or body),
+        orders=_each(body.get("orders") or [], "orders", _tags),
+        release=None if release is None else _release(release),
+    )
+
+
+def _release(value: object) -> Release:
+    body = _object(value, "release")
+    return Release(
+        _text(body.get("kind"), "release.kind"),
+        _number(body.get("sequence"), "release.sequence") or 0,
+    )
+
+
+def change_page(value: object) -> ChangePage:
+    """Read a page of the change feed."""
+    body = _object(value, "changes")
+    changes = _each(body.get("changes") or body.get("items") or [], "changes", _change)
+    cursor = _number(body.get("cursor") or body.get("next"), "cursor")
+    if cursor is None:
+        cursor = max((each.cursor for each in changes), default=0)
+    return ChangePage(changes, cursor)
+
+
+def worklist_page(value: object) -> WorklistPage:
+    """Read a page of the worklist."""
+    body = _object(value, "worklist")
+    return WorklistPage(_each(body.get("items"), "items", _tags), str(body.get("next") or ""))

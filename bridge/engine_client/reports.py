@@ -1,0 +1,115 @@
+"""
+The endpoints about one report: read it, export it, and move it through its states.
+
+Part of `EngineClient`; see there.
+"""
+
+from collections.abc import Sequence
+
+from bridge.engine_client.models import Export, OrderKey, PrelimMatch
+from bridge.engine_client.replies import export, member, prelim_match
+from bridge.engine_client.requests import one_report
+from bridge.engine_client.transport import Transport
+
+
+def _nothing(_: object) -> None:
+    """Ignore the body: the document says there is none."""
+
+
+class Reports:
+    """Interface document, Endpoints, from content to unassign."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Share one transport."""
+        self._transport = transport
+
+    async def content(self, order: OrderKey) -> str:
+        """Read the report's plain text."""
+        return await self._transport.call(
+            "GET", "/api/report/content", order.site, member("content"), query=order.tags()
+        )
+
+    async def export_html(self, order: OrderKey, time_zone: str | None = None) -> str:
+        """Export a complete HTML document; dates in an IANA zone."""
+        body = one_report(order, timeZone=time_zone)
+        return await self._transport.call(
+            "POST", "/api/report/export/html", order.site, member("html"), body=body
+        )
+
+    async def export_json(self, order: OrderKey) -> Export:
+        """Export the JSON record: texts, times and people."""
+        return await self._transport.call(
+            "POST", "/api/report/export/json", order.site, export, body=one_report(order)
+        )
+
+    async def export_rtf(
+        self, order: OrderKey, time_zone: str | None = None, *, content_only: bool = False
+    ) -> bytes:
+        """Export RTF, as bytes."""
+        body = one_report(
+            order, timeZone=time_zone, responseType="arraybuffer", contentOnly=content_only or None
+        )
+        response = await self._transport.send(
+            "POST", "/api/report/export/rtf", order.site, body=body
+        )
+        return response.content
+
+    async def sign(
+        self, order: OrderKey, time_zone: str | None = None, *, ignore_sign_delay: bool = False
+    ) -> None:
+        """Sign, or end the cooling period of what is signed."""
+        await self._act(
+            "sign", order, timeZone=time_zone, ignoreSignDelay=ignore_sign_delay or None
+        )
+
+    async def unsign(self, order: OrderKey) -> None:
+        """Take a signature back within the cooling period."""
+        await self._act("unsign", order)
+
+    async def release_addendum(self, order: OrderKey) -> None:
+        """Deliver a signed addendum now (`addendum/sign`)."""
+        await self._act("addendum/sign", order, ignoreSignDelay=True)
+
+    async def unsign_addendum(self, order: OrderKey) -> None:
+        """Take the latest addendum's signature back."""
+        await self._act("addendum/unsign", order)
+
+    async def prelim(self, order: OrderKey, group: str, tag: str) -> None:
+        """Make a preliminary read."""
+        await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
+
+    async def delete(self, order: OrderKey) -> None:
+        """Delete an unsigned report."""
+        await self._act("delete", order)
+
+    async def update_dicom_sr(
+        self, order: OrderKey, files: Sequence[str], mode: str | None = None
+    ) -> None:
+        """Replace (default) or append DICOM SR files, each base64."""
+        await self._act(
+            "update-dicomsr", order, dicomSR=[{"fileData": each} for each in files], mode=mode
+        )
+
+    async def reset_order(self, order: OrderKey) -> None:
+        """Empty a Draft that was Ordered, so that it is Ordered again."""
+        await self._flat("reset-order", order)
+
+    async def unassign(self, order: OrderKey) -> None:
+        """Take a Draft from its owner; the content stays."""
+        await self._flat("unassign", order)
+
+    async def prelims(self, site: str, group: str, tag: str) -> PrelimMatch:
+        """Find the preliminary read of a group and tag that waits longest."""
+        query = {"SiteID": site, "prelimGroup": group, "prelimTag": tag}
+        return await self._transport.call(
+            "GET", "/api/report/site/prelims", site, prelim_match, query=query
+        )
+
+    async def _act(self, action: str, order: OrderKey, **options: object) -> None:
+        body = one_report(order, **options)
+        await self._transport.call("POST", f"/api/report/{action}", order.site, _nothing, body=body)
+
+    async def _flat(self, action: str, order: OrderKey) -> None:
+        await self._transport.call(
+            "POST", f"/api/report/{action}", order.site, _nothing, body=order.tags()
+        )

@@ -1,0 +1,109 @@
+"""
+structlog for our own lines, and a gate for everybody else's.
+
+Our lines carry only fields of the allow-list; a foreign library's line loses its arguments
+when it is about an error, its query strings and quoted parts always.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+from typing_extensions import override
+
+from bridge.observability.redaction import describe, safe_text, where
+
+FIELDS = frozenset(
+    {
+        # what structlog itself adds
+        *("event", "level", "logger", "timestamp", "error", "trace"),
+        # who and where, by our own names
+        *("listener", "destination", "connection", "site", "mapping", "version", "place", "node"),
+        *("message_id", "delivery_id", "report_id", "role", "job", "endpoint", "address", "file"),
+        # how much, how often, how long
+        *("count", "size", "attempts", "seconds", "cursor", "depth", "state", "limit", "setting"),
+        # what came out
+        *("code", "status", "failure", "reason", "action", "outcome", "trigger"),
+    }
+)
+"""Every field that a line of ours may carry. A value of a message has no place here."""
+
+QUIET = ("httpx", "httpcore", "uvicorn.access", "hl7apy", "apscheduler.executors.default")
+
+
+def keep_known_fields(
+    _logger: Any, _method: str, line: MutableMapping[str, Any]
+) -> Mapping[str, Any]:
+    """Drop what is not on the allow-list, and say how many fields were."""
+    error = line.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()[1]
+    if isinstance(error, tuple):
+        error = error[1]
+    if isinstance(error, BaseException):
+        line["error"], line["trace"] = describe(error), where(error)
+    unknown = [name for name in line if name not in FIELDS]
+    for name in unknown:
+        del line[name]
+    return {**line, "dropped_fields": len(unknown)} if unknown else line
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats records of libraries that log by the standard module: no messages of errors."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """Render like our own lines."""
+        super().__init__()
+        self._render = _renderer(as_json=as_json)
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        """Give level, logger, place, and the line without quoted parts."""
+        line: dict[str, Any] = {
+            "event": _event_of(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            line["error"], line["trace"] = describe(error), where(error)
+        return str(self._render(None, record.name, line))
+
+
+def _event_of(record: logging.LogRecord) -> str:
+    """Give the line; of a line about an error only its template, whose arguments may quote."""
+    if record.exc_info or record.levelno >= logging.ERROR:
+        return safe_text(str(record.msg).split("\n", 1)[0] if record.args else "error")
+    return safe_text(record.getMessage())
+
+
+def _renderer(*, as_json: bool) -> structlog.typing.Processor:
+    if as_json:
+        return structlog.processors.JSONRenderer()
+    return structlog.dev.ConsoleRenderer(colors=False)
+
+
+def configure(level: str = "INFO", *, as_json: bool = True, stream: TextIO | None = None) -> None:
+    """Send our lines and everybody else's to `stream` (standard error by default)."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    target = sys.stderr if stream is None else stream
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            keep_known_fields,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _renderer(as_json=as_json),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=target),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(SafeFormatter(as_json=as_json))
+    logging.basicConfig(handlers=[handler], level=number, force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.access").disabled = True

@@ -1,0 +1,96 @@
+"""
+What is counted, under which names. Labels are our own names and standard codes only.
+
+One `Metrics` a process, made by the composition root; knows nothing of who counts.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+CONNECTIONS: Final = "bridge_mllp_connections"
+CONNECTIONS_REFUSED: Final = "bridge_mllp_connections_refused"
+FRAMES: Final = "bridge_mllp_frames"
+FRAME_BYTES: Final = "bridge_mllp_frame_bytes"
+NOISE_BYTES: Final = "bridge_mllp_noise_bytes"
+FRAMES_REFUSED: Final = "bridge_mllp_frames_refused"
+ACKS: Final = "bridge_acknowledgments"
+DUPLICATES: Final = "bridge_retransmits"
+REUSED_IDS: Final = "bridge_reused_control_ids"
+CHARSET_SUSPECTS: Final = "bridge_charset_suspects"
+ACK_SECONDS: Final = "bridge_acknowledgment_seconds"
+QUEUE_DEPTH: Final = "bridge_queue_depth"
+QUEUE_AGE: Final = "bridge_queue_oldest_seconds"
+APPLIED: Final = "bridge_messages_applied"
+ENGINE_FAILURES: Final = "bridge_engine_failures"
+DELIVERIES: Final = "bridge_deliveries"
+DELIVERY_SECONDS: Final = "bridge_sign_to_delivery_seconds"
+CHANGES: Final = "bridge_report_changes"
+DIFFERENCES: Final = "bridge_reconcile_differences"
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+FAST = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+SLOW = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+
+
+class Metrics:
+    """Every counter of the bridge; `render` gives the Prometheus text."""
+
+    def __init__(self) -> None:
+        """Register everything in a registry of its own."""
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        self.connections = Gauge(CONNECTIONS, "Open connections", ("listener",), registry=registry)
+        self.connections_refused = counter(
+            CONNECTIONS_REFUSED, "Connections beyond the limit", "listener"
+        )
+        self.frames = counter(FRAMES, "Frames received", "listener")
+        self.frame_bytes = counter(FRAME_BYTES, "Bytes in frames", "listener")
+        self.noise_bytes = counter(NOISE_BYTES, "Bytes between frames", "listener")
+        self.frames_refused = counter(
+            FRAMES_REFUSED, "Frames too large or unfinished", "listener", "reason"
+        )
+        self.acks = counter(ACKS, "Acknowledgments sent", "listener", "code", "error")
+        self.duplicates = counter(DUPLICATES, "Retransmits recognised", "listener")
+        self.reused_ids = counter(REUSED_IDS, "Control ids with other bytes", "listener")
+        self.charset_suspects = counter(
+            CHARSET_SUSPECTS, "Messages not in the charset they claim", "listener"
+        )
+        self.ack_seconds = Histogram(
+            ACK_SECONDS, "Frame to ACK", ("listener",), registry=registry, buckets=FAST
+        )
+        self.queue_depth = Gauge(
+            QUEUE_DEPTH, "Items by queue and state", ("queue", "state"), registry=registry
+        )
+        self.queue_age = Gauge(
+            QUEUE_AGE, "Age of the oldest unfinished item", ("queue",), registry=registry
+        )
+        self.applied = counter(APPLIED, "Messages applied", "outcome", "code")
+        self.engine_failures = counter(
+            ENGINE_FAILURES, "Calls to the report service that failed", "failure", "code"
+        )
+        self.deliveries = counter(DELIVERIES, "Results sent", "destination", "reply", "outcome")
+        self.delivery_seconds = Histogram(
+            DELIVERY_SECONDS,
+            "Release to acknowledged result",
+            ("destination",),
+            registry=registry,
+            buckets=SLOW,
+        )
+        self.changes = counter(CHANGES, "Changes of reports seen", "event")
+        self.differences = counter(DIFFERENCES, "Differences that reconciling found", "kind")
+
+    def show_queue(self, queue: str, depths: Mapping[str, int], oldest_seconds: float) -> None:
+        """Set the gauges of one queue: items by state, and the oldest one's age."""
+        for state, depth in depths.items():
+            self.queue_depth.labels(queue, state).set(depth)
+        self.queue_age.labels(queue).set(oldest_seconds)
+
+    def render(self) -> bytes:
+        """Give everything in the Prometheus text format."""
+        return generate_latest(self.registry)

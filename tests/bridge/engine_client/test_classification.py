@@ -1,0 +1,67 @@
+"""What an HTTP outcome means for trying again."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bridge.engine_client.classification import classify, code_of, retry_after
+from bridge.queue.states import Failure
+
+TABLE = {
+    (400, "anything"): Failure.PERMANENT,
+    (401, "unauthorized"): Failure.TRANSIENT,
+    (403, "forbidden"): Failure.PERMANENT,
+    (404, "report_not_found"): Failure.PERMANENT,
+    (409, "changed"): Failure.TRANSIENT,
+    (409, "patient_name_mismatch"): Failure.PERMANENT,
+    (409, "merge_conflict"): Failure.PERMANENT,
+    (413, "too_large"): Failure.PERMANENT,
+    (429, "rate_limited"): Failure.TRANSIENT,
+    (500, "internal_error"): Failure.AMBIGUOUS,
+    (500, "already_signed"): Failure.PERMANENT,
+    (502, "http_502"): Failure.AMBIGUOUS,
+    (503, "http_503"): Failure.TRANSIENT,
+    (504, "http_504"): Failure.AMBIGUOUS,
+    (302, "http_302"): Failure.PERMANENT,
+}
+
+
+@pytest.mark.parametrize(("outcome", "expected"), list(TABLE.items()), ids=str)
+def test_the_table(outcome: tuple[int, str], expected: Failure) -> None:
+    """Every kind of answer has one meaning."""
+    assert classify(*outcome) is expected
+
+
+def test_a_business_500_is_final() -> None:
+    """The document's literal 500s say so in a header, whatever their code."""
+    assert classify(500, "some_new_rule", business=True) is Failure.PERMANENT
+
+
+@pytest.mark.parametrize("body", [None, [], "DOE", {"code": 7}, {"code": "DOE^JOHN"}, {"code": ""}])
+def test_a_code_that_is_no_word_is_not_repeated(body: object) -> None:
+    """What a service puts in `code` is only believed to be a code when it looks like one."""
+    assert code_of(body, 418) == "http_418"
+
+
+def test_a_code_is_read() -> None:
+    """A problem body's code is what callers decide by."""
+    assert code_of({"code": "changed", "detail": "…"}, 409) == "changed"
+
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("7", 7.0),
+        ("Sat, 21 Nov 2026 12:00:30 GMT", 30.0),
+        ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
+        ("soon", None),
+    ],
+)
+def test_retry_after(header: str | None, seconds: float | None) -> None:
+    """Seconds or a date (RFC 9110 §10.2.3); anything else is no wish at all."""
+    assert retry_after(header, NOW) == seconds

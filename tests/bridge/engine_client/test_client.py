@@ -1,0 +1,379 @@
+"""Every endpoint: what is sent, what is read, and how failures come back."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.contract import ReportStatus
+from bridge.engine_client import (
+    EngineFailure,
+    Launch,
+    Launched,
+    OrderKey,
+    PatientUpdate,
+    StatusRecord,
+)
+from bridge.engine_client.client import EngineClient, browser_session_address
+from bridge.engine_client.models import KeyImage, QRCode, UserInfo
+from bridge.engine_client.transport import Tokens
+from bridge.queue.states import Failure
+
+ORDER = OrderKey("SITE1", "M-1", "A-1")
+TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
+RECORD = {
+    "reportId": "r1",
+    "status": "Draft",
+    "userEmail": "ada@example.org",
+    "unsignUntil": None,
+    "clinicalInfo": [TRIPLE],
+    "hasContent": True,
+    "somethingNew": 1,
+}
+READ_RECORD = StatusRecord("r1", ReportStatus.DRAFT, "ada@example.org", None, (ORDER,), True)
+
+
+class Service:
+    """A report service that answers what it is told, and remembers what it was asked."""
+
+    def __init__(self, status: int = 200, answer: Any = None, **headers: str) -> None:
+        self.status, self.answer, self.headers = status, answer, headers
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        content = b"" if self.answer is None else json.dumps(self.answer).encode()
+        names = {name.replace("_", "-"): value for name, value in self.headers.items()}
+        return httpx.Response(self.status, content=content, headers=names)
+
+    def client(self, tokens: Tokens | str = "T") -> EngineClient:
+        transport = httpx.MockTransport(self)
+        return EngineClient(
+            httpx.AsyncClient(transport=transport, base_url="http://engine"), tokens
+        )
+
+    @property
+    def path(self) -> str:
+        return self.requests[-1].url.path
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.requests[-1].content)
+
+
+ACTIONS: dict[str, tuple[Callable[[EngineClient], Awaitable[None]], str, dict[str, Any]]] = {
+    "sign": (lambda c: c.sign(ORDER), "sign", {"clinicalInfo": TRIPLE}),
+    "sign now": (
+        lambda c: c.sign(ORDER, "Europe/Berlin", ignore_sign_delay=True),
+        "sign",
+        {"clinicalInfo": TRIPLE, "timeZone": "Europe/Berlin", "ignoreSignDelay": True},
+    ),
+    "unsign": (lambda c: c.unsign(ORDER), "unsign", {"clinicalInfo": TRIPLE}),
+    "addendum/sign": (
+        lambda c: c.release_addendum(ORDER),
+        "addendum/sign",
+        {"clinicalInfo": TRIPLE, "ignoreSignDelay": True},
+    ),
+    "addendum/unsign": (
+        lambda c: c.unsign_addendum(ORDER),
+        "addendum/unsign",
+        {"clinicalInfo": TRIPLE},
+    ),
+    "prelim": (
+        lambda c: c.prelim(ORDER, "Residents", "R1"),
+        "prelim",
+        {"clinicalInfo": TRIPLE, "prelimGroup": "Residents", "prelimTag": "R1"},
+    ),
+    "delete": (lambda c: c.delete(ORDER), "delete", {"clinicalInfo": TRIPLE}),
+    "update-dicomsr": (
+        lambda c: c.update_dicom_sr(ORDER, ["QUJD"], "append"),
+        "update-dicomsr",
+        {"clinicalInfo": TRIPLE, "dicomSR": [{"fileData": "QUJD"}], "mode": "append"},
+    ),
+    "reset-order": (lambda c: c.reset_order(ORDER), "reset-order", TRIPLE),
+    "unassign": (lambda c: c.unassign(ORDER), "unassign", TRIPLE),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("call", "path", "body"), list(ACTIONS.values()), ids=list(ACTIONS))
+async def test_actions(
+    call: Callable[[EngineClient], Awaitable[None]], path: str, body: dict[str, Any]
+) -> None:
+    """Each action posts the document's body to the document's path, and has no answer."""
+    service = Service()
+    await call(service.client())
+    assert (service.path, service.body) == (f"/api/report/{path}", body)
+    assert service.requests[0].headers["x-access-token"] == "T"
+
+
+@pytest.mark.anyio
+async def test_launch() -> None:
+    """A launch carries every object that was given, and none that was not."""
+    service = Service(
+        answer={
+            "status": "Draft",
+            "owner": {"name": "Ada", "email": "ada@example.org"},
+            "reportLink": "http://x",
+            "reportQrCode": "data:image/png;base64,AA",
+            "reportId": "r1",
+        }
+    )
+    launch = Launch(
+        {**TRIPLE, "Metadata": {"k": 1}},
+        {"AppLanguage": "de-DE"},
+        response_type="all",
+        qr_code=QRCode("mini", "dark"),
+        user=UserInfo("ada@example.org", "Ada", "A", force_ownership_transfer=True),
+        lazy=True,
+        register_order=True,
+        force_update_patient_name=True,
+        dicom_sr=("QUJD",),
+        key_images=(KeyImage("AA", "image/png", "a.png"), KeyImage("BB", "image/jpeg")),
+    )
+    answer = await service.client().launch(launch)
+    assert service.body == {
+        "clinicalInfo": {**TRIPLE, "Metadata": {"k": 1}},
+        "reportingApp": {"AppLanguage": "de-DE"},
+        "response": {"type": "all", "qrCodeOptions": {"size": "mini", "mode": "dark"}},
+        "userInfo": {
+            "UserEmail": "ada@example.org",
+            "UserName": "Ada",
+            "Auth": "A",
+            "forceOwnershipTransfer": True,
+        },
+        "lazyLaunch": True,
+        "registerOrder": True,
+        "forceUpdatePatientName": True,
+        "dicomSR": [{"fileData": "QUJD"}],
+        "keyImages": [
+            {"imageData": "AA", "contentType": "image/png", "fileName": "a.png"},
+            {"imageData": "BB", "contentType": "image/jpeg"},
+        ],
+    }
+    assert answer == Launched(
+        "Draft", "Ada", "ada@example.org", "http://x", "data:image/png;base64,AA", "r1"
+    )
+
+
+@pytest.mark.anyio
+async def test_a_plain_launch_is_plain() -> None:
+    """A service that knows only the document sees only the document."""
+    service = Service(answer={"status": "PreLaunch", "owner": {}, "reportLink": "x"})
+    await service.client().launch(Launch(TRIPLE))
+    assert service.body == {
+        "clinicalInfo": TRIPLE,
+        "reportingApp": {},
+        "response": {"type": "link"},
+    }
+
+
+@pytest.mark.anyio
+async def test_batch() -> None:
+    """A batch answers one launch or problem each, in order."""
+    service = Service(
+        answer=[
+            {"status": "PreLaunch", "owner": {}, "reportLink": "x"},
+            {"status": 409, "code": "patient_name_mismatch", "title": "Conflict"},
+        ]
+    )
+    good, bad = await service.client().launch_batch([Launch(TRIPLE), Launch(TRIPLE)])
+    assert isinstance(good, Launched)
+    assert isinstance(bad, EngineFailure)
+    assert (bad.failure, bad.code) == (Failure.PERMANENT, "patient_name_mismatch")
+
+
+@pytest.mark.anyio
+async def test_a_batch_of_another_length_is_not_believed() -> None:
+    """Which answer belongs to which order would be a guess."""
+    service = Service(answer=[])
+    with pytest.raises(EngineFailure) as raised:
+        await service.client().launch_batch([Launch(TRIPLE)])
+    assert raised.value.failure is Failure.AMBIGUOUS
+
+
+@pytest.mark.anyio
+async def test_status_linking_and_feed() -> None:
+    """Records come back as values; unknown members are ignored."""
+    service = Service(answer=[RECORD])
+    client = service.client()
+    other = OrderKey("SITE1", "M-1", "A-2")
+    assert await client.status([ORDER]) == (READ_RECORD,)
+    assert service.body == {"clinicalInfo": [TRIPLE]}
+    assert await client.link_orders([ORDER, other]) == (READ_RECORD,)
+    assert service.body == {
+        "SiteID": "SITE1",
+        "clinicalInfo": [
+            {"PatientMRN": "M-1", "Accession": "A-1"},
+            {"PatientMRN": "M-1", "Accession": "A-2"},
+        ],
+    }
+    assert await client.unlink_orders([other]) == (READ_RECORD,)
+    assert service.path == "/api/report/unlink-orders"
+
+
+@pytest.mark.anyio
+async def test_changes() -> None:
+    """The feed is read from a cursor on."""
+    change = {
+        "cursor": 8,
+        "at": 5,
+        "event": "released",
+        "record": RECORD,
+        "orders": [{**TRIPLE, "Metadata": {}}],
+        "release": {"kind": "final", "sequence": 1},
+    }
+    service = Service(answer={"changes": [change], "cursor": 9})
+    page = await service.client().changes(7, limit=10, wait=2)
+    assert dict(service.requests[0].url.params) == {"after": "7", "limit": "10", "wait": "2"}
+    assert page.cursor == 9
+    assert page.changes[0].record == READ_RECORD
+    release = page.changes[0].release
+    assert release is not None
+    assert (release.kind, release.sequence) == ("final", 1)
+
+
+@pytest.mark.anyio
+async def test_patients_and_worklist() -> None:
+    """Our additions, under their paths."""
+    service = Service(answer={"items": [TRIPLE], "next": "c2"})
+    client = service.client()
+    await client.update_patient(PatientUpdate("SITE1", "M-1", {"PatientName": "DOE^JANE"}))
+    assert service.body == {"SiteID": "SITE1", "PatientMRN": "M-1", "PatientName": "DOE^JANE"}
+    await client.merge_patients("SITE1", "M-2", "M-1")
+    assert service.body == {"SiteID": "SITE1", "PatientMRN": "M-2", "PriorPatientMRN": "M-1"}
+    page = await client.worklist("SITE1", status="Ordered", limit=5)
+    assert (page.next, len(page.items)) == ("c2", 1)
+    assert dict(service.requests[-1].url.params) == {
+        "SiteID": "SITE1",
+        "status": "Ordered",
+        "limit": "5",
+    }
+
+
+@pytest.mark.anyio
+async def test_reading_and_exports() -> None:
+    """Texts come back as text, the record as a value."""
+    client = Service(answer={"content": "Normal.", "html": "<p>"}).client()
+    assert await client.content(ORDER) == "Normal."
+    assert await client.export_html(ORDER, "UTC") == "<p>"
+    signer = {"name": "Ada", "email": "ada@example.org", "signature": None}
+    record = {
+        "siteInfo": {},
+        "clinicalInfo": [TRIPLE],
+        "addendumInfo": [{"content": "More.", "signedAt": "2026-01-02T03:04:05Z", "signedBy": {}}],
+        "prelimInfo": [{"prelimTag": {"name": "R1", "group": "G"}, "prelimAt": "x"}],
+        "reportInfo": {
+            "content": "Normal.",
+            "signedAt": "2026-01-02T03:04:05Z",
+            "signedBy": signer,
+        },
+    }
+    export = await Service(answer=record).client().export_json(ORDER)
+    assert export.report.signed_by is not None
+    assert export.report.signed_by.name == "Ada"
+    assert [each.content for each in export.addenda] == ["More."]
+    assert export.prelims[0].group == "G"
+
+
+@pytest.mark.anyio
+async def test_session_and_prelims() -> None:
+    """The pre-warm link, the queue of preliminary reads."""
+    client = Service(
+        answer={"sessionLink": "http://s", "expiresAt": "2026-01-01T00:05:00Z"}
+    ).client()
+    session = await client.create_session("SITE1", "Ada", "ada@example.org", app_language="de-DE")
+    assert session.link == "http://s"
+    answer = {"reportId": None, "clinicalInfo": [], "userEmail": None, "reports": []}
+    match = await Service(answer=answer).client().prelims("SITE1", "G", "R1")
+    assert (match.report_id, match.orders) == ("", ())
+
+
+def test_the_browser_route_is_encoded() -> None:
+    """Values of the address are URL-encoded, as the document asks of its caller."""
+    address = browser_session_address("http://x", "S 1", "A & B", "a@b.c", "t")
+    assert address == (
+        "http://x/reporting/init?SiteID=S%201&Auth=t&UserName=A%20%26%20B&UserEmail=a%40b.c"
+    )
+
+
+@pytest.mark.anyio
+async def test_tokens_by_site() -> None:
+    """A site's own token is used for it, the default for any other."""
+    service = Service(answer=[])
+    client = service.client(Tokens("D", {"SITE2": "S"}))
+    await client.status([ORDER])
+    await client.status([OrderKey("SITE2", "M", "A")])
+    assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]
+    assert client.tokens.distinct() == ("", "SITE2")
+
+
+@pytest.mark.anyio
+async def test_a_failure_says_what_helps() -> None:
+    """Status, code and the wish to wait come back; the body does not."""
+    service = Service(429, {"code": "rate_limited", "detail": "SECRET"}, retry_after="3")
+    with pytest.raises(EngineFailure) as raised:
+        await service.client().status([ORDER])
+    failure = raised.value
+    assert (failure.failure, failure.status, failure.code) == (
+        Failure.TRANSIENT,
+        429,
+        "rate_limited",
+    )
+    assert failure.retry_after == 3.0
+    assert "SECRET" not in str(failure)
+
+
+@pytest.mark.anyio
+async def test_a_missing_endpoint_is_told_from_a_missing_report() -> None:
+    """405 and a 404 without a report's code mean that the service has no such endpoint."""
+    for status, code, expected in (
+        (405, "x", True),
+        (404, "not_found", True),
+        (404, "http_404", True),
+        (404, "report_not_found", False),
+    ):
+        answer = None if code.startswith("http") else {"code": code}
+        with pytest.raises(EngineFailure) as raised:
+            await Service(status, answer).client().changes(0)
+        assert raised.value.is_unsupported is expected
+
+
+ERRORS = {
+    httpx.ConnectError: Failure.TRANSIENT,
+    httpx.ConnectTimeout: Failure.TRANSIENT,
+    httpx.PoolTimeout: Failure.TRANSIENT,
+    httpx.ReadTimeout: Failure.AMBIGUOUS,
+    httpx.ReadError: Failure.AMBIGUOUS,
+    httpx.WriteError: Failure.AMBIGUOUS,
+    httpx.RemoteProtocolError: Failure.AMBIGUOUS,
+    httpx.UnsupportedProtocol: Failure.PERMANENT,
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
+async def test_no_answer(error: type[Exception], expected: Failure) -> None:
+    """Never connected: nothing happened. Cut afterwards: nobody knows."""
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise error("SECRET")
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://engine")
+    with pytest.raises(EngineFailure) as raised:
+        await EngineClient(http, "T").delete(ORDER)
+    assert raised.value.failure is expected
+    assert raised.value.status is None
+    assert "SECRET" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
+async def test_an_unreadable_answer_is_ambiguous(answer: Any) -> None:
+    """It was done or it was not: that the answer makes no sense does not tell."""
+    with pytest.raises(EngineFailure) as raised:
+        await Service(answer=answer).client().status([ORDER])
+    assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "unreadable")
