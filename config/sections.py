@@ -38,7 +38,6 @@ class Database(Section):
         "",
         description="the report engine's own; empty: the same PostgreSQL, or a file beside",
     )
-    pool_size: int = Field(10, ge=1, le=200, description="connections kept open (PostgreSQL)")
 
     @field_validator("url", "engine_url")
     @classmethod
