@@ -1,0 +1,107 @@
+"""
+Field types of the request bodies: what is accepted, and what it becomes.
+
+Scalar tags arrive as strings or numbers and become strings; blank means unset.
+Objects and lists where a tag belongs are refused by the type itself.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from bridge.engine.http.strict_json import storable
+
+TAG_LENGTH = 1024
+
+
+def _scalar(value: object) -> object:
+    """Numbers count as text (they are what careless clients send for `all strings`)."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return value
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _storable(value: str) -> str:
+    if not storable(value):
+        message = "holds a NUL character or an unpaired surrogate"
+        raise ValueError(message)
+    return value
+
+
+Tag = Annotated[
+    str,
+    BeforeValidator(_scalar, json_schema_input_type=str | int | float | None),
+    Field(max_length=TAG_LENGTH),
+]
+"""A scalar clinicalInfo tag: optional, and empty when unset."""
+
+Text = Annotated[str, BeforeValidator(_scalar, json_schema_input_type=str | None)]
+"""A long text, limited by the use case and not by the shape."""
+
+Identifier = Annotated[
+    str,
+    BeforeValidator(_scalar, json_schema_input_type=str | int),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
+]
+"""A required part of an identity: blank is missing."""
+
+OptionalIdentifier = Annotated[
+    str,
+    BeforeValidator(_scalar, json_schema_input_type=str | int | None),
+    StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
+]
+
+QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)]
+
+
+class Body(BaseModel):
+    """A request body: frozen, tolerant of members that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_enum_values=False)
+
+
+class ResponseType(StrEnum):
+    """What a launch answers with."""
+
+    LINK = "link"
+    QRCODE = "qrcode"
+    ALL = "all"
+
+
+class QrSize(StrEnum):
+    """Width of the QR code: 400 or 80 pixels."""
+
+    STANDARD = "standard"
+    MINI = "mini"
+
+
+class QrMode(StrEnum):
+    """The background that the QR code is made for."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
+def lift(body: Any, members: tuple[str, ...]) -> Any:
+    """
+    Move flat identity members into `clinicalInfo` when that is absent.
+
+    The interface document nests them for most endpoints and leaves them flat for
+    two; both forms are accepted everywhere.
+    """
+    if not isinstance(body, Mapping) or "clinicalInfo" in body:
+        return body
+    flat = {name: body[name] for name in members if name in body}
+    return {**body, "clinicalInfo": flat} if flat else body
+
+
+def flatten(body: Any, members: tuple[str, ...]) -> Any:
+    """Move members of a nested `clinicalInfo` to the top where they are absent there."""
+    if not isinstance(body, Mapping) or not isinstance(body.get("clinicalInfo"), Mapping):
+        return body
+    nested = {name: body["clinicalInfo"][name] for name in members if name in body["clinicalInfo"]}
+    return {**nested, **body}

@@ -1,0 +1,182 @@
+"""
+Bodies of the endpoints that work on existing reports and orders.
+
+Interface document, "Endpoints: status … unlink-orders", and our additions. Shape
+only; the single-report endpoints take their identity nested and flat alike.
+"""
+
+# ruff: noqa: N815  # the spelling of the interface document
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+
+from bridge.engine.http.models.fields import (
+    Body,
+    Identifier,
+    OptionalIdentifier,
+    Tag,
+    flatten,
+    lift,
+)
+from bridge.engine.http.models.launch import StructuredReportFile
+
+IDENTITY = ("SiteID", "SiteLocation", "PatientMRN", "Accession")
+_SITE = ("SiteID", "SiteLocation")
+_EXAMPLE = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+
+
+class OrderIdentity(Body):
+    """The triple that names a report, and the location that some sites have."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    SiteID: Identifier
+    SiteLocation: OptionalIdentifier = ""
+    PatientMRN: Identifier
+    Accession: Identifier
+
+
+class FlatIdentity(OrderIdentity):
+    """`reset-order`, `unassign`: the identity is the whole body."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _either_form(cls, body: Any) -> Any:
+        return flatten(body, IDENTITY)
+
+
+class OneReport(Body):
+    """A body that names one report."""
+
+    clinicalInfo: OrderIdentity
+
+    @model_validator(mode="before")
+    @classmethod
+    def _either_form(cls, body: Any) -> Any:
+        return lift(body, IDENTITY)
+
+
+class StatusBody(Body):
+    """`POST /api/report/status`."""
+
+    clinicalInfo: list[OrderIdentity] = Field(min_length=1)
+
+
+class ExportBody(OneReport):
+    """`POST /api/report/export/html` and `/json`."""
+
+    timeZone: str | None = None
+
+
+class RtfResponse(StrEnum):
+    """How the RTF is sent."""
+
+    ARRAYBUFFER = "arraybuffer"
+    BASE64 = "base64"
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+class RtfBody(ExportBody):
+    """`POST /api/report/export/rtf`."""
+
+    responseType: Annotated[
+        RtfResponse,
+        BeforeValidator(_lower, json_schema_input_type=RtfResponse),
+    ] = RtfResponse.ARRAYBUFFER
+    contentOnly: StrictBool = False
+
+
+class SignBody(OneReport):
+    """`POST /api/report/sign`."""
+
+    timeZone: str | None = None
+    ignoreSignDelay: StrictBool = False
+
+
+class AddendumSignBody(OneReport):
+    """`POST /api/report/addendum/sign`: `ignoreSignDelay` must be there, and true."""
+
+    ignoreSignDelay: Annotated[StrictBool, Field(json_schema_extra={"const": True})]
+
+    @model_validator(mode="after")
+    def _must_be_true(self) -> "AddendumSignBody":
+        if not self.ignoreSignDelay:
+            message = "ignoreSignDelay must be true"
+            raise ValueError(message)
+        return self
+
+
+class PrelimBody(OneReport):
+    """`POST /api/report/prelim`."""
+
+    prelimGroup: Identifier
+    prelimTag: Identifier
+
+
+class UpdateMode(StrEnum):
+    """What becomes of the SR files that are already there."""
+
+    REPLACE = "replace"
+    APPEND = "append"
+
+
+class UpdateStructuredReports(OneReport):
+    """`POST /api/report/update-dicomsr`."""
+
+    dicomSR: list[StructuredReportFile]
+    mode: UpdateMode = UpdateMode.REPLACE
+
+
+class OrderInSite(Body):
+    """An order within the site that the body names once."""
+
+    PatientMRN: Identifier
+    Accession: Identifier
+
+
+class LinkBody(Body):
+    """`POST /api/report/link-orders` and `/unlink-orders`; the first to link is the anchor."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "SiteID": "SITE1",
+                    "clinicalInfo": [
+                        {"PatientMRN": "MRN-1001", "Accession": "ACC-2001"},
+                        {"PatientMRN": "MRN-1001", "Accession": "ACC-2002"},
+                    ],
+                }
+            ]
+        }
+    )
+
+    SiteID: Identifier
+    SiteLocation: OptionalIdentifier = ""
+    clinicalInfo: list[OrderInSite] = Field(min_length=1)
+
+
+class PatientUpdateBody(Body):
+    """`POST /api/patient/update` (ours): absent members stay as they are."""
+
+    SiteID: Identifier
+    PatientMRN: Identifier
+    PatientName: Tag | None = None
+    PatientBirthDate: Tag | None = None
+    PatientSex: Tag | None = None
+    PatientAge: Tag | None = None
+    Race: Tag | None = None
+    Ethnicity: Tag | None = None
+
+
+class PatientMergeBody(Body):
+    """`POST /api/patient/merge` (ours): `PriorPatientMRN` is absorbed by `PatientMRN`."""
+
+    SiteID: Identifier
+    PatientMRN: Identifier
+    PriorPatientMRN: Identifier

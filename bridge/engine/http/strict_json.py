@@ -1,0 +1,67 @@
+"""
+Read a JSON body, and refuse whatever the rest of the engine could not store or send again.
+
+Refused besides bad syntax: bytes that are not UTF-8, NaN and infinities, numbers
+too long, nesting too deep, NUL characters and unpaired surrogates in any string.
+"""
+
+import json
+import math
+from typing import Any, Never
+
+from bridge.engine.http.problems import FieldError, Refused, bad_request
+
+MAX_DEPTH = 64
+
+
+def parse(body: bytes) -> Any:
+    """Return the value; raise `Refused` (400) with the reason and never with the text."""
+    try:
+        text = body.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=_not_a_number, parse_float=_finite)
+    except UnicodeDecodeError:
+        raise _refused("the body is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _refused(f"the body is not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise _refused("the body is nested too deeply") from None
+    except ValueError:
+        raise _refused("the body has a number that is not finite or too long") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH or "\\u" in text:
+        _inspect(value)
+    return value
+
+
+def _refused(detail: str) -> Refused:
+    return bad_request(detail, FieldError("", detail), code="invalid_json")
+
+
+def _not_a_number(name: str) -> Never:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError
+    return number
+
+
+def _inspect(value: Any) -> None:
+    """Walk all of it without recursion: only depth and the characters of strings matter."""
+    pending = [(value, 1)]
+    while pending:
+        item, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise _refused("the body is nested too deeply")
+        if isinstance(item, dict):
+            pending.extend((each, depth + 1) for pair in item.items() for each in pair)
+        elif isinstance(item, list):
+            pending.extend((each, depth + 1) for each in item)
+        elif isinstance(item, str) and not storable(item):
+            raise _refused("a string holds a NUL character or an unpaired surrogate")
+
+
+def storable(text: str) -> bool:
+    """Tell whether both databases and UTF-8 can hold this text."""
+    return "\x00" not in text and not any("\ud800" <= each <= "\udfff" for each in text)

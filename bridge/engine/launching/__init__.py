@@ -1,0 +1,1 @@
+"""What a launch asks for, checked and decoded, before anything is stored. No database."""

@@ -1,0 +1,43 @@
+"""
+Why a launch or a link is refused.
+
+    EngineError
+    ├── BadLaunch           400  a value of the request makes no sense; `code` says which kind
+    ├── NoFrameAuthority    403  only site administrators launch for people they name
+    └── LinkGone            404  unknown, expired or revoked: strangers cannot tell which
+        └── LinkExpired     410  a handle that was good once; its bearer may know
+"""
+
+from bridge.engine.errors import EngineError, Forbidden, NotFound
+
+
+class BadLaunch(EngineError):  # noqa: N818  # named for what was sent
+    """A launch whose values make no sense; the detail names places, never values."""
+
+    status = 400
+
+    def __init__(self, code: str, detail: str, *, pointer: str = "") -> None:
+        self.code = code
+        super().__init__(detail, pointer=pointer)
+
+
+class NoAuthority(Forbidden):
+    """The caller may launch, but not in the name of this user."""
+
+    code = "user_not_permitted"
+    text = "only a site administrator may launch for a user who is not a member of the site"
+
+
+class LinkGone(NotFound):
+    """There is no such link, or none any more."""
+
+    code = "link_not_found"
+    text = "this link does not exist"
+
+
+class LinkExpired(LinkGone):
+    """The link was real and its time is over, or it was revoked."""
+
+    status = 410
+    code = "link_expired"
+    text = "this link has expired"

@@ -1,0 +1,175 @@
+"""
+Turn the body of a launch into a `LaunchRequest`, or say what in it makes no sense.
+
+DICOM SR values fill only the tags that clinicalInfo leaves unset (interface document,
+launch). Knows nothing of what is stored.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.engine.launching.attachments import key_images, structured_reports
+from bridge.engine.launching.errors import BadLaunch
+from bridge.engine.launching.languages import LANGUAGES, language
+from bridge.engine.launching.request import App, Attachment, LaunchRequest, NamedUser
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import FileKind
+from bridge.engine.settings import SizeLimits
+
+IDENTITY_TAGS = ("PatientMRN", "Accession")
+_LOCATION = "SiteLocation"
+_METADATA = "Metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchParts:
+    """The decoded JSON of a launch, of which only the shape was checked so far."""
+
+    clinical_info: Mapping[str, Any]
+    reporting_app: Mapping[str, Any]
+    user_info: Mapping[str, Any] | None = None
+    structured_reports: Sequence[str] = ()
+    key_images: Sequence[tuple[str, str, str | None]] = ()
+    lazy: bool = False
+    register_order: bool = False
+    force_name: bool = False
+
+
+def read_launch(parts: LaunchParts, limits: SizeLimits) -> LaunchRequest:
+    """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
+    reports = structured_reports(parts.structured_reports, limits)
+    attachments = [kept for _, kept in reports]
+    attachments += key_images(parts.key_images, limits)
+    tags = _tags(parts.clinical_info, limits)
+    for report, _ in reports:
+        for name, value in report.tags.items():
+            if value and not tags.get(name):
+                tags[name] = value
+    _require_identity(tags)
+    user = _user(parts.user_info)
+    return LaunchRequest(
+        triple=Triple(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
+        tags=tags,
+        location=parts.clinical_info.get(_LOCATION, ""),
+        metadata=_metadata(parts.clinical_info.get(_METADATA), limits),
+        app=read_app(parts.reporting_app),
+        user=user,
+        authority=(parts.user_info or {}).get("Auth", ""),
+        force_transfer=(parts.user_info or {}).get("forceOwnershipTransfer", False),
+        lazy=parts.lazy,
+        register_order=_register(parts),
+        force_name=_force_name(parts, tags),
+        attachments=_distinct(attachments),
+    )
+
+
+def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str]:
+    tags = {
+        name: value
+        for name, value in clinical_info.items()
+        if name not in (_METADATA, _LOCATION) and isinstance(value, str) and value.strip()
+    }
+    for name in ("KeyFindings", "Notes", "ReasonForExam"):
+        if len(tags.get(name, "")) > limits.key_findings:
+            detail = f"{name} is longer than {limits.key_findings} characters"
+            raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
+    return tags
+
+
+def _require_identity(tags: Mapping[str, str]) -> None:
+    for name in IDENTITY_TAGS:
+        if not tags.get(name, "").strip():
+            detail = f"{name} is missing from clinicalInfo and from the DICOM SR files"
+            raise BadLaunch("missing_tag", detail, pointer=f"/clinicalInfo/{name}")
+
+
+def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    pointer = "/clinicalInfo/Metadata"
+    if _depth(value) > limits.metadata_depth:
+        detail = f"Metadata is nested deeper than {limits.metadata_depth}"
+        raise BadLaunch("metadata_too_deep", detail, pointer=pointer)
+    if len(json.dumps(value, ensure_ascii=False).encode()) > limits.metadata:
+        detail = f"Metadata is larger than {limits.metadata} bytes"
+        raise BadLaunch("metadata_too_large", detail, pointer=pointer)
+    return dict(value)
+
+
+def _depth(value: Any) -> int:
+    """Return how deep objects and lists are nested; the shape check bounded it already."""
+    members = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max((_depth(each) for each in members), default=0)
+
+
+def _user(user_info: Mapping[str, Any] | None) -> NamedUser | None:
+    if user_info is None:
+        return None
+    email, name = user_info.get("UserEmail", ""), user_info.get("UserName", "")
+    return NamedUser(email, name) if email or name else None
+
+
+def _register(parts: LaunchParts) -> bool:
+    if parts.register_order and not parts.lazy:
+        detail = "registerOrder goes with lazyLaunch: true"
+        raise BadLaunch("register_needs_lazy", detail, pointer="/registerOrder")
+    return parts.register_order
+
+
+def _force_name(parts: LaunchParts, tags: Mapping[str, str]) -> bool:
+    if parts.force_name and not tags.get("PatientName", "").strip("^ "):
+        detail = "forceUpdatePatientName needs a PatientName"
+        raise BadLaunch("missing_tag", detail, pointer="/clinicalInfo/PatientName")
+    return parts.force_name
+
+
+def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Drop repeated files: SR by their SOP instance, images by their bytes."""
+    found: dict[tuple[FileKind, str], Attachment] = {}
+    for each in attachments:
+        found.setdefault((each.kind, each.sop_instance_uid or each.sha256), each)
+    return tuple(found.values())
+
+
+def read_app(options: Mapping[str, Any]) -> App:
+    """Return `reportingApp` with its languages mapped; raise `BadLaunch`."""
+    return_format = options.get("ReturnFormat") or None
+    if return_format is not None and return_format.upper() != "HL7":
+        detail = "ReturnFormat is not HL7"
+        raise BadLaunch("unknown_format", detail, pointer="/reportingApp/ReturnFormat")
+    return App(
+        app_language=read_language(options.get("AppLanguage"), "/reportingApp/AppLanguage"),
+        speech_language=read_language(
+            options.get("SpeechLanguage"), "/reportingApp/SpeechLanguage"
+        ),
+        return_format="HL7" if return_format else None,
+        template=_template(options.get("ApplyTemplate")),
+        sync_launch=bool(options.get("SyncLaunch")),
+        auto_compare=options.get("AutoComparePrior"),
+    )
+
+
+def read_language(code: str | None, pointer: str) -> str | None:
+    """Return the supported language that `code` means, None for none; raise `BadLaunch`."""
+    if not code or not code.strip():
+        return None
+    found = language(code)
+    if found is None:
+        detail = f"the language is none of {', '.join(LANGUAGES)}"
+        raise BadLaunch("unknown_language", detail, pointer=pointer)
+    return found
+
+
+def _template(value: int | str | None) -> int | None:
+    """Read a template number; a blank one is none."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    text = str(value).strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > len("999999999"):
+        detail = "ApplyTemplate is not a template number"
+        raise BadLaunch("bad_template", detail, pointer="/reportingApp/ApplyTemplate")
+    return int(text)

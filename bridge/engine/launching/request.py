@@ -1,0 +1,134 @@
+"""
+A launch as the use case sees it: checked, decoded, without HTTP.
+
+`to_json` and `from_json` are inverses: a lazy launch is kept sealed in this form
+until its link is first opened.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import FileKind
+
+
+@dataclass(frozen=True, slots=True)
+class NamedUser:
+    """The user that `userInfo` names; either part may be missing."""
+
+    email: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """`reportingApp`, with languages already mapped; None where the launch is silent."""
+
+    app_language: str | None = None
+    speech_language: str | None = None
+    return_format: str | None = None
+    template: int | None = None
+    sync_launch: bool = False
+    auto_compare: bool | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is stored with the report: the wishes that were expressed."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An accepted SR file or key image."""
+
+    kind: FileKind
+    sha256: str
+    data: bytes = field(repr=False)
+    media_type: str = ""
+    name: str = ""
+    sop_instance_uid: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object, the bytes in base64."""
+        return {
+            "kind": self.kind.value,
+            "sha256": self.sha256,
+            "data": base64.b64encode(self.data).decode("ascii"),
+            "media_type": self.media_type,
+            "name": self.name,
+            "sop_instance_uid": self.sop_instance_uid,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Attachment":
+        """Read what `to_json` wrote."""
+        return cls(
+            **{
+                **value,
+                "kind": FileKind(value["kind"]),
+                "data": base64.b64decode(value["data"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """
+    One launch.
+
+    `tags` are the clinicalInfo tags that have a value, identity and KeyFindings included;
+    `metadata` is None when the launch does not mention it.
+    """
+
+    triple: Triple
+    tags: Mapping[str, str] = field(repr=False)
+    location: str = ""
+    metadata: Mapping[str, Any] | None = field(default=None, repr=False)
+    app: App = App()
+    user: NamedUser | None = field(default=None, repr=False)
+    authority: str = field(default="", repr=False)  # userInfo.Auth
+    force_transfer: bool = False
+    lazy: bool = False
+    register_order: bool = False
+    force_name: bool = False
+    attachments: tuple[Attachment, ...] = field(default=(), repr=False)
+
+    @property
+    def patient_name(self) -> str:
+        """The PatientName, or empty."""
+        return self.tags.get("PatientName", "")
+
+    @property
+    def key_findings(self) -> str:
+        """The KeyFindings, or empty."""
+        return self.tags.get("KeyFindings", "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what opening the link needs; never the authority."""
+        return {
+            "triple": [self.triple.site_id, self.triple.mrn, self.triple.accession],
+            "tags": dict(self.tags),
+            "location": self.location,
+            "metadata": None if self.metadata is None else dict(self.metadata),
+            "app": asdict(self.app),
+            "force_transfer": self.force_transfer,
+            "force_name": self.force_name,
+            "attachments": [each.to_json() for each in self.attachments],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "LaunchRequest":
+        """Read what `to_json` wrote."""
+        return cls(
+            triple=Triple(*value["triple"]),
+            tags=value["tags"],
+            location=value["location"],
+            metadata=value["metadata"],
+            app=App(**value["app"]),
+            force_transfer=value["force_transfer"],
+            force_name=value["force_name"],
+            attachments=tuple(Attachment.from_json(each) for each in value["attachments"]),
+        )

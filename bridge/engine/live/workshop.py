@@ -1,0 +1,85 @@
+"""
+Run the engine's database work off the event loop, in one bounded pool of threads.
+
+A write that lost a race (a unique key, a lock) is tried again as a whole, and after
+a few times refused as `Changed`. Every write that succeeded rings the bell.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import Connection
+from sqlmodel import Session
+
+from bridge.engine.errors import Changed
+from bridge.engine.live.wakeups import Wakeups
+from bridge.store.database import Database
+from bridge.store.errors import Busy, Conflict
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 4
+
+
+class Workshop:
+    """The only way from the event loop to the database."""
+
+    def __init__(self, database: Database, threads: int) -> None:
+        self.database = database
+        self.changed = Wakeups()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Run blocking work that needs no transaction."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def read(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` on one state of the database."""
+
+        def reading() -> Result:
+            with self.database.read() as connection:
+                return work(connection)
+
+        return await self.run(reading)
+
+    async def read_session(self, work: Callable[[Session], Result]) -> Result:
+        """Run `work` with an ORM session on one state of the database."""
+        return await self.read(lambda connection: _with_session(connection, work))
+
+    async def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in one write transaction; all of it is kept, or nothing."""
+        result = await self.run(lambda: self._insist(work))
+        self.changed.ring()
+        return result
+
+    async def write_session(self, work: Callable[[Session], Result]) -> Result:
+        """Run `work` with an ORM session in one write transaction."""
+        return await self.write(lambda connection: _with_session(connection, work))
+
+    def close(self) -> None:
+        """Let running work finish and take no more."""
+        self._pool.shutdown(wait=True)
+
+    def _insist(self, work: Callable[[Connection], Result]) -> Result:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._write(work)
+            except (Conflict, Busy):
+                continue
+        try:
+            return self._write(work)
+        except (Conflict, Busy):
+            raise Changed from None
+
+    def _write(self, work: Callable[[Connection], Result]) -> Result:
+        with self.database.write() as connection:
+            return work(connection)
+
+
+def _with_session(connection: Connection, work: Callable[[Session], Result]) -> Result:
+    with Session(bind=connection) as session:
+        result = work(session)
+        session.flush()
+        return result
