@@ -1,0 +1,171 @@
+"""
+A report as DOCX, for export from the reporting app.
+
+python-docx makes the file, its styles, tables and pictures; the paragraphs of the text are
+written as WordprocessingML in one piece, since adding a thousand one by one is quadratic.
+"""
+
+from collections.abc import Iterator
+from datetime import tzinfo
+from io import BytesIO
+from typing import Any
+from xml.sax.saxutils import escape
+
+import docx
+from docx.enum.text import WD_ALIGN_PARAGRAPH
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls, qn
+from docx.shared import Emu, RGBColor
+
+from bridge.engine.documents.images import KeyImage
+from bridge.engine.documents.model import Exported
+from bridge.engine.documents.sheet import Part, Row, Sheet, lay_out
+from bridge.engine.rules.document import (
+    Block,
+    Inline,
+    ListBlock,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    inline_text,
+)
+
+EMU_PER_PIXEL = 9525  # at 96 dots per inch
+TEXT_WIDTH = 5_400_000  # EMU: 15 cm
+IMAGE_HEIGHT = 1_800_000  # 5 cm
+SIGNATURE_HEIGHT = 720_000  # 2 cm
+LONGEST_NODE = 1_000_000  # characters; libxml2 refuses text nodes of 10 MB
+WARNING_RED = RGBColor(0xB0, 0x00, 0x20)
+
+STYLES = ("Normal", "Title", "Heading 1", "Heading 2")
+MARKS = {Mark.BOLD: "<w:b/>", Mark.ITALIC: "<w:i/>", Mark.UNDERLINE: '<w:u w:val="single"/>'}
+EAST_ASIAN_FONTS = {
+    "ja": "Yu Gothic",
+    "ko": "Malgun Gothic",
+    "zh-CN": "Microsoft YaHei",
+    "zh-Hant": "Microsoft JhengHei",
+}
+EAST_ASIAN_TAGS = {"zh-Hant": "zh-TW"}  # Word names the region, not the script
+
+
+def render(exported: Exported, zone: tzinfo) -> bytes:
+    """Return the report as a .docx file, its times in `zone`."""
+    sheet = lay_out(exported, zone)
+    document = docx.Document()
+    _set_language(document, sheet.language)
+    _set_properties(document, sheet.title)
+    _draw_margins(document.sections[0], sheet)
+    _draw_head(document, sheet)
+    for part in (sheet.report, *sheet.addenda):
+        _draw_part(document, part)
+    buffer = BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def _set_language(document: Any, language: str) -> None:
+    """Name an East Asian font in each style: without one Word shows boxes on some machines."""
+    base = language.partition("-")[0]
+    font = EAST_ASIAN_FONTS.get(language) or EAST_ASIAN_FONTS.get(base) or EAST_ASIAN_FONTS["ja"]
+    tag = EAST_ASIAN_TAGS.get(language, language)
+    for name in STYLES:
+        properties = document.styles[name].element.get_or_add_rPr()
+        fonts = properties.get_or_add_rFonts()
+        fonts.attrib.pop(qn("w:eastAsiaTheme"), None)  # a theme font would win
+        fonts.set(qn("w:eastAsia"), font)
+        properties.append(
+            parse_xml(f'<w:lang {nsdecls("w")} w:val="{escape(tag)}" w:eastAsia="{escape(tag)}"/>')
+        )
+
+
+def _set_properties(document: Any, title: str) -> None:
+    """Replace what the template of python-docx says about itself."""
+    properties = document.core_properties
+    properties.title, properties.author, properties.comments = title, "", ""
+
+
+def _draw_margins(section: Any, sheet: Sheet) -> None:
+    for image, margin in ((sheet.header, section.header), (sheet.footer, section.footer)):
+        if image:
+            margin.paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.CENTER
+            _add_picture(margin.paragraphs[0], image, IMAGE_HEIGHT)
+
+
+def _draw_head(document: Any, sheet: Sheet) -> None:
+    if sheet.site:
+        document.add_paragraph(sheet.site)
+    document.add_paragraph(sheet.title, style="Title")
+    for rows in sheet.orders:
+        _add_table(document, rows)
+    if sheet.banner:
+        run = document.add_paragraph().add_run(sheet.banner)
+        run.bold = True
+        run.font.color.rgb = WARNING_RED
+
+
+def _add_table(document: Any, rows: tuple[Row, ...]) -> None:
+    table = document.add_table(rows=0, cols=2)
+    for row in rows:
+        label, value = table.add_row().cells
+        label.text, value.text = row.label, row.value
+    document.add_paragraph()
+
+
+def _draw_part(document: Any, part: Part) -> None:
+    if part.heading:
+        document.add_paragraph(part.heading, style="Heading 1")
+    markup = "".join(markup for block in part.body.content for markup in _block(block))
+    body = parse_xml(f"<w:body {nsdecls('w')}>{markup}</w:body>")
+    end = document.element.body.sectPr
+    for paragraph in list(body):
+        end.addprevious(paragraph)
+    if part.signature_image:
+        _add_picture(document.add_paragraph(), part.signature_image, SIGNATURE_HEIGHT)
+    if part.signature:
+        document.add_paragraph().add_run(part.signature).italic = True
+
+
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Section(title):
+            yield _paragraph('<w:pStyle w:val="Heading2"/>', _run(title, ""))
+        case Paragraph(content):
+            yield _paragraph("", _inlines(content))
+        case ListBlock(items, ordered):
+            for number, item in enumerate(items, 1):
+                marker = f"{number}. " if ordered else "- "
+                indent = '<w:ind w:left="284" w:hanging="284"/>'
+                yield _paragraph(indent, _run(marker, "") + _inlines(item))
+
+
+def _paragraph(properties: str, runs: str) -> str:
+    spacing = '<w:spacing w:after="0"/>'
+    order = (properties, spacing) if "pStyle" in properties else (spacing, properties)
+    return f"<w:p><w:pPr>{''.join(order)}</w:pPr>{runs}</w:p>"
+
+
+def _inlines(content: tuple[Inline, ...]) -> str:
+    return "".join(
+        _run(
+            inline_text((each,)),
+            "".join(MARKS[mark] for mark in each.marks) if isinstance(each, Text) else "",
+        )
+        for each in content
+    )
+
+
+def _run(text: str, properties: str) -> str:
+    nodes = (
+        f'<w:t xml:space="preserve">{escape(text[at : at + LONGEST_NODE])}</w:t>'
+        for at in range(0, len(text), LONGEST_NODE)
+    )
+    return f"<w:r><w:rPr>{properties}</w:rPr>{''.join(nodes)}</w:r>"
+
+
+def _add_picture(paragraph: Any, image: KeyImage, max_height: int) -> None:
+    """Add one picture, shrunk to the width of the text and to `max_height` EMU."""
+    width, height = image.width * EMU_PER_PIXEL, image.height * EMU_PER_PIXEL
+    scale = min(1.0, TEXT_WIDTH / width, max_height / height)
+    size = Emu(max(int(width * scale), 1)), Emu(max(int(height * scale), 1))
+    paragraph.add_run().add_picture(BytesIO(image.data), *size)

@@ -1,0 +1,151 @@
+"""
+A report as one self-contained HTML document: no script, no request, images as data URIs.
+
+One element of class `report-content`, one of class `report-addendum-content` per signed
+addendum (interface document, export/html). Everything is escaped when written, and nh3
+lets only our own elements through in the end.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator
+from datetime import tzinfo
+from html import escape
+
+import nh3
+
+from bridge.engine.documents.images import KeyImage
+from bridge.engine.documents.model import Exported
+from bridge.engine.documents.sheet import Part, Row, Sheet, clean_document, lay_out
+from bridge.engine.rules.document import (
+    Block,
+    Document,
+    Inline,
+    ListBlock,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    inline_text,
+)
+
+ELEMENTS = {
+    *("article", "header", "footer", "section", "div", "h1", "h2", "h3", "p", "ol", "ul", "li"),
+    *("table", "tbody", "tr", "th", "td", "strong", "em", "u", "span", "img", "br"),
+}
+ATTRIBUTES = {"*": {"class"}, "img": {"src", "alt"}, "th": {"scope"}}
+TAGS = {Mark.BOLD: "strong", Mark.ITALIC: "em", Mark.UNDERLINE: "u"}
+
+STYLE = """
+body{font-family:"Noto Sans","Segoe UI","Helvetica Neue",Arial,"Noto Sans CJK JP","Yu Gothic",\
+"Microsoft YaHei","Malgun Gothic",sans-serif;font-size:11pt;line-height:1.4;color:#111;\
+max-width:48em;margin:2em auto;padding:0 1em}
+p,li,h2,h3,td{white-space:pre-wrap;overflow-wrap:anywhere}
+p{margin:0;min-height:1.4em}
+h1{font-size:1.3em}h2{font-size:1.1em;margin:1em 0 .3em}h3{font-size:1em;margin:.8em 0 .2em}
+table{border-collapse:collapse;margin:1em 0}th{text-align:start;padding:.1em 1em .1em 0;\
+font-weight:600;vertical-align:top}
+img{max-width:100%}.signature-image{max-height:6em}
+.not-signed{border:2px solid #b00020;color:#b00020;font-weight:700;padding:.4em .8em;margin:1em 0}
+.signature{margin:1em 0;font-style:italic}.open-field{background:#fff3c4}
+@media print{body{margin:0}}
+"""
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def render(exported: Exported, zone: tzinfo) -> str:
+    """Return the document; every time in it is written in `zone`."""
+    sheet = lay_out(exported, zone)
+    return (
+        f'<!DOCTYPE html>\n<html lang="{escape(sheet.language)}">\n<head>\n'
+        '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(sheet.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"{_gate(''.join(_sheet(sheet)))}\n</body>\n</html>\n"
+    )
+
+
+def fragment(document: Document) -> str:
+    """Return the content alone, as events carry it in `html_content`."""
+    return _gate("".join(_blocks(clean_document(document))))
+
+
+def _gate(markup: str) -> str:
+    """Let only our own elements, attributes and data URIs through."""
+    return nh3.clean(
+        markup, tags=ELEMENTS, attributes=ATTRIBUTES, url_schemes={"data"}, link_rel=None
+    )
+
+
+def _sheet(sheet: Sheet) -> Iterator[str]:
+    yield '<article class="report">\n<header>\n'
+    yield _image(sheet.header, "header-image")
+    if sheet.site:
+        yield f'<p class="site">{escape(sheet.site)}</p>\n'
+    yield f"<h1>{escape(sheet.title)}</h1>\n"
+    for rows in sheet.orders:
+        yield _table(rows)
+    if sheet.banner:
+        yield f'<p class="not-signed">{escape(sheet.banner)}</p>\n'
+    yield "</header>\n"
+    yield from _part(sheet.report, "report-content")
+    for addendum in sheet.addenda:
+        yield from _part(addendum, "report-addendum-content")
+    yield f"<footer>{_image(sheet.footer, 'footer-image')}</footer>\n</article>"
+
+
+def _table(rows: tuple[Row, ...]) -> str:
+    lines = (
+        f'<tr><th scope="row">{escape(row.label)}</th><td>{escape(row.value)}</td></tr>\n'
+        for row in rows
+    )
+    return f'<table class="order"><tbody>\n{"".join(lines)}</tbody></table>\n'
+
+
+def _part(part: Part, name: str) -> Iterator[str]:
+    yield "<section>\n"
+    if part.heading:
+        yield f"<h2>{escape(part.heading)}</h2>\n"
+    yield f'<div class="{name}">\n{"".join(_blocks(part.body))}</div>\n'
+    if part.signature:
+        yield _image(part.signature_image, "signature-image")
+        yield f'<p class="signature">{escape(part.signature)}</p>\n'
+    yield "</section>\n"
+
+
+def _image(image: KeyImage | None, name: str) -> str:
+    if image is None:
+        return ""
+    data = b64encode(image.data).decode("ascii")
+    return f'<div><img class="{name}" alt="" src="data:{image.media_type};base64,{data}"></div>\n'
+
+
+def _blocks(document: Document) -> Iterator[str]:
+    for block in document.content:
+        yield _block(block)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Section(title):
+            return f"<h3>{escape(title)}</h3>\n"
+        case Paragraph(content):
+            return f"<p>{_inlines(content)}</p>\n"
+        case ListBlock(items, ordered):
+            tag = "ol" if ordered else "ul"
+            rows = "".join(f"<li>{_inlines(item)}</li>\n" for item in items)
+            return f"<{tag}>\n{rows}</{tag}>\n"
+
+
+def _inlines(content: tuple[Inline, ...]) -> str:
+    return "".join(_inline(each) for each in content)
+
+
+def _inline(inline: Inline) -> str:
+    text = escape(inline_text((inline,)))
+    if isinstance(inline, Text):
+        for mark in inline.marks:
+            text = f"<{TAGS[mark]}>{text}</{TAGS[mark]}>"
+        return text
+    return text if inline.value else f'<span class="open-field">{text}</span>'

@@ -1,0 +1,98 @@
+"""
+The JSON export record (interface document, JSON export record).
+
+Values as they are stored: no formatting, no time zone but UTC, no words of our own.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.engine.documents.model import Exported, Image, Person, PrelimRead
+from bridge.engine.rules.document import plain_text
+
+CLINICAL_TAGS = (
+    "SiteID",
+    "Modality",
+    "Accession",
+    "StudyDate",
+    "StudyTime",
+    "PatientAge",
+    "PatientMRN",
+    "PatientSex",
+    "PatientName",
+    "ReasonForExam",
+    "BodyPartExamined",
+    "PatientBirthDate",
+    "StudyDescription",
+    "StudyInstanceUID",
+    "ReferringPhysician",
+    "ReportingPhysician",
+)
+"""Exactly the tags of the record; the others, Metadata among them, travel by HL7 only."""
+
+
+def export_record(exported: Exported) -> dict[str, Any]:
+    """Return the record as JSON values; what is unset is '' in clinicalInfo, null elsewhere."""
+    header, footer = exported.site.header_image, exported.site.footer_image
+    return {
+        "siteInfo": {
+            "headerImgType": header.media_type if header else None,
+            "headerImg": b64encode(header.data).decode("ascii") if header else None,
+            "footerImg": data_uri(footer),
+        },
+        "clinicalInfo": [_clinical_info(tags) for tags in exported.orders],
+        "addendumInfo": [
+            {
+                "content": plain_text(addendum.body),
+                "signedAt": timestamp(addendum.signed_at),
+                "signedBy": _person(addendum.signed_by),
+            }
+            for addendum in exported.addenda
+        ],
+        "prelimInfo": [_prelim(prelim) for prelim in exported.prelims],
+        "reportInfo": {
+            "content": plain_text(exported.body),
+            "signedAt": timestamp(exported.signed_at),
+            "signedBy": _person(exported.signed_by),
+        },
+    }
+
+
+def timestamp(moment: datetime | None) -> str | None:
+    """Return an ISO 8601 timestamp in UTC with milliseconds."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def data_uri(image: Image | None) -> str | None:
+    """Return the image as a data URI, which names its own type."""
+    if image is None:
+        return None
+    return f"data:{image.media_type};base64,{b64encode(image.data).decode('ascii')}"
+
+
+def _clinical_info(tags: Mapping[str, str]) -> dict[str, str]:
+    return {tag: tags.get(tag) or "" for tag in CLINICAL_TAGS}
+
+
+def _person(person: Person | None) -> dict[str, str | None] | None:
+    if person is None:
+        return None
+    return {
+        "name": person.name,
+        "email": person.email,
+        "signature": data_uri(person.signature),
+    }
+
+
+def _prelim(prelim: PrelimRead) -> dict[str, Any]:
+    return {
+        "prelimTag": {"name": prelim.tag_name, "group": prelim.tag_group},
+        "prelimAt": timestamp(prelim.at),
+        "prelimBy": _person(prelim.by),
+        "reviewedAt": timestamp(prelim.reviewed_at),
+        "reviewedBy": _person(prelim.reviewed_by),
+    }

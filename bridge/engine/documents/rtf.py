@@ -1,0 +1,174 @@
+r"""
+A report as RTF 1.9: everything outside ASCII as `\uN?`, images as PNG or JPEG pictures.
+
+Own writer: no kept one exists. Text never reaches the file but through `escape`, so that
+no control word of a hostile text survives. Reads no RTF.
+"""
+
+from collections.abc import Iterator
+from datetime import tzinfo
+
+from bridge.engine.documents.images import JPEG, KeyImage
+from bridge.engine.documents.model import Exported
+from bridge.engine.documents.sheet import Part, Row, Sheet, lay_out
+from bridge.engine.rules.document import (
+    Block,
+    Document,
+    Inline,
+    ListBlock,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    inline_text,
+)
+
+TWIPS_PER_PIXEL = 15  # at 96 dots per inch
+TEXT_WIDTH = 9638  # twips: 17 cm, A4 less its margins
+IMAGE_HEIGHT = 2835  # 5 cm
+SIGNATURE_HEIGHT = 1134  # 2 cm
+BMP_END = 0x10000
+
+MARKS = {Mark.BOLD: r"\b", Mark.ITALIC: r"\i", Mark.UNDERLINE: r"\ul"}
+EAST_ASIAN = {  # font and RTF charset by language; readers choose their own for the rest
+    "ja": ("Yu Gothic", 128),
+    "ko": ("Malgun Gothic", 129),
+    "zh-CN": ("Microsoft YaHei", 134),
+    "zh-Hant": ("Microsoft JhengHei", 136),
+}
+
+BODY = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs22 "
+HEADING = r"\pard\plain\keepn\sb200\sa60\loch\f0\hich\f0\dbch\f1\fs24\b "
+ITEM = r"\pard\plain\fi-280\li280\loch\f0\hich\f0\dbch\f1\fs22 "
+TITLE = r"\pard\plain\sa120\loch\f0\hich\f0\dbch\f1\fs30\b "
+ROW = r"\pard\plain\fi-3400\li3400\tx3400\loch\f0\hich\f0\dbch\f1\fs20 "
+BANNER = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs22\b\cf1 "
+SIGNED = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs20\i "
+END = "\\par\n"
+
+
+class _Escapes(dict[int, str]):
+    """Translation of every character, made when first met."""
+
+    def __missing__(self, code: int) -> str:
+        escaped = self[code] = _escape_code(code)
+        return escaped
+
+
+def _escape_code(code: int) -> str:
+    if chr(code) in "\\{}":
+        return f"\\{chr(code)}"
+    if code == ord("\t"):
+        return r"\tab "
+    if ord(" ") <= code <= ord("~"):
+        return chr(code)
+    units = chr(code).encode("utf-16-le", "replace")
+    signed = (int.from_bytes(units[at : at + 2], "little", signed=True) for at in (0, 2))
+    return "".join(f"\\u{unit}?" for unit in list(signed)[: 1 if code < BMP_END else 2])
+
+
+_ESCAPES = _Escapes()
+
+
+def escape(text: str) -> str:
+    """Return cleaned text as RTF, ASCII only."""
+    return text.translate(_ESCAPES)
+
+
+def render(exported: Exported, zone: tzinfo, *, content_only: bool = False) -> bytes:
+    """
+    Return the report as RTF; with `content_only` the text of report and addenda alone,
+    without images, patient data, banner and signatures (interface document, export/rtf).
+    """
+    sheet = lay_out(exported, zone)
+    body = _content(sheet) if content_only else _sheet(sheet)
+    return (_prologue(sheet.language) + "".join(body) + "}").encode("ascii")
+
+
+def _prologue(language: str) -> str:
+    base = language.partition("-")[0]
+    font, charset = EAST_ASIAN.get(language) or EAST_ASIAN.get(base) or EAST_ASIAN["ja"]
+    return (
+        "{\\rtf1\\ansi\\ansicpg1252\\deff0\\uc1\n"
+        "{\\fonttbl{\\f0\\fswiss\\fcharset0 Arial;}"
+        f"{{\\f1\\fnil\\fcharset{charset} {font};}}}}\n"
+        "{\\colortbl;\\red176\\green0\\blue32;}\n"
+        "\\paperw11906\\paperh16838\\margl1134\\margr1134\\margt1134\\margb1134\n"
+    )
+
+
+def _content(sheet: Sheet) -> Iterator[str]:
+    yield from _blocks(sheet.report.body)
+    for addendum in sheet.addenda:
+        yield BODY + END
+        yield from _blocks(addendum.body)
+
+
+def _sheet(sheet: Sheet) -> Iterator[str]:
+    if sheet.header:
+        yield f"{{\\header\\pard\\qc {_picture(sheet.header, IMAGE_HEIGHT)}\\par}}\n"
+    if sheet.footer:
+        yield f"{{\\footer\\pard\\qc {_picture(sheet.footer, IMAGE_HEIGHT)}\\par}}\n"
+    if sheet.site:
+        yield BODY + escape(sheet.site) + END
+    yield TITLE + escape(sheet.title) + END
+    for rows in sheet.orders:
+        yield from _rows(rows)
+    if sheet.banner:
+        yield BANNER + escape(sheet.banner) + END
+    for part in (sheet.report, *sheet.addenda):
+        yield from _part(part)
+
+
+def _rows(rows: tuple[Row, ...]) -> Iterator[str]:
+    for row in rows:
+        yield f"{ROW}{escape(row.label)}:\\tab {escape(row.value)}{END}"
+    yield BODY + END
+
+
+def _part(part: Part) -> Iterator[str]:
+    if part.heading:
+        yield HEADING + escape(part.heading) + END
+    yield from _blocks(part.body)
+    if part.signature_image:
+        yield BODY + _picture(part.signature_image, SIGNATURE_HEIGHT) + END
+    if part.signature:
+        yield SIGNED + escape(part.signature) + END
+
+
+def _blocks(document: Document) -> Iterator[str]:
+    for block in document.content:
+        yield from _block(block)
+
+
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Section(title):
+            yield HEADING + escape(title) + END
+        case Paragraph(content):
+            yield BODY + _inlines(content) + END
+        case ListBlock(items, ordered):
+            for number, item in enumerate(items, 1):
+                marker = f"{number}. " if ordered else "- "
+                yield ITEM + marker + _inlines(item) + END
+
+
+def _inlines(content: tuple[Inline, ...]) -> str:
+    return "".join(_inline(each) for each in content)
+
+
+def _inline(inline: Inline) -> str:
+    text = escape(inline_text((inline,)))
+    if isinstance(inline, Text) and inline.marks:
+        return f"{{{''.join(MARKS[mark] for mark in inline.marks)} {text}}}"
+    return text
+
+
+def _picture(image: KeyImage, max_height: int) -> str:
+    """Write one picture, shrunk to the width of the text and to `max_height` twips."""
+    width, height = image.width * TWIPS_PER_PIXEL, image.height * TWIPS_PER_PIXEL
+    scale = min(1.0, TEXT_WIDTH / width, max_height / height)
+    kind = r"\jpegblip" if image.media_type == JPEG else r"\pngblip"
+    goal = f"\\picwgoal{max(int(width * scale), 1)}\\pichgoal{max(int(height * scale), 1)}"
+    size = f"\\picw{image.width}\\pich{image.height}"
+    return f"{{\\pict{kind}{size}{goal}\n{image.data.hex()}}}"

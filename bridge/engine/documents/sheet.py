@@ -1,0 +1,172 @@
+"""
+The sheet: what stands on a printed report, in order, before any format.
+
+    header image / title / orders / banner / report, signature / addenda, signatures / footer
+
+Words and dates are in the report's language, pictures re-encoded, characters that no
+format may carry are gone. HTML, RTF, DOCX and PDF draw the same sheet.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from bridge.engine.documents.errors import BadImage
+from bridge.engine.documents.images import KeyImage, accept
+from bridge.engine.documents.model import Exported, Image, Person
+from bridge.engine.documents.wording import day_text, labels, moment_text
+from bridge.engine.rules.document import (
+    Block,
+    Document,
+    Field,
+    Inline,
+    ListBlock,
+    Paragraph,
+    Section,
+    Text,
+)
+
+# C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 forbids most, RTF readers stumble.
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+LINE_ENDS = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+
+ROWS = (
+    ("patient", "PatientName"),
+    ("mrn", "PatientMRN"),
+    ("birth_date", "PatientBirthDate"),
+    ("age", "PatientAge"),
+    ("sex", "PatientSex"),
+    ("accession", "Accession"),
+    ("study", "StudyDescription"),
+    ("modality", "Modality"),
+    ("body_part", "BodyPartExamined"),
+    ("study_date", "StudyDate"),
+    ("reason", "ReasonForExam"),
+    ("referring", "ReferringPhysician"),
+    ("reporting", "ReportingPhysician"),
+)
+DATES = frozenset({"PatientBirthDate", "StudyDate"})
+NAMES = frozenset({"PatientName", "ReferringPhysician", "ReportingPhysician"})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of an order's data."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The report or an addendum: its text, and under it who signed it and when."""
+
+    body: Document
+    heading: str = ""
+    signature: str = ""
+    signature_image: KeyImage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Everything that a format draws, in the order of its fields."""
+
+    language: str
+    header: KeyImage | None
+    site: str
+    title: str
+    orders: tuple[tuple[Row, ...], ...]
+    banner: str
+    report: Part
+    addenda: tuple[Part, ...]
+    footer: KeyImage | None
+
+
+def lay_out(exported: Exported, zone: tzinfo) -> Sheet:
+    """Return the sheet of a report, its times in `zone`."""
+    words, language = labels(exported.language), exported.language
+    signature, image = _signature(exported.signed_by, exported.signed_at, zone, language)
+    return Sheet(
+        language=language,
+        header=_picture(exported.site.header_image),
+        site=clean(exported.site.name),
+        title=words["report"],
+        orders=tuple(_rows(tags, words, language) for tags in exported.orders),
+        banner="" if exported.signed_at else words["not_signed"],
+        report=Part(clean_document(exported.body), "", signature, image),
+        addenda=tuple(
+            Part(
+                clean_document(addendum.body),
+                words["addendum"],
+                *_signature(addendum.signed_by, addendum.signed_at, zone, language),
+            )
+            for addendum in exported.addenda
+        ),
+        footer=_picture(exported.site.footer_image),
+    )
+
+
+def clean(text: str) -> str:
+    """Return one line of text that every format can carry."""
+    return FORBIDDEN.sub("", LINE_ENDS.sub(" ", text))
+
+
+def clean_document(document: Document) -> Document:
+    """Return the document with every text cleaned."""
+    return Document(tuple(_clean_block(block) for block in document.content))
+
+
+def _clean_block(block: Block) -> Block:
+    match block:
+        case Section(title):
+            return Section(clean(title))
+        case Paragraph(content):
+            return Paragraph(tuple(_clean_inline(each) for each in content))
+        case ListBlock(items, ordered):
+            cleaned = (tuple(_clean_inline(each) for each in item) for item in items)
+            return ListBlock(tuple(cleaned), ordered)
+
+
+def _clean_inline(inline: Inline) -> Inline:
+    if isinstance(inline, Field):
+        return Field(clean(inline.label), clean(inline.value))
+    return Text(clean(inline.text), inline.marks)
+
+
+def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> tuple[Row, ...]:
+    values = ((words[label], _shown(tag, tags.get(tag) or "", language)) for label, tag in ROWS)
+    return tuple(Row(label, value) for label, value in values if value)
+
+
+def _shown(tag: str, raw: str, language: str) -> str:
+    """Make a stored value readable: dates in the language's way, names without carets."""
+    if tag in DATES:
+        return clean(day_text(raw, language))
+    if tag in NAMES and "^" in raw:
+        family, *others = (part.strip() for part in raw.split("^"))
+        return clean(", ".join(part for part in (family, " ".join(filter(None, others))) if part))
+    return clean(raw)
+
+
+def _signature(
+    person: Person | None, at: datetime | None, zone: tzinfo, language: str
+) -> tuple[str, KeyImage | None]:
+    if person is None or at is None:
+        return "", None
+    name = clean(person.name or person.email)
+    template = labels(language)["signed"]
+    line = template.replace("{time}", moment_text(at, zone, language)).replace("{name}", name)
+    return line, _picture(person.signature)
+
+
+def _picture(image: Image | None) -> KeyImage | None:
+    """Re-encode an image once more; one that no longer decodes is left out, the text stays."""
+    if image is None:
+        return None
+    try:
+        return accept(image.data, image.media_type)
+    except BadImage:
+        return None

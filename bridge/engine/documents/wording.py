@@ -1,0 +1,71 @@
+"""
+The few words that a printed report has of its own, and its dates, in the user's language.
+
+The catalogue is `labels.json`; dates follow CLDR. Translates nothing that a user wrote.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, tzinfo
+from importlib.resources import files
+from typing import cast
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_datetime
+
+DEFAULT = "en"
+DA_DIGITS = 8
+FIRST_YEAR, LAST_YEAR = 1850, 2150  # outside, eight digits were no DICOM date
+
+CATALOGUE = cast(
+    "Mapping[str, Mapping[str, str]]",
+    json.loads(files(__package__).joinpath("labels.json").read_text("utf-8")),
+)
+
+
+def labels(language: str) -> Mapping[str, str]:
+    """Return the labels of a language code; an unknown one falls back to its base, then English."""
+    base = language.partition("-")[0]
+    return CATALOGUE.get(language) or CATALOGUE.get(base) or CATALOGUE[DEFAULT]
+
+
+def locale_of(language: str) -> Locale:
+    """Return the CLDR locale of one of the interface document's 17 codes; English otherwise."""
+    try:
+        return Locale.parse(language, sep="-")
+    except (UnknownLocaleError, ValueError):
+        return Locale.parse("en_US")
+
+
+def moment_text(moment: datetime, zone: tzinfo, language: str) -> str:
+    """Write an aware time in `zone`, always with the zone's abbreviation."""
+    there = moment.astimezone(zone)
+    written = format_datetime(there, "medium", locale=locale_of(language))
+    abbreviation = there.tzname() or "UTC"
+    if abbreviation[0] in "+-":  # zones without letters are named by their offset alone
+        abbreviation = f"UTC{abbreviation}"
+    return f"{_plain_spaces(written)} {abbreviation}"
+
+
+def day_text(raw: str, language: str) -> str:
+    """Write a DICOM (YYYYMMDD) or ISO date in the language's way; anything else as it stands."""
+    day = _parse_day(raw.strip())
+    if day is None:
+        return raw
+    return _plain_spaces(format_date(day, "medium", locale=locale_of(language)))
+
+
+def _parse_day(raw: str) -> date | None:
+    digits = raw.replace("-", "")
+    if len(digits) != DA_DIGITS or not (digits.isascii() and digits.isdigit()):
+        return None
+    try:
+        day = date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+    except ValueError:
+        return None
+    return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
+
+
+def _plain_spaces(text: str) -> str:
+    """Replace CLDR's narrow and no-break spaces: few fonts have them all."""
+    return text.replace("\u202f", " ").replace("\u00a0", " ")
