@@ -1,0 +1,157 @@
+"""
+Acknowledgments: build them for what came in, read those that come back.
+
+Built with the sender's own delimiters and bytes; read with all the tolerance the field needs.
+When to send which code is decided elsewhere. Texts name classes of errors and places only.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mappings.hl7 import delimiters, err, lines
+from mappings.hl7.escapes import escape
+from mappings.hl7.header import Header, peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Malformed, Refusal
+from mappings.hl7.tables import AckCode
+
+__all__ = ["AckCode", "Acknowledgment", "build_ack", "read_ack", "unframed_nak"]
+
+OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no version
+_VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
+_LAST_LIFTED = 10  # MSH-10
+
+
+def build_ack(
+    header: Header,
+    code: AckCode,
+    *,
+    control_id: str,
+    now: datetime,
+    refusals: Sequence[Refusal] = (),
+    text: str = "",
+) -> bytes:
+    """
+    Build the ACK to a message (HL7 v2.5.1 §2.9.2).
+
+    MSA-2 is MSH-10 byte for byte; MSH-3, 4 and 5, 6 swap verbatim; MSH-11, 12 and 18 are copied
+    (absent ones: P, 2.5.1, nothing). `control_id` becomes MSH-10, `now` (aware) MSH-7. Refusals
+    become ERR. `text`, else the first refusal's, becomes MSA-3 up to 2.6, where it ends.
+    """
+    marks = header.delimiters.completed()
+    version = _version(header)
+    said = text or (refusals[0].text if refusals else "")
+    fields = header.fields
+    head = [
+        fields[1].join((b"MSH", marks.encoding_characters.encode())),
+        fields[5],
+        fields[6],
+        fields[3],
+        fields[4],
+        now.strftime("%Y%m%d%H%M%S%z").encode(),
+        b"",
+        _message_type(header, marks.component, version),
+        escape(control_id, marks).encode("ascii"),
+        fields[11] or b"P",
+        fields[12] if version == _read_version(header.version) else OUR_VERSION.encode(),
+    ]
+    if fields[18]:
+        head += [b"", b"", b"", b"", b"", fields[18]]
+    spoken = escape(err.short(said), marks) if version < (2, 7) else ""
+    msa = [b"MSA", code.encode(), header.control_id, spoken.encode("ascii", "replace")]
+    errors = [] if code.positive else err.segments(refusals, marks, version=version)
+    segments = [fields[1].join(head), fields[1].join(msa).rstrip(fields[1])]
+    segments += [line.encode("ascii", "replace") for line in errors]
+    return b"\r".join([*segments, b""])
+
+
+def _version(header: Header) -> tuple[int, ...]:
+    return _read_version(header.version) or _read_version(OUR_VERSION)
+
+
+def _read_version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("."))) if _VERSION.fullmatch(text) else ()
+
+
+def _message_type(header: Header, component: str, version: tuple[int, ...]) -> bytes:
+    """MSH-9 of an ACK: `ACK^A01^ACK` from 2.4, `ACK` before, or where the event is unknown."""
+    if version < (2, 4) or not header.trigger:
+        return b"ACK"
+    return component.join(("ACK", header.trigger, "ACK")).encode("latin-1")
+
+
+def unframed_nak(head: bytes, refusal: Refusal, *, control_id: str, now: datetime) -> bytes:
+    """
+    Answer what could not be read as a message, so that the sender sees something readable.
+
+    `head` is its beginning, or all of it. With a readable MSH the answer is an ordinary ACK;
+    with one that at least uses `|` control id and addresses are lifted; else MSH is our own.
+    """
+    try:
+        header = peek(head)
+    except Malformed:
+        header = _rescued(head)
+    return build_ack(header, refusal.ack_code, control_id=control_id, now=now, refusals=[refusal])
+
+
+def _rescued(head: bytes) -> Header:
+    """Return what can be known of an unreadable MSH, in standard delimiters."""
+    try:
+        line = lines.first_line(lines.trim(head)[0])
+    except Malformed:
+        line = b""
+    parts = line.split(b"|") if line.upper().startswith(b"MSH|") else []
+    lifted = [*parts[2:_LAST_LIFTED], *[b""] * _LAST_LIFTED][: _LAST_LIFTED - 2]
+    fields = (b"MSH", b"|", b"^~\\&", *lifted, *[b""] * 11)
+    return Header(delimiters.STANDARD, fields, "", "", "", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgment:
+    """
+    What a reply says. `code` is None when it says nothing we know (or is no reply at all).
+
+    `control_id` is MSA-2 as bytes, empty where the peer sends none; `error_codes` are the
+    codes of ERR-3.1, ERR-1.4 or MSA-6, in order; `text` is MSA-3, else the first ERR-8 or ERR-7.
+    It is the peer's text and may speak of patients: store it, do not log it.
+    """
+
+    code: AckCode | None = None
+    control_id: bytes = b""
+    error_codes: tuple[str, ...] = ()
+    text: str = ""
+    expected_sequence_number: str = ""
+
+
+def read_ack(raw: bytes) -> Acknowledgment:
+    """Read a reply; tolerant: any version, any case, MSA-2 empty. Never raises."""
+    try:
+        message = Message.parse(raw, fallback="utf-8")
+    except Malformed:
+        return Acknowledgment()
+    msa = message.first("MSA")
+    if msa is None:
+        return Acknowledgment()
+    code = msa.value("1").strip().upper()
+    separator = message.delimiters.field.encode()
+    fields = [*msa.raw.split(separator), b"", b""]
+    return Acknowledgment(
+        code=AckCode(code) if code in AckCode.__members__.values() else None,
+        control_id=fields[2].strip(),
+        error_codes=_error_codes(message),
+        text=_text(message),
+        expected_sequence_number=msa.value("4").strip(),
+    )
+
+
+def _error_codes(message: Message) -> tuple[str, ...]:
+    found = message.values("ERR[*]-3.1") or message.values("ERR[*]-1.4.1")
+    found = [code.strip() for code in found if code.strip()]
+    return tuple(found) or tuple(filter(None, [message.value("MSA-6.1").strip()]))
+
+
+def _text(message: Message) -> str:
+    candidates = ("MSA-3", "ERR-8", "ERR-7", "ERR-3.2", "ERR-1.4.2")
+    return next((text for path in candidates if (text := message.value(path))), "")

@@ -1,0 +1,75 @@
+"""
+Batches: files (FHS … FTS) and batches (BHS … BTS) of messages (HL7 v2.5.1 §2.10.3).
+
+Splits by bytes, so that each message stays as it was sent; reads nothing but headers.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from mappings.hl7 import delimiters, lines
+from mappings.hl7.refusals import Malformed
+
+_SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
+_CONTROL_ID = 11  # FHS-11, BHS-11; field 12 refers to it in the answer
+
+
+def split(raw: bytes) -> list[bytes] | None:
+    """
+    Return the messages of a batch, each byte for byte; None when this is no batch.
+
+    A batch may be empty. Raises Malformed for UTF-16 and UTF-32.
+    """
+    body, _ = lines.trim(raw)
+    if not body.startswith((b"FHS", b"BHS")) or body[3:4].isalnum():
+        return None
+    starts = [(found.start(), found.group()) for found in _SEGMENT.finditer(body)]
+    ends = [start for start, _ in starts[1:]] + [len(body)]
+    return [
+        body[start:end] for (start, name), end in zip(starts, ends, strict=True) if name == b"MSH"
+    ]
+
+
+def join_acks(raw: bytes, acks: Sequence[bytes], *, control_id: str, now: datetime) -> bytes:
+    """
+    Wrap the acknowledgments of a batch's messages as its sender wrapped the messages.
+
+    Addresses swap, and field 12 refers to the control id of the header that is answered.
+    """
+    body, _ = lines.trim(raw)
+    headers = [
+        line
+        for line in map(lines.first_line, (body, body[len(lines.first_line(body)) :].lstrip()))
+        if line.startswith((b"FHS", b"BHS"))
+    ]
+    opening = [_answer(line, control_id, now) for line in headers]
+    counts = {b"FHS": b"FTS|1", b"BHS": b"BTS|%d" % len(acks)}
+    closing = [counts[line[:3]].replace(b"|", line[3:4]) for line in reversed(headers)]
+    whole = [line + b"\r" for line in opening]
+    whole += [ack if ack.endswith(b"\r") else ack + b"\r" for ack in acks]
+    return b"".join([*whole, *(line + b"\r" for line in closing)])
+
+
+def _answer(line: bytes, control_id: str, now: datetime) -> bytes:
+    separator = line[3:4]
+    fields = [*line.split(separator), *[b""] * _CONTROL_ID]
+    try:
+        marks = delimiters.read(separator + fields[1]).completed().encoding_characters.encode()
+    except Malformed:
+        marks = delimiters.STANDARD.encoding_characters.encode()
+    answer = [
+        fields[0],
+        marks,
+        fields[4],
+        fields[5],
+        fields[2],
+        fields[3],
+        now.strftime("%Y%m%d%H%M%S%z").encode(),
+        b"",
+        b"",
+        b"",
+        control_id.encode("ascii"),
+        fields[_CONTROL_ID - 1],
+    ]
+    return separator.join(answer)

@@ -1,0 +1,96 @@
+"""
+Find the segments of a message in its bytes: where it starts, and where lines end.
+
+Works on bytes before any charset is known. CR and LF never occur inside a character of the
+charsets we read (UTF-16 is refused), so this is safe. Nothing is copied but the lines.
+"""
+
+import re
+from functools import lru_cache
+
+from mappings.hl7.refusals import Malformation, Malformed
+
+_BOM_UTF_8 = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M", b"\x00\x00\x00M")
+_BEFORE = b"\x0b\x1c\x00 \t\r\n"
+_AFTER = b"\x0b\x1c\x1a\x00\r\n"
+_TEXT_SEGMENTS = (b"NTE", b"OBX")
+_HEADERS = (b"MSH", b"FHS", b"BHS")
+_ID = 3
+
+
+def trim(raw: bytes) -> tuple[bytes, bool]:
+    """
+    Return the message without what transports leave around it, and whether it had a UTF-8 BOM.
+
+    Removed for reading only: BOM, framing bytes, NUL, blanks and line ends in front; framing
+    bytes, NUL, Ctrl-Z and line ends behind. Raises Malformed for UTF-16 and UTF-32.
+    """
+    if raw.startswith(_HEADERS):
+        return raw.rstrip(_AFTER), False
+    if raw.lstrip(b"\x0b").startswith(_UTF_16):
+        raise Malformed(Malformation.UTF_16)
+    body = raw.lstrip(_BEFORE)
+    marked = body.startswith(_BOM_UTF_8)
+    if marked:
+        body = body[len(_BOM_UTF_8) :].lstrip(_BEFORE)
+    return body.rstrip(_AFTER), marked
+
+
+def first_line(body: bytes) -> bytes:
+    """Return the header segment: it holds no text, so any line end ends it."""
+    carriage_return = body.find(b"\r")
+    line = body if carriage_return < 0 else body[:carriage_return]
+    line_feed = line.find(b"\n")
+    return line if line_feed < 0 else line[:line_feed]
+
+
+@lru_cache(maxsize=64)
+def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[bytes]:
+    """
+    Return what ends a segment.
+
+    With CRs in the message a bare LF is text, unless what follows looks like a segment
+    (research: senders mix line ends, and others put LFs into their notes).
+    """
+    if not carriage_returns:
+        return re.compile(rb"\n+")
+    # Possessive, and never begun inside a run of LFs: linear whatever is sent.
+    run_with_return = rb"(?<!\n)\n*+\r[\r\n]*+|\r[\r\n]*+"
+    before_segment = rb"(?<!\n)\n++(?=[A-Z][A-Z0-9]{2}" + re.escape(separator) + rb")"
+    return re.compile(run_with_return + rb"|" + before_segment)
+
+
+def split(body: bytes, separator: bytes) -> list[bytes]:
+    r"""
+    Split a trimmed message into its segments; blank lines vanish.
+
+    A line that is no segment (`NTE|1||first\rsecond`: a line end that the sender did not escape)
+    is kept as text of the OBX or NTE before it. After any other segment it is Malformed: to
+    guess there could cost a field.
+    """
+    if b"\n" not in body:
+        lines = body.split(b"\r")
+    else:
+        lines = _segment_ends(separator, carriage_returns=b"\r" in body).split(body)
+    segments: list[bytes] = []
+    texts: dict[int, list[bytes]] = {}
+    for line in lines:
+        if line[_ID : _ID + 1] == separator and line[:_ID].isalnum():
+            segments.append(line)
+        elif line and not line.isspace():
+            _keep_other(line, segments, texts)
+    for index, text in texts.items():
+        segments[index] = b"\n".join((segments[index], *text))
+    return segments
+
+
+def _keep_other(line: bytes, segments: list[bytes], texts: dict[int, list[bytes]]) -> None:
+    """Place a line that does not begin like a segment with fields."""
+    if len(line) == _ID and line.isalnum() and line.isupper():
+        segments.append(line)
+    elif segments and segments[-1][:_ID].upper() in _TEXT_SEGMENTS:
+        texts.setdefault(len(segments) - 1, []).append(line)
+    else:
+        place = segments[-1][:_ID].upper().decode("ascii") if segments else "MSH"
+        raise Malformed(Malformation.STRAY_LINE, place)

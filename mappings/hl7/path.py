@@ -1,0 +1,123 @@
+"""
+Paths: places in a message, written as in the standard.
+
+    PID-3   PID-3.1   PID-3.4.2   PID-3[2].1   OBR[2]-4.2   OBX[*]-5   PID-3[CX-5=MR].1   MSH
+
+Inside a segment or a field the same without its beginning: `3[2].1`, `[2].1`. Numbers count
+from 1; conditions may follow one another: `PID-3[CX-5=MR][CX-4.1=HOSP].1`. Parsing and `str`
+are inverses. Knows nothing of messages: see `mappings.hl7.message`.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from typing_extensions import override
+
+EVERY: Final = 0  # as an occurrence: every segment of that name
+WHOLE: Final = 0  # as field, component or subcomponent: not narrowed down so far
+
+_NUMBER = r"[1-9]\d{0,4}"
+_MATCH = rf"\[(?:([A-Z][A-Z0-9]{{1,3}})-)?({_NUMBER})(?:\.({_NUMBER}))?=([^\[\]=]*)\]"
+_WITHIN = rf"(?:\[({_NUMBER})\]|((?:{_MATCH})+))?(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?"
+_PATH = re.compile(
+    rf"(?:([A-Z][A-Z0-9]{{2}})(?:\[({_NUMBER}|\*)\])?(?:-|$))?(?:({_NUMBER}){_WITHIN})?"
+)
+_MATCHES = re.compile(_MATCH)
+
+
+class BadPath(ValueError):  # noqa: N818  # named like its siblings: what is wrong, not "Error"
+    """A text that is no path. The text is the author's own, no patient data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"not an HL7 path: {text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A condition that picks a repetition: `[CX-5=MR]`, its component 5 reads MR."""
+
+    component: int
+    value: str
+    subcomponent: int = WHOLE
+    data_type: str = ""
+
+    @override
+    def __str__(self) -> str:
+        """Write the condition as it is parsed."""
+        kind = f"{self.data_type}-" if self.data_type else ""
+        within = f".{self.subcomponent}" if self.subcomponent else ""
+        return f"[{kind}{self.component}{within}={self.value}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """
+    A place. An empty `segment` makes it relative to a segment.
+
+    `repetition` None means: the first for one value, all for many. `occurrence` EVERY (`OBX[*]`)
+    means every segment of that name, else the n-th in the message.
+    """
+
+    segment: str = ""
+    field: int = WHOLE
+    component: int = WHOLE
+    subcomponent: int = WHOLE
+    occurrence: int = 1
+    repetition: int | None = None
+    matches: tuple[Match, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> "Path":
+        """Read a path; parsed ones are remembered. Raises BadPath."""
+        return _parse(text)
+
+    @override
+    def __str__(self) -> str:
+        """Write the path; what is 1 by default is left out."""
+        parts = []
+        if self.segment:
+            occurrence = "*" if self.occurrence == EVERY else self.occurrence
+            parts.append(self.segment if occurrence == 1 else f"{self.segment}[{occurrence}]")
+        if self.field:
+            parts.append(str(self.field) + self._within())
+        return "-".join(parts)
+
+    def _within(self) -> str:
+        picked = "".join(map(str, self.matches))
+        if self.repetition is not None:
+            picked = f"[{self.repetition}]"
+        below = (self.component, self.subcomponent)
+        return picked + "".join(f".{number}" for number in below if number)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Path:
+    found = _PATH.fullmatch(text)
+    if not text or found is None or text.endswith("-"):
+        raise BadPath(text)
+    segment, occurrence, field, repetition, matches = found.group(1, 2, 3, 4, 5)
+    component, subcomponent = found.group(10, 11)
+    return Path(
+        segment=segment or "",
+        field=int(field or WHOLE),
+        component=int(component or WHOLE),
+        subcomponent=int(subcomponent or WHOLE),
+        occurrence=EVERY if occurrence == "*" else int(occurrence or 1),
+        repetition=int(repetition) if repetition else None,
+        matches=tuple(_match(m) for m in _MATCHES.finditer(matches or "")),
+    )
+
+
+@lru_cache(maxsize=1024)
+def within_field(text: str) -> Path:
+    """Read a path inside a field: `1`, `4.2`, `[2].1`, or nothing. Raises BadPath."""
+    if not text:
+        return Path(field=1)
+    return _parse("1" + text) if text.startswith(("[", ".")) else _parse("1." + text)
+
+
+def _match(found: re.Match[str]) -> Match:
+    data_type, component, subcomponent, value = found.groups()
+    return Match(int(component), value, int(subcomponent or WHOLE), data_type or "")

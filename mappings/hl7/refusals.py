@@ -1,0 +1,170 @@
+"""
+Refusals: exceptions that know how they read in an acknowledgment.
+
+* Refusal
+    * Malformed                 AR, 100   not a message we can read
+    * UnsupportedMessage        AR, 200   nobody here handles this message type
+    * UnsupportedEvent          AR, 201   nor this trigger event
+    * UnsupportedProcessingId   AR, 202   e.g. a test message on a live listener
+    * UnsupportedVersion        AR, 203
+    * MissingField              AE, 101   a field the definition requires is empty
+    * WrongDataType             AE, 102   a value is not of the form its type demands
+    * UnknownCode               AE, 103   a coded value is in no table of ours
+    * UnknownKey                AE, 204   it speaks of something we do not have
+    * DuplicateKey              AE, 205   it creates what exists, or merges a thing with itself
+    * InternalError             AE, 207   our fault; the sender may try again
+
+Texts travel to the sender (MSA-3, ERR-8): they are the class's own and name places, never values.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum, unique
+from typing import ClassVar
+
+from typing_extensions import override
+
+from mappings.hl7.tables import AckCode, ErrorCode
+
+
+class Refusal(Exception):  # noqa: N818  # the field's word for a negative acknowledgment
+    """Why a message is not taken; `place` is a path (`PID-3.1`), `MSH` or empty when unknown."""
+
+    ack_code: ClassVar[AckCode] = AckCode.ERROR
+    error_code: ClassVar[ErrorCode] = ErrorCode.OTHER
+    problem: ClassVar[str] = "message refused"
+
+    def __init__(self, place: str = "") -> None:
+        self.place = place
+        super().__init__(self.text)
+
+    @property
+    def text(self) -> str:
+        """What people read: the problem and its place, such as `required field missing: PID-3`."""
+        return f"{self.problem}: {self.place}" if self.place else self.problem
+
+
+@unique
+class Malformation(StrEnum):
+    """The ways in which bytes fail to be one HL7 v2 message."""
+
+    NOT_HL7 = "not an HL7 v2 message: it does not begin with MSH"
+    FIELD_SEPARATOR = "the field separator is not a punctuation character"
+    ENCODING_CHARACTERS = "encoding characters empty, repeated, too many or not punctuation"
+    UTF_16 = "UTF-16 and UTF-32 are not supported, send UTF-8"
+    SECOND_HEADER = "a second message header, but no batch header"
+    STRAY_LINE = "a line that follows is no segment"
+    TOO_LARGE = "the message is larger than this listener accepts"
+    INCOMPLETE = "the frame did not arrive completely"
+    BATCH = "a batch where a single message was expected"
+
+
+class Malformed(Refusal):
+    """The bytes are no message that could be read without guessing."""
+
+    ack_code = AckCode.REJECT
+    error_code = ErrorCode.SEGMENT_SEQUENCE
+    problem = "malformed message"
+
+    def __init__(self, reason: Malformation, place: str = "MSH") -> None:
+        self.reason = reason
+        super().__init__(place)
+
+    @property
+    @override
+    def text(self) -> str:
+        """The reason and its place."""
+        return f"{self.reason}: {self.place}" if self.place else self.reason.value
+
+
+class UnsupportedMessage(Refusal):
+    """No mapping takes this message type (MSH-9.1)."""
+
+    ack_code = AckCode.REJECT
+    error_code = ErrorCode.UNSUPPORTED_MESSAGE_TYPE
+    problem = "unsupported message type"
+
+    def __init__(self, place: str = "MSH-9.1") -> None:
+        super().__init__(place)
+
+
+class UnsupportedEvent(Refusal):
+    """The message type is known, its trigger event (MSH-9.2) is not."""
+
+    ack_code = AckCode.REJECT
+    error_code = ErrorCode.UNSUPPORTED_EVENT
+    problem = "unsupported event code"
+
+    def __init__(self, place: str = "MSH-9.2") -> None:
+        super().__init__(place)
+
+
+class UnsupportedProcessingId(Refusal):
+    """The listener does not take this processing id (MSH-11)."""
+
+    ack_code = AckCode.REJECT
+    error_code = ErrorCode.UNSUPPORTED_PROCESSING_ID
+    problem = "unsupported processing id"
+
+    def __init__(self, place: str = "MSH-11") -> None:
+        super().__init__(place)
+
+
+class UnsupportedVersion(Refusal):
+    """The listener does not take this version (MSH-12)."""
+
+    ack_code = AckCode.REJECT
+    error_code = ErrorCode.UNSUPPORTED_VERSION
+    problem = "unsupported version id"
+
+    def __init__(self, place: str = "MSH-12") -> None:
+        super().__init__(place)
+
+
+class MissingField(Refusal):
+    """A required field is empty."""
+
+    error_code = ErrorCode.REQUIRED_FIELD_MISSING
+    problem = "required field missing"
+
+
+class WrongDataType(Refusal):
+    """A value is not of the form its data type demands."""
+
+    error_code = ErrorCode.DATA_TYPE
+    problem = "data type error"
+
+
+class UnknownCode(Refusal):
+    """A coded value is in no table of ours."""
+
+    error_code = ErrorCode.TABLE_VALUE_NOT_FOUND
+    problem = "table value not found"
+
+
+class UnknownKey(Refusal):
+    """The message speaks of a patient, visit or order we do not have."""
+
+    error_code = ErrorCode.UNKNOWN_KEY
+    problem = "unknown key identifier"
+
+
+class DuplicateKey(Refusal):
+    """The key exists already, or a record is to be merged with itself."""
+
+    error_code = ErrorCode.DUPLICATE_KEY
+    problem = "duplicate key identifier"
+
+
+class InternalError(Refusal):
+    """Our fault; nothing of the cause travels to the sender."""
+
+    error_code = ErrorCode.INTERNAL
+    problem = "application internal error"
+
+
+def strictest(refusals: Sequence[Refusal]) -> AckCode:
+    """Return the code that answers for several refusals: AR before AE, AA for none."""
+    codes = {refusal.ack_code for refusal in refusals}
+    if AckCode.REJECT in codes:
+        return AckCode.REJECT
+    return AckCode.ERROR if codes else AckCode.ACCEPT

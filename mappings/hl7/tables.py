@@ -1,0 +1,152 @@
+"""
+The HL7 tables our code decides by, as closed sets.
+
+Values are the codes as they stand in messages; comments are the tables' own words, shortened.
+Local and user-defined codes are not here: mapping definitions bring their own code tables.
+"""
+
+from enum import StrEnum, unique
+
+
+@unique
+class AckCode(StrEnum):
+    """Table 0008, acknowledgment code (MSA-1)."""
+
+    ACCEPT = "AA"
+    ERROR = "AE"
+    REJECT = "AR"
+    COMMIT_ACCEPT = "CA"
+    COMMIT_ERROR = "CE"
+    COMMIT_REJECT = "CR"
+
+    @property
+    def positive(self) -> bool:
+        """True for AA and CA."""
+        return self in {AckCode.ACCEPT, AckCode.COMMIT_ACCEPT}
+
+    @property
+    def commit(self) -> "AckCode":
+        """The same outcome as an accept acknowledgment of enhanced mode (HL7 v2.5.1 §2.9.3)."""
+        return AckCode("C" + self[1])
+
+    @property
+    def application(self) -> "AckCode":
+        """The same outcome as an application acknowledgment (HL7 v2.5.1 §2.9.2)."""
+        return AckCode("A" + self[1])
+
+
+@unique
+class AckCondition(StrEnum):
+    """Table 0155, accept/application acknowledgment conditions (MSH-15, MSH-16)."""
+
+    ALWAYS = "AL"
+    NEVER = "NE"
+    ERROR = "ER"
+    SUCCESS = "SU"
+
+
+@unique
+class ErrorCode(StrEnum):
+    """Table 0357, message error condition codes (ERR-3, ERR-1.4)."""
+
+    ACCEPTED = "0"
+    SEGMENT_SEQUENCE = "100"
+    REQUIRED_FIELD_MISSING = "101"
+    DATA_TYPE = "102"
+    TABLE_VALUE_NOT_FOUND = "103"
+    VALUE_TOO_LONG = "104"
+    CARDINALITY = "198"
+    OTHER = "199"
+    UNSUPPORTED_MESSAGE_TYPE = "200"
+    UNSUPPORTED_EVENT = "201"
+    UNSUPPORTED_PROCESSING_ID = "202"
+    UNSUPPORTED_VERSION = "203"
+    UNKNOWN_KEY = "204"
+    DUPLICATE_KEY = "205"
+    RECORD_LOCKED = "206"
+    INTERNAL = "207"
+
+
+@unique
+class Severity(StrEnum):
+    """Table 0516, error severity (ERR-4)."""
+
+    WARNING = "W"
+    INFORMATION = "I"
+    ERROR = "E"
+    FATAL = "F"
+
+
+@unique
+class ProcessingId(StrEnum):
+    """Table 0103, processing id (MSH-11.1)."""
+
+    DEBUGGING = "D"
+    PRODUCTION = "P"
+    TRAINING = "T"
+    NON_PRODUCTION = "N"
+    VALIDATION = "V"
+
+
+@unique
+class Sex(StrEnum):
+    """Table 0001, administrative sex (PID-8)."""
+
+    FEMALE = "F"
+    MALE = "M"
+    OTHER = "O"
+    UNKNOWN = "U"
+    AMBIGUOUS = "A"
+    NOT_APPLICABLE = "N"
+
+
+@unique
+class OrderStatus(StrEnum):
+    """Table 0038, order status (ORC-5)."""
+
+    SOME_RESULTS = "A"
+    CANCELLED = "CA"
+    COMPLETED = "CM"
+    DISCONTINUED = "DC"
+    ERROR = "ER"
+    HELD = "HD"
+    IN_PROCESS = "IP"
+    REPLACED = "RP"
+    SCHEDULED = "SC"
+
+
+@unique
+class ResultStatus(StrEnum):
+    """Table 0123, result status (OBR-25)."""
+
+    SOME_RESULTS = "A"
+    CORRECTED = "C"
+    FINAL = "F"
+    IN_PROCESS = "I"
+    CORRECTED_NOT_FINAL = "M"
+    PROCEDURE_COMPLETED = "N"
+    ORDERED = "O"
+    PRELIMINARY = "P"
+    STORED_NOT_VERIFIED = "R"
+    SCHEDULED = "S"
+    CANCELLED = "X"
+    NO_ORDER = "Y"
+    NO_PATIENT = "Z"
+
+
+@unique
+class ObservationStatus(StrEnum):
+    """Table 0085, observation result status (OBX-11)."""
+
+    CORRECTED = "C"
+    DELETED = "D"
+    FINAL = "F"
+    IN_PROCESS = "I"
+    NOT_ASKED = "N"
+    ORDER_DETAIL = "O"
+    PRELIMINARY = "P"
+    NOT_VERIFIED = "R"
+    PARTIAL = "S"
+    CHANGED_STATUS_ONLY = "U"
+    WRONG = "W"
+    UNAVAILABLE = "X"
