@@ -1,0 +1,120 @@
+"""
+Which messages a definition takes: type and trigger, sender, version, processing id.
+
+The order of tests is the standard's: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2). Reads
+headers only.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from mappings.hl7.header import Header
+from mappings.hl7.refusals import (
+    Refusal,
+    UnsupportedEvent,
+    UnsupportedMessage,
+    UnsupportedProcessingId,
+    UnsupportedVersion,
+)
+from mappings.nodes import Node
+from mappings.notebook import Notebook
+
+KEYS = ("messages", "senders", "versions", "processing")
+SENDER_KEYS = ("application", "facility", "receiving_application", "receiving_facility")
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Patterns (`*` and `?`) for MSH-3 to MSH-6; an empty one asks nothing."""
+
+    application: str = ""
+    facility: str = ""
+    receiving_application: str = ""
+    receiving_facility: str = ""
+
+    def matches(self, header: Header) -> bool:
+        """Compare the first components, ends trimmed."""
+        return all(
+            not pattern or fnmatchcase(_first(value, header), pattern)
+            for pattern, value in (
+                (self.application, header.sending_application),
+                (self.facility, header.sending_facility),
+                (self.receiving_application, header.receiving_application),
+                (self.receiving_facility, header.receiving_facility),
+            )
+        )
+
+
+def _first(value: bytes, header: Header) -> str:
+    text = value.decode("latin-1")
+    component = header.delimiters.component
+    return (text.partition(component)[0] if component else text).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """The `accept:` part of an inbound definition."""
+
+    messages: frozenset[tuple[str, str]]
+    senders: tuple[Sender, ...] = ()
+    versions: frozenset[str] = frozenset()
+    processing: frozenset[str] = frozenset()
+
+    def takes(self, header: Header) -> bool:
+        """Say whether type, trigger and sender are ours; dispatches on MSH-9.1 and 9.2 alone."""
+        code = header.message_code
+        known = (code, header.trigger) in self.messages or (code, ANY) in self.messages
+        return known and (not self.senders or any(s.matches(header) for s in self.senders))
+
+    def refusals(self, header: Header) -> list[Refusal]:
+        """Say what else about the header is not acceptable; an empty set accepts anything."""
+        found: list[Refusal] = []
+        if self.versions and header.version not in self.versions:
+            found.append(UnsupportedVersion())
+        if self.processing and header.processing_id not in self.processing:
+            found.append(UnsupportedProcessingId())
+        return found
+
+
+def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> Refusal:
+    """Say why none of these takes a header: its type is unknown, or only its trigger."""
+    types = {code for each in acceptances for code, _ in each.messages}
+    known = header.message_code in types
+    return UnsupportedEvent() if known else UnsupportedMessage()
+
+
+def compile_acceptance(node: Node | None, place: Node, notebook: Notebook) -> Acceptance:
+    """Read `accept:`; a definition that accepts nothing is a mistake."""
+    entries = notebook.mapping(node, KEYS) if node is not None else {}
+    messages = _messages(entries.get("messages"), notebook)
+    if not messages:
+        notebook.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
+    senders = [_sender(item, notebook) for item in _items(entries, "senders", notebook)]
+    return Acceptance(
+        frozenset(messages),
+        tuple(senders),
+        frozenset(notebook.text(item) for item in _items(entries, "versions", notebook)),
+        frozenset(notebook.text(item) for item in _items(entries, "processing", notebook)),
+    )
+
+
+def _items(entries: dict[str, Node], key: str, notebook: Notebook) -> Sequence[Node]:
+    return notebook.items(entries[key]) if key in entries else ()
+
+
+def _messages(node: Node | None, notebook: Notebook) -> list[tuple[str, str]]:
+    found = []
+    for item in notebook.items(node) if node is not None else ():
+        code, caret, trigger = notebook.text(item).partition("^")
+        if caret and code and trigger:
+            found.append((code, trigger))
+        else:
+            notebook.error(item, "accept", "a message is written as ORM^O01, or ADT^* for all")
+    return found
+
+
+def _sender(node: Node, notebook: Notebook) -> Sender:
+    entries = notebook.mapping(node, SENDER_KEYS)
+    return Sender(**{key: notebook.text(value) for key, value in entries.items()})

@@ -1,0 +1,87 @@
+"""
+Code tables: CSV files `codes/NAME.csv` with the columns `code` and `value`.
+
+Looked up by code (any case, ends trimmed) on the way in, by value on the way out: the
+first row with that value wins. Further columns are the author's remarks. No files here.
+"""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+
+from mappings.nodes import Node, Sources
+from mappings.notebook import Notebook
+
+FOLDER = "codes/"
+COLUMNS = ("code", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTable:
+    """A two-way table."""
+
+    name: str
+    forward: Mapping[str, str]
+    backward: Mapping[str, str]
+
+    def value(self, code: str) -> str | None:
+        """Translate a sender's code; None when the table has no such row."""
+        return self.forward.get(code.strip().upper())
+
+    def code(self, value: str) -> str | None:
+        """Translate back; None when no row has this value."""
+        return self.backward.get(value)
+
+
+def file_of(name: str) -> str:
+    """Name the file of a table."""
+    return f"{FOLDER}{name}.csv"
+
+
+def names(sources: Sources) -> list[str]:
+    """List the tables of a folder."""
+    return sorted(
+        file.removeprefix(FOLDER).removesuffix(".csv")
+        for file in sources
+        if file.startswith(FOLDER) and file.endswith(".csv")
+    )
+
+
+def read_table(sources: Sources, name: str, notebook: Notebook) -> CodeTable:
+    """Read a table that exists; its mistakes become issues with their lines."""
+    file = file_of(name)
+    forward: dict[str, str] = {}
+    backward: dict[str, str] = {}
+    rows = csv.reader(StringIO(sources[file]), strict=True)
+    try:
+        header = [cell.strip().lower() for cell in next(rows, [])]
+        if not set(COLUMNS) <= set(header):
+            notebook.error(Node(None, file, 1, 1), "codes", "the columns code,value are expected")
+            return CodeTable(name, forward, backward)
+        for row in rows:
+            _add(row, header, Node(None, file, rows.line_num, 1), notebook, forward, backward)
+    except csv.Error:
+        notebook.error(Node(None, file, rows.line_num, 1), "codes", "this line is not CSV")
+    return CodeTable(name, forward, backward)
+
+
+def _add(
+    row: list[str],
+    header: list[str],
+    place: Node,
+    notebook: Notebook,
+    forward: dict[str, str],
+    backward: dict[str, str],
+) -> None:
+    if not any(row):
+        return
+    if len(row) < len(COLUMNS):
+        notebook.error(place, "codes", "this line has no value")
+        return
+    cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
+    code, value = cells.get("code", "").upper(), cells.get("value", "")
+    if forward.get(code, value) != value:
+        notebook.error(place, "codes", "this code stands in an earlier line with another value")
+    forward.setdefault(code, value)
+    backward.setdefault(value, cells.get("code", ""))

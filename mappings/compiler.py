@@ -1,0 +1,132 @@
+"""
+Compile the definitions of a folder, and check them: every mistake at once, with its place.
+
+The one file of this package that opens files, and only the definitions'. What is compiled
+is immutable and refers to no file any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from mappings import orders, patients
+from mappings.acceptance import compile_acceptance
+from mappings.codes import FOLDER, names, read_table
+from mappings.errors import MappingErrors
+from mappings.events import Issue
+from mappings.inbound import InboundMapping
+from mappings.nodes import Node, Sources, read
+from mappings.notebook import Notebook
+from mappings.orders import compile_orders
+from mappings.outbound import KEYS as OUTBOUND_KEYS
+from mappings.outbound import OutboundMapping, compile_outbound
+from mappings.patients import compile_patients
+from mappings.rules import Workshop
+
+DEFINITIONS = Path(__file__).parent / "definitions"
+"""The definitions that ship; `bridge init` copies them."""
+
+Compiled = InboundMapping | OutboundMapping
+
+KINDS = {
+    "orders": ("accept", *orders.KEYS),
+    "patients": ("accept", *patients.KEYS),
+    "results": OUTBOUND_KEYS,
+    "status": OUTBOUND_KEYS,
+}
+GENERAL = ("kind", "about", "include")
+
+
+def load(folder: Path, name: str) -> Compiled:
+    """Compile the definition `name` of a folder. Raises MappingErrors, OSError."""
+    return compile_sources(read_folder(folder), name)
+
+
+def compile_sources(sources: Sources, name: str) -> Compiled:
+    """Compile a definition from texts. Raises MappingErrors."""
+    notebook = Notebook()
+    compiled = _compile(sources, name, notebook)
+    if compiled is None or notebook.failed:
+        raise MappingErrors(notebook.issues)
+    return compiled
+
+
+def check(folder: Path, name: str | None = None) -> list[Issue]:
+    """Name every mistake of one definition, or of all of a folder with its code tables."""
+    sources = read_folder(folder)
+    return check_sources(sources, [name] if name else definitions(sources), tables=name is None)
+
+
+def check_sources(sources: Sources, chosen: Sequence[str], *, tables: bool) -> list[Issue]:
+    """Name every mistake of these definitions; with `tables`, of all code tables too."""
+    notebook = Notebook()
+    for name in chosen:
+        _compile(sources, name, notebook)
+    for table in names(sources) if tables else ():
+        read_table(sources, table, notebook)
+    return notebook.issues
+
+
+def read_folder(folder: Path) -> Sources:
+    """Read every file a definition may refer to: YAML, code tables, hooks."""
+    files = [
+        *folder.glob("*.yaml"),
+        *folder.glob("*.py"),
+        *folder.glob(f"{FOLDER}*.csv"),
+        *folder.glob("include/*.yaml"),
+    ]
+    return {path.relative_to(folder).as_posix(): _text(path) for path in sorted(files)}
+
+
+def _text(path: Path) -> str:
+    """Read a file as UTF-8; bytes that are not show up as a mistake where they matter."""
+    return path.read_bytes().decode("utf-8-sig", errors="replace")
+
+
+def definitions(sources: Sources) -> list[str]:
+    """Name the definitions of a folder: the YAML files on its top level."""
+    return sorted(
+        file.removesuffix(".yaml") for file in sources if file.endswith(".yaml") and "/" not in file
+    )
+
+
+def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None:
+    file = f"{name}.yaml"
+    if file not in sources:
+        place = Node(None, file, 1, 1)
+        notebook.unknown(place, "mapping", name, definitions(sources))
+        return None
+    root = read(sources, file, notebook)
+    if root is None:
+        return None
+    kind_node = root.get("kind")
+    if kind_node is None:
+        notebook.error(root, "kind", f"kind is missing: one of {', '.join(KINDS)}")
+        return None
+    kind = notebook.choice(kind_node, "kind", KINDS)
+    if kind is None:
+        return None
+    entries = notebook.mapping(root, (*GENERAL, *KINDS[kind]))
+    shop = Workshop(sources, notebook)
+    made = _made(kind, name, root, entries, shop)
+    return replace(made, version=_version(sources, file, shop, notebook))
+
+
+def _made(
+    kind: str, name: str, root: Node, entries: dict[str, Node], shop: Workshop
+) -> Compiled:
+    if kind in ("results", "status"):
+        return compile_outbound(name, root, entries, shop)
+    taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
+    if kind == "orders":
+        return InboundMapping(name, "", taken, compile_orders(root, entries, shop))
+    return InboundMapping(name, "", taken, compile_patients(root, entries, shop))
+
+
+def _version(sources: Sources, file: str, shop: Workshop, notebook: Notebook) -> str:
+    """Hash the definition and every file it was compiled from."""
+    digest = sha256()
+    for name in sorted({file, *shop.files, *notebook.included}):
+        digest.update(f"{name}\0{sources[name]}\0".encode())
+    return digest.hexdigest()[:16]

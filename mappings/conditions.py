@@ -1,0 +1,106 @@
+"""
+Conditions: `when: {ORC-8: {matches: printset}}` becomes a function of the scope.
+
+All entries of a condition must hold; `any: […]` and `not: …` combine. A test is a text, a
+list of texts (one of them), or one of the words in `TESTS`.
+"""
+
+import re
+from collections.abc import Callable
+
+from mappings.fetch import NULL, Getter, compile_path
+from mappings.nodes import Node
+from mappings.notebook import Notebook
+from mappings.scope import Scope
+
+Condition = Callable[[Scope], bool]
+Test = Callable[[str], bool]
+
+TESTS = ("is", "in", "not", "matches", "present", "absent")
+MAX_MATCHED = 4096
+"""Only so many characters of a value meet a regular expression."""
+
+
+def compile_condition(node: Node, notebook: Notebook) -> Condition:
+    """Compile a condition; with mistakes noted it holds for nothing."""
+    parts: list[Condition] = []
+    for key, below in notebook.mapping(node).items():
+        if key == "any":
+            parts.append(_any([compile_condition(each, notebook) for each in notebook.items(below)]))
+        elif key == "not":
+            parts.append(_not(compile_condition(below, notebook)))
+        else:
+            getter = compile_path(key, below.at_key(), notebook)
+            parts.append(_of(getter, compile_test(below, notebook)))
+    return parts[0] if len(parts) == 1 else lambda scope: all(part(scope) for part in parts)
+
+
+def compile_test(node: Node, notebook: Notebook) -> Test:
+    """Compile what a value is compared with."""
+    if not isinstance(node.value, dict):
+        wanted = frozenset(notebook.texts(node))
+        return lambda value: value in wanted
+    tests = [
+        _TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()
+    ]
+    return lambda value: all(test(value) for test in tests)
+
+
+def _is(node: Node, notebook: Notebook) -> Test:
+    wanted = frozenset(notebook.texts(node))
+    return lambda value: value in wanted
+
+
+def _is_not(node: Node, notebook: Notebook) -> Test:
+    unwanted = frozenset(notebook.texts(node))
+    return lambda value: value not in unwanted
+
+
+def _matches(node: Node, notebook: Notebook) -> Test:
+    pattern = compile_pattern(node, notebook)
+    return lambda value: pattern.search(value[:MAX_MATCHED]) is not None
+
+
+def _present(node: Node, notebook: Notebook) -> Test:
+    wanted = notebook.flag(node, default=True)
+    return lambda value: bool(value) is wanted
+
+
+def _absent(node: Node, notebook: Notebook) -> Test:
+    wanted = notebook.flag(node, default=True)
+    return lambda value: (not value) is wanted
+
+
+_TESTS: dict[str, Callable[[Node, Notebook], Test]] = {
+    "is": _is,
+    "in": _is,
+    "not": _is_not,
+    "matches": _matches,
+    "present": _present,
+    "absent": _absent,
+}
+
+
+def compile_pattern(node: Node, notebook: Notebook) -> re.Pattern[str]:
+    """Compile a regular expression; letter case does not count."""
+    try:
+        return re.compile(notebook.text(node), re.IGNORECASE)
+    except re.error as error:
+        notebook.error(node, "pattern", f"not a regular expression: {error.msg}")
+        return re.compile("(?!)")
+
+
+def _any(parts: list[Condition]) -> Condition:
+    return lambda scope: any(part(scope) for part in parts)
+
+
+def _not(part: Condition) -> Condition:
+    return lambda scope: not part(scope)
+
+
+def _of(getter: Getter, test: Test) -> Condition:
+    def holds(scope: Scope) -> bool:
+        value = getter(scope)
+        return test("" if value == NULL else value)
+
+    return holds

@@ -1,0 +1,180 @@
+"""
+Paths become functions that fetch a value from a scope; the parsing is done once.
+
+A value is the text of the first repetition, unescaped, its ends trimmed; "" when absent and
+`""` (two quotation marks) when the sender wrote the HL7 null. A path without component
+gives the whole repetition as text, so that an `&` or `^` nobody escaped survives.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.escapes import unescape
+from mappings.hl7.path import EVERY, BadPath, Match, Path
+from mappings.nodes import Node
+from mappings.notebook import Notebook, meant
+from mappings.scope import Scope
+
+NULL = '""'
+"""The HL7 null: delete what is stored (HL7 v2.5.1 §2.5.3)."""
+
+Getter = Callable[[Scope], str]
+Many = Callable[[Scope], Iterator[str]]
+Narrow = Callable[[str, Delimiters], str]
+
+SEGMENTS = frozenset(
+    "MSH SFT NTE PID PD1 ARV NK1 PV1 PV2 IN1 IN2 IN3 GT1 AL1 IAM ORC OBR OBX TQ1 TQ2 DG1 PRT CTD "
+    "FT1 CTI BLG IPC SPM SAC RQD RQ1 RXO ODS ODT EVN MRG ACC UB1 UB2 DRG PR1 ROL PDA DB1 TXA "
+    "CON ZDS RXR RXC PRD PTH VAR GOL PRB SCH AIS AIG AIL AIP RGS OVR UAC MSA ERR".split()
+)
+
+_LAST_DELIMITER_FIELD = 2  # MSH-1 and MSH-2 are delimiters, not delimited
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A parsed path with what its file knows about it."""
+
+    path: Path
+    text: str
+
+
+def parse_path(text: str, node: Node, notebook: Notebook) -> Place | None:
+    """Parse a path with a field; None (with an issue) when it is none."""
+    try:
+        path = Path.parse(text)
+    except BadPath:
+        hint = meant(text.partition("-")[0], SEGMENTS) if "-" in text else ""
+        notebook.error(node, "path", f"{text!r} is not a place such as PID-3.1{hint}")
+        return None
+    if not path.segment or not path.field:
+        notebook.error(node, "path", f"{text!r} names no field; write it as PID-3.1")
+        return None
+    if path.segment not in SEGMENTS and not path.segment.startswith("Z"):
+        close = meant(path.segment, SEGMENTS)
+        notebook.error(node, "path", f"there is no segment {path.segment}{close}")
+        return None
+    return Place(path, text)
+
+
+def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False) -> Getter:
+    """Compile a path to one value; `raw` leaves escapes and delimiters inside it alone."""
+    place = parse_path(text, node, notebook)
+    if place is None:
+        return lambda scope: ""
+    if place.path.matches:
+        return _picking(place.path, raw=raw)
+    return _first(place.path, raw=raw)
+
+
+def compile_all(place: Place, *, after: str = "", raw: bool = False) -> Many:
+    """Compile a path to every value: all segments of the kind, all repetitions."""
+    path = place.path
+    key = f"{after}>{path.segment}" if after else path.segment
+    narrow, number = narrowing(path), path.field
+
+    def many(scope: Scope) -> Iterator[str]:
+        delimiters = scope.delimiters
+        for row in scope.every(key):
+            if len(row) > number and row[number]:
+                for repetition in repetitions(row[number], delimiters):
+                    if path.matches and not matching(repetition, path.matches, delimiters):
+                        continue
+                    yield finish(narrow(repetition, delimiters), scope, raw=raw)
+
+    return many
+
+
+def _first(path: Path, *, raw: bool) -> Getter:
+    segment, number, wanted = path.segment, path.field, (path.repetition or 1) - 1
+    index = max(path.occurrence, 1) - 1 if path.occurrence != EVERY else 0
+    narrow = narrowing(path)
+    repeats = segment != "MSH" or number > _LAST_DELIMITER_FIELD
+
+    def get(scope: Scope) -> str:
+        rows = scope.rows.get(segment)
+        if rows is None or len(rows) <= index:
+            return ""
+        row = rows[index]
+        if len(row) <= number:
+            return ""
+        text = row[number]
+        if not text:
+            return ""
+        delimiters = scope.message.delimiters
+        if repeats and delimiters.repetition and delimiters.repetition in text:
+            parts = text.split(delimiters.repetition)
+            text = parts[wanted] if len(parts) > wanted else ""
+        elif wanted:
+            return ""
+        return finish(narrow(text, delimiters), scope, raw=raw)
+
+    return get
+
+
+def _picking(path: Path, *, raw: bool) -> Getter:
+    narrow, number = narrowing(path), path.field
+    index = max(path.occurrence, 1) - 1
+
+    def get(scope: Scope) -> str:
+        rows = scope.rows.get(path.segment)
+        if rows is None or len(rows) <= index or len(rows[index]) <= number:
+            return ""
+        delimiters = scope.delimiters
+        for repetition in repetitions(rows[index][number], delimiters):
+            if matching(repetition, path.matches, delimiters):
+                value = finish(narrow(repetition, delimiters), scope, raw=raw)
+                if value:
+                    return value
+        return ""
+
+    return get
+
+
+def repetitions(text: str, delimiters: Delimiters) -> list[str]:
+    """Split a field at the repetition separator, where one is declared."""
+    return text.split(delimiters.repetition) if delimiters.repetition else [text]
+
+
+def matching(repetition: str, matches: tuple[Match, ...], delimiters: Delimiters) -> bool:
+    """Say whether a repetition meets all conditions of a pick."""
+    return all(
+        narrowed(repetition, match.component, match.subcomponent, delimiters).strip() == match.value
+        for match in matches
+    )
+
+
+def narrowed(text: str, component: int, subcomponent: int, delimiters: Delimiters) -> str:
+    """Narrow a repetition down to a component and a subcomponent; 0 takes the whole."""
+    if component:
+        text = _part(text, component, delimiters.component)
+    return _part(text, subcomponent, delimiters.subcomponent) if subcomponent else text
+
+
+def _part(text: str, number: int, separator: str) -> str:
+    """Take a part; a separator that was not declared separates nothing."""
+    parts = text.split(separator) if separator else [text]
+    return parts[number - 1] if len(parts) >= number else ""
+
+
+def narrowing(path: Path) -> Narrow:
+    """Compile what narrows a repetition down to what a path names."""
+    component, subcomponent = path.component, path.subcomponent
+    if not component:
+        return _whole
+    return lambda text, delimiters: narrowed(text, component, subcomponent, delimiters)
+
+
+def _whole(text: str, delimiters: Delimiters) -> str:
+    """Take all of a repetition, unless it is nothing but separators (`^^^`)."""
+    separators = delimiters.component + delimiters.subcomponent
+    return text if text.strip(separators + " ") else ""
+
+
+def finish(text: str, scope: Scope, *, raw: bool) -> str:
+    """Unescape and trim."""
+    escape = scope.message.delimiters.escape
+    if not raw and escape and escape in text:
+        text = unescape(text, scope.message.delimiters, scope.message.encoding)
+    return text.strip()

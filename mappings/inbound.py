@@ -1,0 +1,101 @@
+"""
+A compiled inbound definition: accepts, checks, names the lanes, maps.
+
+The check is what runs before the acknowledgment; it looks at the header, at required tags
+and at the order control, and at nothing that cannot refuse.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mappings.acceptance import Acceptance
+from mappings.errors import HookFailed
+from mappings.events import Issue, OrderEvent, Severity
+from mappings.hl7.header import Header
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import InternalError, Refusal
+from mappings.orders import OrderPlan
+from mappings.patients import PatientPlan
+from mappings.scope import Defaults, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is known of a message before it is acknowledged."""
+
+    issues: tuple[Issue, ...]
+    lanes: tuple[str, ...]
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why the message is not taken; empty when it is."""
+        return tuple(issue.refusal for issue in self.issues if issue.refusal is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class InboundMapping:
+    """Immutable; `version` is a hash of everything it was compiled from (16 hex digits)."""
+
+    name: str
+    version: str
+    acceptance: Acceptance
+    plan: OrderPlan | PatientPlan
+
+    def accepts(self, header: Header) -> bool:
+        """Say whether messages of this type, trigger and sender are this mapping's."""
+        return self.acceptance.takes(header)
+
+    def examine(self, message: Message, defaults: Defaults) -> Examination:
+        """Check a message and name its lanes, in one pass. Raises nothing."""
+        scopes = self.plan.scopes(message, defaults)
+        found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
+        issues = tuple(_issue(refusal) for refusal in _distinct(found))
+        if message.charset_suspect:
+            issues += (_SUSPECT,)
+        return Examination(issues, self._lanes(scopes))
+
+    def check(self, message: Message, defaults: Defaults) -> list[Issue]:
+        """Say what is wrong with a message; an issue with a refusal is not acceptable."""
+        return list(self.examine(message, defaults).issues)
+
+    def lane(self, message: Message, defaults: Defaults) -> tuple[str, ...]:
+        """Name the patients a message is about, `SITE|MRN`; a merge names two or more."""
+        return self._lanes(self.plan.scopes(message, defaults))
+
+    def apply(self, message: Message, defaults: Defaults) -> list[OrderEvent]:
+        """Map a message; raises Refusal for one that was not checked, HookFailed."""
+        scopes = self.plan.scopes(message, defaults)
+        if isinstance(self.plan, OrderPlan):
+            return self.plan.events(scopes)
+        return self.plan.events(scopes, message)
+
+    def _refusals(self, scopes: Sequence[Scope], message: Message) -> list[Refusal]:
+        try:
+            if isinstance(self.plan, OrderPlan):
+                return self.plan.refusals(scopes)
+            return self.plan.refusals(scopes, message)
+        except HookFailed:
+            return [InternalError()]
+
+    def _lanes(self, scopes: Sequence[Scope]) -> tuple[str, ...]:
+        try:
+            return tuple(f"{site}|{mrn}" for site, mrn in self.plan.patients(scopes))
+        except (Refusal, HookFailed):  # it is refused anyway, and a refused message has no lane
+            return ()
+
+
+_SUSPECT = Issue(
+    "MSH-18",
+    "charset",
+    "the bytes are not in the declared character set; read as another",
+    Severity.WARNING,
+)
+
+
+def _issue(refusal: Refusal) -> Issue:
+    return Issue(refusal.place, refusal.error_code.value, refusal.text, refusal=refusal)
+
+
+def _distinct(refusals: Sequence[Refusal]) -> list[Refusal]:
+    """Several groups may miss the same field of the one patient."""
+    return list({(type(each), each.place): each for each in refusals}.values())

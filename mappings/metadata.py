@@ -1,0 +1,108 @@
+"""
+Metadata: the open-ended part of clinicalInfo.
+
+Any key gets a rule; `each` makes keys out of repeated segments (observations nobody asked
+for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from mappings.conditions import Condition, compile_condition
+from mappings.fetch import NULL, SEGMENTS
+from mappings.nodes import Node
+from mappings.rules import Rule, Workshop, compile_rule
+from mappings.scope import Scope
+
+KEYS = ("values", "each", "keep")
+EACH_KEYS = ("segment", "key", "value", "when")
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One key per segment of a kind."""
+
+    segment: str
+    key: Rule
+    value: Rule
+    condition: Condition | None
+
+    def fill(self, scope: Scope, filled: dict[str, str]) -> None:
+        """Add the keys of every segment; equal keys are numbered, none is lost."""
+        for row in scope.every(self.segment):
+            one = scope.only(self.segment, row)
+            if self.condition is not None and not self.condition(one):
+                continue
+            key, value = self.key(one), self.value(one)
+            if key in ("", NULL) or value in ("", NULL):
+                continue
+            name, number = key, 1
+            while name in filled:
+                number += 1
+                name = f"{key} ({number})"
+            filled[name] = value
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRules:
+    """Everything a definition puts into Metadata."""
+
+    values: dict[str, Rule]
+    each: tuple[Each, ...] = ()
+    keep: tuple[str, ...] = ()
+
+    def fill(self, scope: Scope) -> dict[str, str]:
+        """Fill Metadata; a null is an empty text."""
+        filled: dict[str, str] = {}
+        for key, rule in self.values.items():
+            value = rule(scope)
+            if value:
+                filled[key] = "" if value == NULL else value
+        for each in self.each:
+            each.fill(scope, filled)
+        for segment in scope.segments if self.keep else ():
+            if any(fnmatchcase(segment.id, pattern) for pattern in self.keep):
+                line = segment.text()
+                filled[segment.id] = f"{filled[segment.id]}\n{line}" if segment.id in filled else line
+        return filled
+
+
+def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:
+    """Read `metadata:`."""
+    if node is None:
+        return MetadataRules({})
+    entries = shop.notebook.mapping(node, KEYS)
+    values = shop.notebook.mapping(entries["values"]) if "values" in entries else {}
+    each = shop.notebook.items(entries["each"]) if "each" in entries else []
+    keep = shop.notebook.items(entries["keep"]) if "keep" in entries else []
+    return MetadataRules(
+        {key: compile_rule(below, shop) for key, below in values.items()},
+        tuple(found for item in each if (found := _each(item, shop)) is not None),
+        tuple(pattern_of_segment(item, shop) for item in keep),
+    )
+
+
+def pattern_of_segment(node: Node, shop: Workshop) -> str:
+    """Read a segment id or a pattern such as `Z*`."""
+    text = shop.notebook.text(node)
+    known = text in SEGMENTS or text.startswith("Z")
+    if not known:
+        shop.notebook.unknown(node, "segment", text, SEGMENTS)
+    return text
+
+
+def _each(node: Node, shop: Workshop) -> Each | None:
+    entries = shop.notebook.mapping(node, EACH_KEYS)
+    missing = [key for key in EACH_KEYS[:3] if key not in entries]
+    if missing:
+        shop.notebook.error(node, "metadata", f"each needs {', '.join(missing)}")
+        return None
+    condition = None
+    if "when" in entries:
+        condition = compile_condition(entries["when"], shop.notebook)
+    return Each(
+        pattern_of_segment(entries["segment"], shop),
+        compile_rule(entries["key"], shop),
+        compile_rule(entries["value"], shop),
+        condition,
+    )

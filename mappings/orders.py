@@ -1,0 +1,192 @@
+"""
+Inbound orders: ORM^O01, OMG^O19, OMI^O23 become one event per ORC/OBR group.
+
+Runs a compiled definition over scopes. What the events lead to is the bridge's business;
+which messages get here is `mappings.acceptance`'s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from mappings.conditions import Condition, compile_condition
+from mappings.control import Decision, OrderControlTable, compile_control
+from mappings.events import Action, OrderEvent
+from mappings.fetch import NULL
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
+from mappings.links import Links, Member, compile_links
+from mappings.metadata import MetadataRules, compile_metadata, pattern_of_segment
+from mappings.nodes import Node
+from mappings.rules import Rule, Workshop, compile_rule
+from mappings.scope import Defaults, Scope, is_imaging, order_groups
+from mappings.tags import TAGS, TagRule, compile_tags, fill
+
+ORDER_KEYS = ("placer", "filler", "control", "status")
+APP_TAGS = (
+    "AppLanguage",
+    "SpeechLanguage",
+    "ReturnFormat",
+    "ApplyTemplate",
+    "SyncLaunch",
+    "AutoComparePrior",
+)
+SWITCHES = frozenset({"SyncLaunch", "AutoComparePrior"})
+KEYS = ("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only")
+NEEDED = ("PatientMRN", "Accession")
+"""The identity of a report, beside the SiteID that the listener can supply."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPlan:
+    """A compiled orders definition."""
+
+    tags: dict[str, TagRule]
+    metadata: MetadataRules
+    reporting_app: dict[str, TagRule]
+    order: dict[str, Rule]
+    control: OrderControlTable
+    links: Links
+    echo: tuple[str, ...]
+    only: Condition | None
+
+    def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
+        """Cut a message as this kind of definition wants it."""
+        return order_groups(message, defaults)
+
+    def refusals(self, scopes: Sequence[Scope]) -> list[Refusal]:
+        """Say why a message cannot be taken; empty when every group is understood."""
+        if not scopes:
+            return [MissingField("ORC")]
+        found: list[Refusal] = []
+        for scope in scopes:
+            if self._wanted(scope):
+                found += self._refusals(scope)
+        return found
+
+    def patients(self, scopes: Sequence[Scope]) -> list[tuple[str, str]]:
+        """Site and MRN of every patient of a message, each once."""
+        pairs = [(self.site(scope), self.tags["PatientMRN"].value(scope)) for scope in scopes]
+        return [pair for pair in dict.fromkeys(pairs) if pair[1]]
+
+    def events(self, scopes: Sequence[Scope]) -> list[OrderEvent]:
+        """Map every group; raises the first Refusal of a message that was not checked."""
+        for refusal in self.refusals(scopes):
+            raise refusal
+        wanted = [scope for scope in scopes if self._wanted(scope)]
+        members = [self._member(scope) for scope in wanted]
+        signals = dict(zip(map(id, wanted), self.links.signals(members), strict=True))
+        return [
+            self._event(scope, signals[id(scope)]) if id(scope) in signals else self._ignored(scope)
+            for scope in scopes
+        ]
+
+    def site(self, scope: Scope) -> str:
+        """The SiteID of a group: what the mapping yields, else the listener's."""
+        rule = self.tags.get("SiteID")
+        return (rule.value(scope) if rule else "") or scope.defaults.site
+
+    def _wanted(self, scope: Scope) -> bool:
+        return is_imaging(scope) and (self.only is None or self.only(scope))
+
+    def _member(self, scope: Scope) -> Member:
+        mrn, accession = (self.tags[tag].value(scope) for tag in NEEDED)
+        return Member(scope, mrn, accession)
+
+    def _decision(self, scope: Scope) -> Decision | None:
+        control, status = self._code("control", scope), self._code("status", scope)
+        return self.control.decide(control, status)
+
+    def _code(self, name: str, scope: Scope) -> str:
+        rule = self.order.get(name)
+        value = rule(scope) if rule else ""
+        return "" if value == NULL else value.upper() if name == "control" else value
+
+    def _refusals(self, scope: Scope) -> list[Refusal]:
+        found: list[Refusal] = []
+        if self._decision(scope) is None:
+            place = scope.locate("ORC-1")
+            missing = not self._code("control", scope)
+            found.append(MissingField(place) if missing else UnknownCode(place))
+        if not self.site(scope):
+            found.append(MissingField(scope.locate(self.tags["SiteID"].place)))
+        for rule in self.tags.values():
+            if rule.refusing and (refusal := rule.refusal(scope)) is not None:
+                found.append(refusal)
+        return found
+
+    def _event(self, scope: Scope, signals: Any) -> OrderEvent:
+        decision = self._decision(scope) or Decision(Action.IGNORE)
+        info: dict[str, Any] = {**fill(self.tags, scope), "SiteID": self.site(scope)}
+        metadata = self.metadata.fill(scope)
+        if metadata:
+            info["Metadata"] = metadata
+        return OrderEvent(
+            action=decision.action,
+            site=info["SiteID"],
+            location=info.get("SiteLocation", ""),
+            mrn=info.get("PatientMRN", ""),
+            accession=info.get("Accession", ""),
+            clinical_info=info,
+            reporting_app=self._app(scope),
+            place=scope.place,
+            link_signals=signals,
+            placer=self._code("placer", scope),
+            filler=self._code("filler", scope),
+            echo=self._echo(scope),
+            order_control=self._code("control", scope),
+            order_status=self._code("status", scope),
+            examined=decision.examined,
+        )
+
+    def _ignored(self, scope: Scope) -> OrderEvent:
+        """A group that orders no examination, or that `only` leaves out."""
+        note = "left out by `only`" if is_imaging(scope) else "no imaging order"
+        mrn = self.tags["PatientMRN"].value(scope)
+        return OrderEvent(
+            Action.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note
+        )
+
+    def _app(self, scope: Scope) -> dict[str, Any]:
+        filled: dict[str, Any] = fill(self.reporting_app, scope)
+        for tag in SWITCHES & filled.keys():
+            filled[tag] = filled[tag].lower() == "true"
+        return filled
+
+    def _echo(self, scope: Scope) -> tuple[str, ...]:
+        return tuple(
+            segment.text()
+            for segment in scope.segments
+            if any(fnmatchcase(segment.id, pattern) for pattern in self.echo)
+        )
+
+
+def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> OrderPlan:
+    """Compile the parts of a definition of kind `orders`."""
+    notebook = shop.notebook
+    tags = compile_tags(entries.get("tags"), shop, TAGS)
+    needed(tags, ("SiteID", *NEEDED), entries.get("tags", root), shop)
+    order = notebook.mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
+    echo = notebook.items(entries["echo"]) if "echo" in entries else []
+    if "control" not in order:
+        notebook.error(entries.get("order", root), "order", "order needs `control`, usually ORC-1")
+    return OrderPlan(
+        tags=tags,
+        metadata=compile_metadata(entries.get("metadata"), shop),
+        reporting_app=compile_tags(entries.get("reporting_app"), shop, APP_TAGS),
+        order={key: compile_rule(below, shop) for key, below in order.items()},
+        control=compile_control(entries.get("order_control"), root, notebook),
+        links=compile_links(entries.get("links"), shop),
+        echo=tuple(pattern_of_segment(item, shop) for item in echo),
+        only=compile_condition(entries["only"], notebook) if "only" in entries else None,
+    )
+
+
+def needed(tags: dict[str, TagRule], names: Sequence[str], node: Node, shop: Workshop) -> None:
+    """Note which parts of a report's identity a definition cannot yield."""
+    for name in names:
+        if name not in tags:
+            shop.notebook.error(node, "identity", f"no rule for {name}: nothing could be reported")
+        elif name != "SiteID" and not tags[name].required:
+            shop.notebook.error(node[name], "identity", f"{name} must be `required: true`")

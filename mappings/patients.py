@@ -1,0 +1,128 @@
+"""
+Inbound patient messages: ADT events become patient updates and merges, or are let pass.
+
+One scope per PID, since A39 and A40 may merge several pairs. Visits are no concern of ours
+beyond what an order carries itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mappings.events import Action, OrderEvent
+from mappings.fetch import NULL
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import DuplicateKey, MissingField, Refusal, UnsupportedEvent
+from mappings.nodes import Node
+from mappings.orders import needed
+from mappings.rules import Rule, Workshop, compile_rule, plain
+from mappings.scope import Defaults, Scope, patient_groups
+from mappings.tags import TAGS, TagRule, compile_tags, fill
+
+KEYS = ("tags", "events", "prior_mrn")
+REFUSE = "refuse"
+OTHERWISE = "*"
+ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.IGNORE)
+
+
+@dataclass(frozen=True, slots=True)
+class PatientPlan:
+    """A compiled patients definition; an event that maps to None is refused."""
+
+    tags: dict[str, TagRule]
+    actions: Mapping[str, Action | None]
+    prior_mrn: Rule
+    prior_place: str
+
+    def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
+        """Cut a message as this kind of definition wants it."""
+        return patient_groups(message, defaults)
+
+    def refusals(self, scopes: Sequence[Scope], message: Message) -> list[Refusal]:
+        """Say why a message cannot be taken."""
+        action = self._action(message)
+        if action is None:
+            return [UnsupportedEvent()]
+        if action is Action.IGNORE:
+            return []
+        if not scopes:
+            return [MissingField("PID")]
+        return [refusal for scope in scopes for refusal in self._refusals(scope, action)]
+
+    def patients(self, scopes: Sequence[Scope]) -> list[tuple[str, str]]:
+        """Site and MRN of every patient of a message, survivors and merged, each once."""
+        pairs = []
+        for scope in scopes:
+            site = self.site(scope)
+            pairs += [(site, self.tags["PatientMRN"].value(scope)), (site, self._prior(scope))]
+        return [pair for pair in dict.fromkeys(pairs) if pair[1]]
+
+    def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
+        """Map every patient; raises the first Refusal of a message that was not checked."""
+        for refusal in self.refusals(scopes, message):
+            raise refusal
+        action = self._action(message) or Action.IGNORE
+        if not scopes:
+            return [OrderEvent(Action.IGNORE, "", "", "", "", {}, {}, "MSH", note="no patient")]
+        return [self._event(scope, action) for scope in scopes]
+
+    def site(self, scope: Scope) -> str:
+        """The SiteID: what the mapping yields, else the listener's."""
+        rule = self.tags.get("SiteID")
+        return (rule.value(scope) if rule else "") or scope.defaults.site
+
+    def _action(self, message: Message) -> Action | None:
+        trigger = message.header.trigger
+        return self.actions[trigger] if trigger in self.actions else self.actions.get(OTHERWISE)
+
+    def _prior(self, scope: Scope) -> str:
+        value = self.prior_mrn(scope)
+        return "" if value == NULL else value
+
+    def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
+        found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
+        if not self.site(scope):
+            found.append(MissingField(scope.locate(self.tags["SiteID"].place)))
+        if action is Action.PATIENT_MERGE:
+            prior, place = self._prior(scope), scope.locate(self.prior_place)
+            if not prior:
+                found.append(MissingField(place))
+            elif prior == self.tags["PatientMRN"].value(scope):
+                found.append(DuplicateKey(place))
+        return found
+
+    def _event(self, scope: Scope, action: Action) -> OrderEvent:
+        info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
+        merge = action is Action.PATIENT_MERGE
+        return OrderEvent(
+            action=action,
+            site=info["SiteID"],
+            location="",
+            mrn=info.get("PatientMRN", ""),
+            accession="",
+            clinical_info=info,
+            reporting_app={},
+            place=scope.place,
+            prior_mrn=self._prior(scope) if merge else "",
+            note="this event changes no report" if action is Action.IGNORE else "",
+        )
+
+
+def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> PatientPlan:
+    """Compile the parts of a definition of kind `patients`."""
+    notebook = shop.notebook
+    tags = compile_tags(entries.get("tags"), shop, TAGS)
+    needed(tags, ("SiteID", "PatientMRN"), entries.get("tags", root), shop)
+    actions: dict[str, Action | None] = {}
+    if "events" not in entries:
+        notebook.error(root, "events", "events is missing: what A08, A40 … lead to")
+    triggers = notebook.mapping(entries["events"]) if "events" in entries else {}
+    for trigger, below in triggers.items():
+        word = notebook.choice(below, "action", (*ACTIONS, REFUSE))
+        actions[trigger] = None if word in (None, REFUSE) else Action(str(word))
+    if "prior_mrn" not in entries:
+        notebook.error(root, "identity", "prior_mrn is missing: where MRG names the old number")
+        return PatientPlan(tags, actions, lambda scope: "", "MRG-1")
+    before = len(shop.paths)
+    rule = compile_rule(entries["prior_mrn"], shop)
+    place = plain(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
+    return PatientPlan(tags, actions, rule, place)

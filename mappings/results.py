@@ -1,0 +1,73 @@
+"""
+What an outbound definition is given: one release (or status change) of one report.
+
+Plain values; `mappings.outbound` turns them into bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class ResultEvent(StrEnum):
+    """Why a message goes out."""
+
+    FINAL = "final"
+    ADDENDUM = "addendum"
+    CORRECTION = "correction"  # a released text is replaced, or a released addendum withdrawn
+    RETRACTION = "retraction"  # the released report as a whole was wrong
+    PRELIMINARY = "preliminary"
+    RECALL = "recall"  # unsigned inside the sign delay: nothing final was ever sent
+    ORDER_STATUS = "order-status"
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A person as the report service names them; `identifier` is for XCN/NDL component 1."""
+
+    name: str = ""
+    email: str = ""
+    identifier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Addendum:
+    """One signed addendum, in order of signing."""
+
+    text: str
+    signed_at: datetime | None = None
+    signed_by: Signer = field(default_factory=Signer)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOrder:
+    """One order of the report: its tags, Metadata, numbers, and the segments it came with.
+
+    `echo` is `OrderEvent.echo`: decoded lines in the sender's own delimiters, MSH first.
+    """
+
+    tags: Mapping[str, str]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    placer: str = ""
+    filler: str = ""
+    echo: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultContext:
+    """Everything one outbound message may say. Datetimes are aware; written in `time_zone`."""
+
+    event: ResultEvent
+    control_id: str
+    now: datetime
+    site: str
+    orders: tuple[ResultOrder, ...]
+    report_text: str = ""
+    addenda: tuple[Addendum, ...] = ()
+    signed_at: datetime | None = None
+    signed_by: Signer = field(default_factory=Signer)
+    destination: Mapping[str, str] = field(default_factory=dict)
+    report_status: str = ""
+    time_zone: str = "UTC"

@@ -1,0 +1,275 @@
+"""
+Rules: where a value comes from, compiled to one function of the scope.
+
+    PID-7                                   a path
+    [OBR-18, OBR-3.1, ORC-3.1]              the first that has a value
+    {from: PID-8, codes: sex}               with something done to it
+
+A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from mappings import transforms
+from mappings.codes import CodeTable, names, read_table
+from mappings.conditions import Condition, compile_condition
+from mappings.fetch import NULL, compile_all, compile_path, parse_path
+from mappings.hl7.refusals import UnknownCode
+from mappings.hooks import Hook, find_hook
+from mappings.nodes import Node, Sources
+from mappings.notebook import Notebook
+from mappings.scope import Scope
+
+Rule = Callable[[Scope], str]
+
+PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
+MODIFIERS = ("as", "codes", "unknown", "when", "where", "after", "separator", "default", "required")
+KEYS = PRODUCERS + MODIFIERS
+UNKNOWN_CODES = ("keep", "empty", "refuse")
+LISTENER = "listener"
+"""As a `default`: the site of the listener that took the message."""
+
+
+@dataclass(slots=True)
+class Workshop:
+    """What compiling one definition shares: its files, its mistakes, its tables and paths."""
+
+    sources: Sources
+    notebook: Notebook
+    tables: dict[str, CodeTable] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    """Files beside the definition that this mapping depends on."""
+    paths: list[str] = field(default_factory=list)
+    """The places rules look at, in the order of compilation."""
+    refusing: bool = False
+    """Whether a rule compiled since this was reset may refuse a message."""
+
+    def table(self, node: Node) -> CodeTable | None:
+        """Find a code table by name; None (with an issue) when there is none."""
+        name = self.notebook.choice(node, "code table", names(self.sources))
+        if name is None:
+            return None
+        if name not in self.tables:
+            self.files.add(f"codes/{name}.csv")
+            self.tables[name] = read_table(self.sources, name, self.notebook)
+        return self.tables[name]
+
+    def hook(self, node: Node) -> Hook | None:
+        """Find a hook; None (with an issue) when there is none."""
+        return find_hook(node, self.sources, self.notebook, self.files)
+
+
+def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
+    """Compile a rule; after a mistake it yields nothing."""
+    if isinstance(node.value, str):
+        return _path(node, shop, raw=raw)
+    if isinstance(node.value, list):
+        return first_of([compile_rule(item, shop, raw=raw) for item in node.value])
+    if isinstance(node.value, dict):
+        return _written_out(node, shop, raw=raw)
+    shop.notebook.error(node, "empty", "a path such as PID-3.1 is expected here")
+    return _nothing
+
+
+def _nothing(_scope: Scope) -> str:
+    return ""
+
+
+def _path(node: Node, shop: Workshop, *, raw: bool) -> Rule:
+    text = shop.notebook.text(node)
+    shop.paths.append(text)
+    return compile_path(text, node, shop.notebook, raw=raw)
+
+
+def first_of(rules: list[Rule]) -> Rule:
+    """Take the first value; the null only when nobody has a value."""
+    if len(rules) == 1:
+        return rules[0]
+
+    def get(scope: Scope) -> str:
+        null = ""
+        for rule in rules:
+            value = rule(scope)
+            if value:
+                if value != NULL:
+                    return value
+                null = NULL
+        return null
+
+    return get
+
+
+def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
+    entries = shop.notebook.mapping(node, KEYS)
+    named = [key for key in PRODUCERS if key in entries]
+    if len(named) > 1:
+        both = " and ".join(named)
+        shop.notebook.error(node, "rule", f"{both} exclude each other: keep one")
+    if not named and "default" not in entries:
+        sources = ", ".join(PRODUCERS)
+        shop.notebook.error(node, "rule", f"the rule has no source; give one of {sources}")
+    chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
+    keep = raw or any(each.raw for each in chosen)
+    rule = _producer(named[0], entries, shop, raw=keep) if named else _nothing
+    for transform in chosen:
+        rule = _transformed(rule, transform)
+    return _modified(rule, entries, shop)
+
+
+def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool) -> Rule:
+    node = entries[name]
+    if name in ("all", "first"):
+        return _gathered(node, entries, shop, only_first=name == "first", raw=raw)
+    if name == "join":
+        parts = [compile_rule(item, shop, raw=raw) for item in shop.notebook.items(node)]
+        return joined(parts, _separator(entries, shop))
+    if name == "const":
+        text = shop.notebook.text(node)
+        return lambda scope: text
+    if name == "age":
+        return _age(node, shop)
+    if name == "hook":
+        return _hooked(node, shop)
+    return compile_rule(node, shop, raw=raw)
+
+
+def _separator(entries: dict[str, Node], shop: Workshop) -> str:
+    return shop.notebook.text(entries["separator"]) if "separator" in entries else "\n"
+
+
+def joined(parts: list[Rule], separator: str) -> Rule:
+    """Join what has a value; only nulls make a null."""
+
+    def get(scope: Scope) -> str:
+        values = [value for part in parts if (value := part(scope))]
+        kept = [value for value in values if value != NULL]
+        return separator.join(kept) if kept else NULL if values else ""
+
+    return get
+
+
+def _gathered(
+    node: Node, entries: dict[str, Node], shop: Workshop, *, only_first: bool, raw: bool
+) -> Rule:
+    """Compile `all` and `first`: every segment and repetition of a path."""
+    text = shop.notebook.text(node)
+    shop.paths.append(text)
+    place = parse_path(text, node, shop.notebook)
+    if place is None:
+        return _nothing
+    after = shop.notebook.texts(entries["after"]) if "after" in entries else [""]
+    found = [compile_all(place, after=each, raw=raw) for each in after]
+    where = _where(entries, place.path.segment, shop)
+    separator = _separator(entries, shop)
+
+    def get(scope: Scope) -> str:
+        seen = scope if where is None else _filtered(scope, place.path.segment, where)
+        values = [value for many in found for value in many(seen) if value]
+        kept = [value for value in values if value != NULL]
+        if not kept:
+            return NULL if values else ""
+        return kept[0] if only_first else separator.join(kept)
+
+    return get
+
+
+def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition | None:
+    if "where" not in entries:
+        return None
+    for key in shop.notebook.mapping(entries["where"]):
+        if key not in ("any", "not") and not key.startswith(segment):
+            place = entries["where"][key].at_key()
+            shop.notebook.error(place, "where", f"`where` looks at {segment} alone")
+    return compile_condition(entries["where"], shop.notebook)
+
+
+def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
+    """See only those segments of a kind for which the condition holds."""
+    rows = [row for row in scope.every(segment) if where(scope.only(segment, row))]
+    return replace(scope, header={}, own={segment: rows})
+
+
+def _age(node: Node, shop: Workshop) -> Rule:
+    entries = shop.notebook.mapping(node, ("of", "on"))
+    if "of" not in entries:
+        shop.notebook.error(node, "rule", "age needs `of`: the place of the birth date")
+        return _nothing
+    birth = compile_rule(entries["of"], shop)
+    day = compile_rule(entries["on"], shop) if "on" in entries else _nothing
+    return lambda scope: transforms.age(birth(scope), day(scope), scope)
+
+
+def _hooked(node: Node, shop: Workshop) -> Rule:
+    hook = shop.hook(node)
+    if hook is None:
+        return _nothing
+    shop.refusing = True
+    return hook.value
+
+
+def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
+    apply = transform.apply
+
+    def get(scope: Scope) -> str:
+        value = rule(scope)
+        return apply(value, scope) if value and value != NULL else value
+
+    return get
+
+
+def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
+    """Wrap a rule in what stands beside its source: codes, condition, default."""
+    if "codes" in entries:
+        rule = _coded(rule, entries, shop)
+    elif "unknown" in entries:
+        shop.notebook.warn(entries["unknown"].at_key(), "unused", "`unknown` needs `codes`")
+    if "when" in entries:
+        rule = _conditional(rule, compile_condition(entries["when"], shop.notebook))
+    if "default" in entries:
+        rule = _defaulting(rule, shop.notebook.text(entries["default"]))
+    return rule
+
+
+def _coded(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
+    table = shop.table(entries["codes"])
+    policy = "keep"
+    if "unknown" in entries:
+        policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
+    shop.refusing |= policy == "refuse"
+    place = shop.paths[-1] if shop.paths else ""
+
+    def get(scope: Scope) -> str:
+        code = rule(scope)
+        if not code or code == NULL or table is None:
+            return code
+        value = table.value(code)
+        if value is None and policy == "refuse":
+            raise UnknownCode(scope.locate(plain(place)))
+        return (code if policy == "keep" else "") if value is None else value
+
+    return get
+
+
+def _conditional(rule: Rule, condition: Condition) -> Rule:
+    return lambda scope: rule(scope) if condition(scope) else ""
+
+
+def _defaulting(rule: Rule, text: str) -> Rule:
+    if text == LISTENER:
+        return lambda scope: _valued(rule(scope)) or scope.defaults.site
+    return lambda scope: _valued(rule(scope)) or text
+
+
+def _valued(value: str) -> str:
+    return "" if value == NULL else value
+
+
+def plain(path: str) -> str:
+    """Drop the picks of a path for a refusal: PID-3[CX-5=MR].1 is told as PID-3.1."""
+    kept, depth = [], 0
+    for character in path:
+        depth += (character == "[") - (character == "]")
+        if not depth and character != "]":
+            kept.append(character)
+    return "".join(kept)

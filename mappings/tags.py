@@ -1,0 +1,95 @@
+"""
+The clinicalInfo tags of a definition: which exist, and how they are filled.
+
+Tags are the interface document's ("clinicalInfo tags"); Metadata is open-ended and has its
+own module.
+"""
+
+from dataclasses import dataclass
+
+from mappings.fetch import NULL
+from mappings.hl7.refusals import MissingField, Refusal
+from mappings.nodes import Node
+from mappings.rules import Rule, Workshop, compile_rule, plain
+from mappings.scope import Scope
+
+TAGS = (
+    "SiteID",
+    "SiteLocation",
+    "PatientMRN",
+    "Accession",
+    "PatientName",
+    "PatientBirthDate",
+    "PatientAge",
+    "PatientSex",
+    "Race",
+    "Ethnicity",
+    "Modality",
+    "BodyPartExamined",
+    "StudyDescription",
+    "ProcedureCode",
+    "StudyDate",
+    "StudyTime",
+    "StudyInstanceUID",
+    "ReasonForExam",
+    "KeyFindings",
+    "ReferringPhysician",
+    "ReportingPhysician",
+    "Notes",
+)
+IDENTIFIERS = frozenset({"SiteID", "PatientMRN", "Accession", "StudyInstanceUID"})
+"""A null does not delete an identity: here it counts as absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagRule:
+    """One tag: its rule, whether it must have a value, and where it is looked for first."""
+
+    tag: str
+    rule: Rule
+    required: bool
+    refusing: bool
+    place: str
+
+    def value(self, scope: Scope) -> str:
+        """The value as the rule yields it; the null of an identifier is nothing."""
+        value = self.rule(scope)
+        return "" if value == NULL and self.tag in IDENTIFIERS else value
+
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """Say why this tag makes the message unacceptable, if it does."""
+        try:
+            value = self.value(scope)
+        except Refusal as refusal:
+            return refusal
+        if self.required and value in ("", NULL):
+            return MissingField(scope.locate(self.place))
+        return None
+
+
+def compile_tags(node: Node | None, shop: Workshop, known: tuple[str, ...]) -> dict[str, TagRule]:
+    """Compile a mapping of tags to rules."""
+    entries = shop.notebook.mapping(node, known) if node is not None else {}
+    return {tag: compile_tag(tag, below, shop) for tag, below in entries.items()}
+
+
+def compile_tag(tag: str, node: Node, shop: Workshop) -> TagRule:
+    """Compile one tag."""
+    before = len(shop.paths)
+    shop.refusing = False
+    rule = compile_rule(node, shop)
+    required_node = node.get("required")
+    required = shop.notebook.flag(required_node, default=False)
+    used = shop.paths[before:]
+    place = plain(used[0]) if used else tag
+    return TagRule(tag, rule, required, required or shop.refusing, place)
+
+
+def fill(rules: dict[str, TagRule], scope: Scope) -> dict[str, str]:
+    """Fill every tag that has a value; a null is kept as an empty text."""
+    filled: dict[str, str] = {}
+    for tag, rule in rules.items():
+        value = rule.value(scope)
+        if value:
+            filled[tag] = "" if value == NULL else value
+    return filled

@@ -1,0 +1,194 @@
+"""
+The closed set of named transforms: `as: date`, `as: [digits, upper]`.
+
+Each is a function of text; those that are `raw` want the field as sent, separators and all.
+What cannot be understood yields nothing, except dates of birth and study, which are kept as
+written: a wrong form is better seen than lost.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from zoneinfo import ZoneInfo
+
+from mappings.hl7.elements import Field, Reading
+from mappings.hl7.names import PersonName, preferred_name
+from mappings.hl7.times import Precision, Timestamp, parse_timestamp
+from mappings.hl7.values import is_uid
+from mappings.nodes import Node
+from mappings.notebook import Notebook
+from mappings.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A named function; `raw` when it reads the field's own separators."""
+
+    apply: Callable[[str, Scope], str]
+    raw: bool = False
+
+
+def compile_transforms(node: Node | None, notebook: Notebook) -> list[Transform]:
+    """Read `as:`, one name or several in the order they apply."""
+    chosen = []
+    for item in notebook.items(node) if node is not None else ():
+        name = notebook.choice(item, "transform", TRANSFORMS)
+        if name is None:
+            continue
+        if TRANSFORMS[name].raw and chosen:
+            notebook.error(item, "transform", f"{name} reads the field itself: put it first")
+        chosen.append(TRANSFORMS[name])
+    return chosen
+
+
+def _local(text: str, scope: Scope) -> Timestamp | None:
+    """Read a time; one that names its zone is moved to the site's."""
+    stamp = parse_timestamp(text)
+    if stamp is None or stamp.offset is None or stamp.precision < Precision.HOUR:
+        return stamp
+    site = ZoneInfo(scope.defaults.time_zone)
+    return Timestamp(stamp.moment(site).astimezone(site).replace(tzinfo=None), stamp.precision)
+
+
+def _study_date(text: str, scope: Scope) -> str:
+    """YYYYMMDD at the site, as precise as it was said."""
+    stamp = _local(text, scope)
+    return text if stamp is None else stamp.date
+
+
+def _study_time(text: str, scope: Scope) -> str:
+    """HHMMSS at the site, in compact digits; nothing when only a date was said."""
+    stamp = _local(text, scope)
+    return "" if stamp is None else stamp.time.partition(".")[0]
+
+
+def _birth_date(text: str, scope: Scope) -> str:
+    """YYYYMMDD, YYYYMM or YYYY as said; a birthday is never moved to another zone."""
+    stamp = parse_timestamp(text)
+    return text if stamp is None else stamp.date
+
+
+def _timestamp(text: str, scope: Scope) -> str:
+    """YYYYMMDDHHMMSS at the site, as precise as it was said."""
+    stamp = _local(text, scope)
+    return text if stamp is None else stamp.digits
+
+
+def _names(text: str, scope: Scope) -> Field:
+    return Field(text, Reading(scope.delimiters, scope.message.encoding))
+
+
+def _person_name(text: str, scope: Scope) -> str:
+    """`DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1)."""
+    chosen = preferred_name(_names(text, scope))
+    return "" if chosen is None else _dicom(PersonName.from_xpn(chosen))
+
+
+def _person_display(text: str, scope: Scope) -> str:
+    """`DR JOHN M DOE JR`: an XPN as people are addressed."""
+    chosen = preferred_name(_names(text, scope))
+    return "" if chosen is None else PersonName.from_xpn(chosen).display
+
+
+def _provider_name(text: str, scope: Scope) -> str:
+    """`DR ANN WELBY, MD`: an XCN with its degree; its identifier when it has no name."""
+    name = _provider(text, scope)
+    return f"{name.display}, {name.degree}" if name.degree and name.family else name.display
+
+
+def _provider_id(text: str, scope: Scope) -> str:
+    return _provider(text, scope).identifier
+
+
+def _provider(text: str, scope: Scope) -> PersonName:
+    """Read XCN, and NDL, whose first component holds an XCN in subcomponents (OBR-32)."""
+    field = _names(text, scope)
+    repetition = field.repetition()
+    inner = repetition.component(1).subcomponents
+    if len(inner) > 1:
+        marks = scope.delimiters
+        text = marks.component.join(part.raw for part in inner)
+        repetition = _names(text, scope).repetition()
+    return PersonName.from_xcn(repetition)
+
+
+def _dicom(name: PersonName) -> str:
+    parts = (name.family, name.given, name.further, name.prefix, name.suffix)
+    return "^".join(part.replace("^", " ") for part in parts).rstrip("^")
+
+
+def _uid(text: str, scope: Scope) -> str:
+    """A DICOM UID, else nothing: not every ZDS is the one of IHE."""
+    return text if is_uid(text) else ""
+
+
+def _digits(text: str, scope: Scope) -> str:
+    return "".join(character for character in text if character.isdigit())
+
+
+def _one_line(text: str, scope: Scope) -> str:
+    return " ".join(text.split())
+
+
+TRANSFORMS = {
+    "upper": Transform(lambda text, scope: text.upper()),
+    "lower": Transform(lambda text, scope: text.lower()),
+    "digits": Transform(_digits),
+    "one-line": Transform(_one_line),
+    "date": Transform(_study_date),
+    "time": Transform(_study_time),
+    "timestamp": Transform(_timestamp),
+    "birth-date": Transform(_birth_date),
+    "person-name": Transform(_person_name, raw=True),
+    "person-display": Transform(_person_display, raw=True),
+    "provider-name": Transform(_provider_name, raw=True),
+    "provider-id": Transform(_provider_id, raw=True),
+    "study-uid": Transform(_uid),
+}
+
+_MONTHS_ONLY_BELOW = 24
+_DAYS_ONLY_BELOW = 1
+_LONGEST = 999
+
+
+def age(birth: str, day: str, scope: Scope) -> str:
+    """
+    Compute an age as DICOM writes it (VR AS, PS3.5 §6.2): `012D`, `005M`, `034Y`.
+
+    Days in the first month, months up to two years, then years; on the study date, else
+    today at the site. Nothing when the birth date is too vague to be sure, or lies ahead.
+    """
+    born = parse_timestamp(birth)
+    if born is None:
+        return ""
+    said = _local(day, scope)
+    if said is not None and said.precision >= Precision.DAY:
+        on = said.local.date()
+    else:
+        on = scope.defaults.now.astimezone(ZoneInfo(scope.defaults.time_zone)).date()
+    oldest, youngest = _bounds(born)
+    longest = _written(oldest, on)
+    return longest if longest == _written(youngest, on) else ""
+
+
+def _bounds(born: Timestamp) -> tuple[date, date]:
+    """The first and the last day a birth date of this precision can mean."""
+    first = born.local.date()
+    if born.precision is Precision.YEAR:
+        return first, date(first.year, 12, 31)
+    if born.precision is Precision.MONTH:
+        following = date(first.year + first.month // 12, first.month % 12 + 1, 1)
+        return first, date.fromordinal(following.toordinal() - 1)
+    return first, first
+
+
+def _written(born: date, on: date) -> str:
+    days = (on - born).days
+    if days < 0:
+        return ""
+    months = (on.year - born.year) * 12 + on.month - born.month - (on.day < born.day)
+    if months < _DAYS_ONLY_BELOW:
+        return f"{days:03d}D"
+    if months < _MONTHS_ONLY_BELOW:
+        return f"{months:03d}M"
+    return f"{min(months // 12, _LONGEST):03d}Y"
