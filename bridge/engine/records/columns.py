@@ -6,7 +6,7 @@ JSON stays text-like (`JSON`, not `JSONB`), because the order of a sender's Meta
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import JSON, BigInteger, Enum, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel
@@ -44,11 +44,17 @@ def moment_or_none() -> Any:
     return Field(default=None, sa_type=BigInteger)
 
 
-def refers(target: str, *, required: bool = True, index: bool = True, cascade: bool = False) -> Any:
+def refers(
+    target: str,
+    *,
+    required: bool = True,
+    index: bool = True,
+    on_delete: Literal["CASCADE", "SET NULL"] | None = None,
+) -> Any:
     """Give a reference to another table's key, such as `engine_report.pk`."""
     options: dict[str, Any] = {} if required else {"default": None}
-    if cascade:
-        options["ondelete"] = "CASCADE"
+    if on_delete:
+        options["ondelete"] = on_delete
     return Field(**options, foreign_key=target, sa_type=BIG_KEY, index=index, nullable=not required)
 
 

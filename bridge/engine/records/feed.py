@@ -34,7 +34,7 @@ class Release(Record, table=True):
 
     pk: int | None = key()
     report_pk: int = Field(foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE")
-    addendum_pk: int | None = refers("engine_addendum.pk", required=False)
+    addendum_pk: int | None = refers("engine_addendum.pk", required=False, on_delete="SET NULL")
     kind: ReleaseKind = Field(sa_type=words(ReleaseKind))
     sequence: int
     due_at: int = moment()

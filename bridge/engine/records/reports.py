@@ -48,6 +48,7 @@ class Report(Record, table=True):
     signed_at: int | None = moment_or_none()
     signed_by_id: int | None = refers("engine_account.id", required=False, index=False)
     signed_by: dict[str, Any] | None = json_or_none()  # {name, email, signature} as they were then
+    signed_zone: str | None = None  # IANA name, where the signing gave one
     content_hash: str | None = None
     cooling_until: int | None = moment_or_none()  # None once released
     lease_holder: str | None = None  # the session that writes
@@ -110,7 +111,7 @@ class PrelimRead(Record, table=True):
     __table_args__ = (Index("ix_engine_prelim_read_queue", "group_name", "tag_name", "read_at"),)
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", cascade=True)
+    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
     group_name: str
     tag_name: str
     read_at: int = moment()
@@ -129,7 +130,7 @@ class Signature(Record, table=True):
     __tablename__ = "engine_signature"
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", cascade=True)
+    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
     signed_at: int = moment()
     signed_by: dict[str, Any] = json_object()
     acted_by_id: int | None = refers("engine_account.id", required=False, index=False)
@@ -164,7 +165,7 @@ class Share(Record, table=True):
     __tablename__ = "engine_share"
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", cascade=True)
+    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
     handle_hash: str = Field(unique=True)
     created_by_id: int | None = refers("engine_account.id", required=False, index=False)
     created_at: int = moment()
@@ -178,7 +179,7 @@ class Billing(Record, table=True):
     __tablename__ = "engine_billing"
 
     pk: int | None = key()
-    report_pk: int = refers("engine_report.pk", cascade=True)
+    report_pk: int = refers("engine_report.pk", on_delete="CASCADE")
     codes: dict[str, Any] = json_object()  # {cpt: {Code, Description} | None, icd10: […]}
     created_at: int = moment()
 

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     NOTHING_TO_RESET = "nothing_to_reset"
     ADDENDUM_OPEN = "addendum_already_open"
     NO_OPEN_ADDENDUM = "no_open_addendum"
+    EMPTY_ADDENDUM = "empty_addendum"
     UNKNOWN_PRELIM_GROUP = "unknown_prelim_group"
     UNKNOWN_PRELIM_TAG = "unknown_prelim_tag"
     TOO_FEW_ORDERS = "too_few_orders"
@@ -53,6 +54,7 @@ TEXTS: Mapping[Reason, str] = {
     Reason.NOTHING_TO_RESET: "the report is Ordered and has no content: there is nothing to reset",
     Reason.ADDENDUM_OPEN: "the report already has an addendum that is being written",
     Reason.NO_OPEN_ADDENDUM: "the report has no addendum that is being written",
+    Reason.EMPTY_ADDENDUM: "an addendum without text cannot be signed",
     Reason.UNKNOWN_PRELIM_GROUP: "the site has no such prelim group",
     Reason.UNKNOWN_PRELIM_TAG: "the prelim group has no such tag",
     Reason.TOO_FEW_ORDERS: "at least two different orders are needed",

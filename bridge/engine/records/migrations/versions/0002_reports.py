@@ -41,6 +41,7 @@ def _report() -> None:
         sa.Column("signed_at", sa.BigInteger, nullable=True),
         sa.Column("signed_by_id", BIG_KEY, nullable=True),
         sa.Column("signed_by", sa.JSON, nullable=True),
+        sa.Column("signed_zone", sa.String, nullable=True),
         sa.Column("content_hash", sa.String, nullable=True),
         sa.Column("cooling_until", sa.BigInteger, nullable=True),
         sa.Column("lease_holder", sa.String, nullable=True),

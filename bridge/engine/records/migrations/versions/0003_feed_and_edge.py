@@ -32,7 +32,10 @@ def _release() -> None:
         sa.Column("released_at", sa.BigInteger, nullable=True),
         sa.PrimaryKeyConstraint("pk", name="pk_engine_release"),
         sa.ForeignKeyConstraint(
-            ["addendum_pk"], ["engine_addendum.pk"], name="fk_engine_release_addendum_pk"
+            ["addendum_pk"],
+            ["engine_addendum.pk"],
+            name="fk_engine_release_addendum_pk",
+            ondelete="SET NULL",
         ),
         sa.ForeignKeyConstraint(
             ["report_pk"],

@@ -1,0 +1,119 @@
+"""
+The feed of changes: what a change says, and how it is read back (DESIGN chapter 6).
+
+    {cursor, at, event, reportId, record, orders: [tags + Metadata],
+     release: {kind, sequence} | null}
+
+Waiting for the next change is the edge's business.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select
+from sqlmodel import Session
+
+from bridge.engine.records.tables import Release, Report, ReportOrder
+from bridge.engine.service.finding import group_of, key_of
+from bridge.engine.service.reading import status_records
+from bridge.engine.service.work import CHANGES, ChangeEvent, Work
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    """Changes in commit order, and the cursor to go on from."""
+
+    changes: tuple[Mapping[str, Any], ...]
+    cursor: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the page as the edge sends it."""
+        return {"changes": list(self.changes), "cursor": self.cursor}
+
+
+def order_json(order: ReportOrder) -> dict[str, Any]:
+    """Return all tags of an order, its identity and its Metadata."""
+    return {
+        **order.tags,
+        "SiteID": order.site_id,
+        "SiteLocation": order.location,
+        "PatientMRN": order.mrn,
+        "Accession": order.accession,
+        "Metadata": order.order_metadata,
+    }
+
+
+def describe(
+    session: Session, report: Report, now: int, release: Release | None = None
+) -> dict[str, Any]:
+    """Return what a change says about a report as it is now."""
+    orders = group_of(session, key_of(report))
+    record = status_records(session, [report], now)[0]
+    return {
+        "record": record.as_json(),
+        "orders": [order_json(order) for order in orders],
+        "release": {"kind": release.kind.value, "sequence": release.sequence} if release else None,
+    }
+
+
+def announce(
+    work: Work,
+    report: Report,
+    event: ChangeEvent,
+    *,
+    release: Release | None = None,
+    **more: Any,
+) -> None:
+    """Announce a change of a report, with the report as it is now; `more` adds members."""
+    work.session.flush()
+    body = describe(work.session, report, work.now, release) | more
+    work.announce(report.site_id, report.report_id, event, body)
+
+
+def read_changes(
+    connection: Connection, sites: Collection[str] | None, after: int, limit: int
+) -> ChangePage:
+    """
+    Return at most `limit` changes after a cursor; `sites` None means every site.
+
+    Without changes the page's cursor is the one that was given.
+    """
+    query = select(CHANGES).where(CHANGES.c.cursor > after)
+    if sites is not None:
+        query = query.where(CHANGES.c.site_id.in_(sorted(sites)))
+    rows = connection.execute(query.order_by(CHANGES.c.cursor).limit(limit)).all()
+    changes = tuple(_as_json(row) for row in rows)
+    return ChangePage(changes, rows[-1].cursor if rows else after)
+
+
+def _as_json(row: Any) -> dict[str, Any]:
+    head: dict[str, Any] = {
+        "cursor": row.cursor,
+        "at": row.at,
+        "event": row.event,
+        "reportId": row.report_id,
+    }
+    return {**head, **row.body}
+
+
+def last_cursor(connection: Connection) -> int:
+    """Return the newest cursor; 0 before the first change."""
+    return int(connection.execute(select(func.max(CHANGES.c.cursor))).scalar_one() or 0)
+
+
+def prune_changes(connection: Connection, before: int, limit: int) -> int:
+    """Forget at most `limit` changes older than a moment; return how many."""
+    old: Sequence[int] = (
+        connection.execute(
+            select(CHANGES.c.cursor)
+            .where(CHANGES.c.at < before)
+            .order_by(CHANGES.c.cursor)
+            .limit(limit)
+        )
+        .scalars()
+        .all()
+    )
+    if old:
+        connection.execute(delete(CHANGES).where(CHANGES.c.cursor.in_(old)))
+    return len(old)

@@ -1,0 +1,170 @@
+"""
+Find reports by their orders, and lock them.
+
+Locks are taken in the order of the reports' keys, whatever the order asked for, so that two
+requests over the same reports wait for each other and never block each other for good.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, tuple_
+from sqlmodel import Session, col, select
+
+from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
+from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.service.work import Work
+
+POINTERS = metadata.tables[str(PatientPointer.__tablename__)]
+SITES = metadata.tables["engine_site"]
+_CHUNK = 400  # triples in one statement; SQLite takes 32,766 parameters
+
+REFUSE_MERGED = "refuseMergedIdentifiers"
+"""Site setting: true refuses requests that name a merged identifier instead of following it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An order and the report that it belongs to, both locked."""
+
+    order: ReportOrder
+    report: Report
+
+
+def key_of(report: Report) -> int:
+    """Return the key of a stored report."""
+    if report.pk is None:
+        raise ValueError("the report has not been stored yet")
+    return report.pk
+
+
+def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -> Mapping[str, str]:
+    """
+    Map the merged identifiers among these to those that stand for them now.
+
+    Raise RuleBroken where the site refuses merged identifiers.
+    """
+    found: dict[str, str] = {}
+    wanted = sorted(set(mrns))
+    for start in range(0, len(wanted), _CHUNK):
+        query = select(POINTERS.c.prior_mrn, POINTERS.c.mrn).where(
+            POINTERS.c.site_id == site_id,
+            POINTERS.c.prior_mrn.in_(wanted[start : start + _CHUNK]),
+        )
+        found.update((row.prior_mrn, row.mrn) for row in connection.execute(query))
+    if found and _refuses_merged(connection, site_id):
+        raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
+    return found
+
+
+def _refuses_merged(connection: Connection, site_id: str) -> bool:
+    query = select(SITES.c.settings).where(SITES.c.site_id == site_id)
+    settings = connection.execute(query).scalar_one_or_none() or {}
+    return settings.get(REFUSE_MERGED) is True
+
+
+def current_triple(connection: Connection, triple: Triple) -> Triple:
+    """Return the triple under the patient identifier that stands for its own now."""
+    pointers = follow_pointers(connection, triple.site_id, [triple.mrn])
+    return Triple(triple.site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+
+
+def find_orders(session: Session, triples: Sequence[Triple]) -> dict[Triple, ReportOrder]:
+    """Return the orders there are for these triples, without a lock; merged patients included."""
+    connection = session.connection()
+    asked: dict[Triple, Triple] = {}
+    for site_id in {triple.site_id for triple in triples}:
+        own = [triple for triple in triples if triple.site_id == site_id]
+        pointers = follow_pointers(connection, site_id, (triple.mrn for triple in own))
+        for triple in own:
+            asked[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+    stored = _stored(session, sorted(set(asked.values()), key=_text))
+    return {triple: stored[now] for triple, now in asked.items() if now in stored}
+
+
+def _text(triple: Triple) -> tuple[str, str, str]:
+    return triple.site_id, triple.mrn, triple.accession
+
+
+def _stored(session: Session, triples: Sequence[Triple]) -> dict[Triple, ReportOrder]:
+    found: dict[Triple, ReportOrder] = {}
+    identity = tuple_(ReportOrder.site_id, ReportOrder.mrn, ReportOrder.accession)
+    for start in range(0, len(triples), _CHUNK):
+        keys = [_text(triple) for triple in triples[start : start + _CHUNK]]
+        rows = session.exec(
+            select(ReportOrder).where(identity.in_(keys)).execution_options(populate_existing=True)
+        )
+        found.update((Triple(row.site_id, row.mrn, row.accession), row) for row in rows)
+    return found
+
+
+def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
+    """Lock reports by key and return those that still exist, as they are now."""
+    wanted = sorted(set(keys))
+    rows = work.session.exec(
+        select(Report)
+        .where(col(Report.pk).in_(wanted))
+        .order_by(col(Report.pk))
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    return {key_of(row): row for row in rows}
+
+
+def lock_orders(work: Work, triples: Sequence[Triple]) -> list[Found | None]:
+    """
+    Find orders, lock their reports, and return both in the order asked for; None is not found.
+
+    Raise Changed when an order moved to another report in between.
+    """
+    seen = find_orders(work.session, triples)
+    before = {triple: order.report_pk for triple, order in seen.items()}
+    reports = lock_reports(work, before.values())
+    after = find_orders(work.session, triples)  # what it says now holds until the commit
+    if {triple: order.report_pk for triple, order in after.items()} != before:
+        raise Changed
+    return [
+        Found(after[triple], reports[after[triple].report_pk]) if triple in after else None
+        for triple in triples
+    ]
+
+
+def lock_report(work: Work, triple: Triple) -> Found:
+    """Find and lock one report by one of its orders; raise ReportNotFound."""
+    found = lock_orders(work, [triple])[0]
+    if found is None:
+        raise ReportNotFound
+    return found
+
+
+def lock_report_by_id(work: Work, report_id: str) -> Report:
+    """Find and lock one report by its public id; raise ReportNotFound."""
+    found = work.session.exec(
+        select(Report)
+        .where(Report.report_id == report_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).first()
+    if found is None:
+        raise ReportNotFound
+    return found
+
+
+def group_of(session: Session, report_pk: int) -> list[ReportOrder]:
+    """Return a report's orders: the anchor first, then in linking order."""
+    return list(
+        session.exec(
+            select(ReportOrder)
+            .where(ReportOrder.report_pk == report_pk)
+            .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+        )
+    )
+
+
+def touch(work: Work, report: Report) -> None:
+    """Count a change of a report."""
+    report.version += 1
+    report.updated_at = work.now
+    work.session.add(report)

@@ -1,0 +1,182 @@
+"""
+Carry out the state table on a locked report: gather the facts, take the branch, clear what it says.
+
+Knows no endpoint; those are in the files beside this one. The rule itself is
+`bridge.engine.rules.lifecycle`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import delete
+from sqlmodel import col, select
+
+from bridge.engine.errors import (
+    AlreadySigned,
+    BusinessFailure,
+    CoolingElapsed,
+    NoSignedAddendum,
+    NotSigned,
+    RuleBroken,
+    SignDelayDisabled,
+)
+from bridge.engine.records.tables import (
+    Account,
+    Addendum,
+    Billing,
+    PrelimRead,
+    Report,
+    ReportFile,
+    Share,
+    Site,
+)
+from bridge.engine.rules.cooling import is_cooling
+from bridge.engine.rules.document import Document, from_text, parse, to_json
+from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import AddendumState, Origin
+from bridge.engine.service.finding import key_of, touch
+from bridge.engine.service.reading import has_content
+from bridge.engine.service.work import Work
+
+FAILURES: Mapping[Failure, type[BusinessFailure]] = {
+    Failure.ALREADY_SIGNED: AlreadySigned,
+    Failure.NOT_SIGNED: NotSigned,
+    Failure.COOLING_ELAPSED: CoolingElapsed,
+    Failure.NO_SIGNED_ADDENDUM: NoSignedAddendum,
+    Failure.SIGN_DELAY_DISABLED: SignDelayDisabled,
+}
+
+
+def sign_delay(work: Work, report: Report) -> int:
+    """Return the site's sign delay in seconds."""
+    site = work.session.get(Site, report.site_id)
+    return site.sign_delay if site else 0
+
+
+def person(work: Work, account_id: int | None) -> dict[str, Any]:
+    """Return an account as it is written into what it signs: {name, email, signature}."""
+    account = work.session.get(Account, account_id) if account_id is not None else None
+    if account is None:
+        return {"name": "", "email": "", "signature": None}
+    return {"name": account.name, "email": account.email, "signature": account.signature}
+
+
+def document_of(row: Report | Addendum) -> Document:
+    """Return the document of a report or an addendum."""
+    return parse(row.document) if row.document is not None else from_text(row.content_text)
+
+
+def document_json(row: Report | Addendum) -> dict[str, Any]:
+    """Return the document's JSON, made of the plain text where none was stored."""
+    return row.document if row.document is not None else to_json(from_text(row.content_text))
+
+
+def addenda_of(work: Work, report: Report) -> list[Addendum]:
+    """Return a report's addenda, oldest first."""
+    return list(
+        work.session.exec(
+            select(Addendum)
+            .where(Addendum.report_pk == key_of(report))
+            .order_by(col(Addendum.number))
+            .with_for_update()
+            .execution_options(populate_existing=True)
+        )
+    )
+
+
+def signed_addenda(addenda: list[Addendum]) -> list[Addendum]:
+    """Return the signed ones, in the order of signing."""
+    signed = [each for each in addenda if each.state is AddendumState.SIGNED]
+    return sorted(signed, key=lambda each: (each.signed_at or 0, each.number))
+
+
+def open_addendum(addenda: list[Addendum]) -> Addendum | None:
+    """Return the newest addendum that is being written."""
+    drafts = [each for each in addenda if each.state is AddendumState.DRAFT]
+    return drafts[-1] if drafts else None
+
+
+def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
+    """Return a report's preliminary reads, oldest first."""
+    return list(
+        work.session.exec(
+            select(PrelimRead)
+            .where(PrelimRead.report_pk == key_of(report))
+            .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
+        )
+    )
+
+
+def gather(work: Work, report: Report, *, ignores_delay: bool = False) -> frozenset[Fact]:
+    """Return the facts that the state table asks about."""
+    return frozenset(_facts(work, report, ignores_delay=ignores_delay))
+
+
+def _facts(work: Work, report: Report, *, ignores_delay: bool) -> Iterator[Fact]:
+    if ignores_delay:
+        yield Fact.IGNORES_DELAY
+    if sign_delay(work, report) > 0:
+        yield Fact.SITE_COOLS
+    if is_cooling(report.cooling_until, work.now):
+        yield Fact.COOLING
+    if report.origin is not Origin.LAUNCH:
+        yield Fact.FROM_ORDER
+    if has_content(report):
+        yield Fact.CONTENT
+    if any(read.withdrawn_at is None for read in prelim_reads(work, report)):
+        yield Fact.PRELIM_READ
+    yield from _addendum_facts(work, report)
+
+
+def _addendum_facts(work: Work, report: Report) -> Iterator[Fact]:
+    addenda = addenda_of(work, report)
+    if open_addendum(addenda):
+        yield Fact.OPEN_ADDENDUM
+    signed = signed_addenda(addenda)
+    if not signed:
+        return
+    yield Fact.SIGNED_ADDENDUM
+    if len(signed) > 1:
+        yield Fact.OTHER_SIGNED_ADDENDUM
+    if is_cooling(signed[-1].cooling_until, work.now):
+        yield Fact.ADDENDUM_COOLING
+
+
+def take(work: Work, report: Report, event: Event, *, ignores_delay: bool = False) -> Branch:
+    """
+    Put the report where the state table leads; raise RuleBroken or a BusinessFailure.
+
+    The branch's `clears` and the removal of a report are left to the service.
+    """
+    outcome = decide(report.status, event, gather(work, report, ignores_delay=ignores_delay))
+    if isinstance(outcome, Reason):
+        raise RuleBroken(outcome)
+    if isinstance(outcome, Failure):
+        raise FAILURES[outcome]
+    if outcome.to is not None:
+        report.status = outcome.to
+        touch(work, report)
+    return outcome
+
+
+def clear(work: Work, report: Report, branch: Branch) -> None:
+    """Clear the owner and the content, as far as the branch says so."""
+    if Part.OWNER in branch.clears:
+        report.owner_id = None
+        report.lease_holder = report.lease_until = None
+    if Part.CONTENT in branch.clears:
+        _clear_content(work, report)
+    work.session.add(report)
+
+
+def _clear_content(work: Work, report: Report) -> None:
+    report.document = None
+    report.content_text = report.key_findings = ""
+    report.template_number = None
+    own = key_of(report)
+    for read in prelim_reads(work, report):
+        read.withdrawn_at = read.withdrawn_at or work.now
+        work.session.add(read)
+    for table in (ReportFile, Billing, Share):
+        work.session.exec(delete(table).where(col(table.report_pk) == own))

@@ -1,0 +1,140 @@
+"""
+What a report looks like from outside: its status record, its content.
+
+Nothing is locked and nothing changes here (interface document: status, content).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from bridge.engine.errors import ReportNotFound
+from bridge.engine.records.tables import Account, Addendum, Report, ReportOrder
+from bridge.engine.rules.cooling import is_cooling
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import AddendumState, Status
+from bridge.engine.service.finding import find_orders, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRecord:
+    """The report status record of the interface document, and two members of ours."""
+
+    report_id: str
+    status: Status
+    user_email: str
+    unsign_until: int | None
+    orders: tuple[Triple, ...]
+    has_content: bool
+    addendum_unsign_until: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the members in the document's spelling; `hasContent` on are additions of ours."""
+        return {
+            "reportId": self.report_id,
+            "status": self.status.value,
+            "userEmail": self.user_email,
+            "unsignUntil": self.unsign_until,
+            "clinicalInfo": [
+                {"SiteID": each.site_id, "PatientMRN": each.mrn, "Accession": each.accession}
+                for each in self.orders
+            ],
+            "hasContent": self.has_content,
+            "addendumUnsignUntil": self.addendum_unsign_until,
+        }
+
+
+def has_content(report: Report) -> bool:
+    """Tell whether a report has content; a template that was applied counts as such."""
+    return bool(report.content_text.strip()) or report.template_number is not None
+
+
+def status_records(session: Session, reports: Sequence[Report], now: int) -> list[StatusRecord]:
+    """Return the status records of reports, in their order, with three queries for all."""
+    keys = [key_of(report) for report in reports]
+    groups = orders_by_report(session, keys)
+    emails = owner_emails(session, reports)
+    windows = _addendum_windows(session, keys, now)
+    return [
+        StatusRecord(
+            report_id=report.report_id,
+            status=report.status,
+            user_email=emails.get(report.owner_id or 0, ""),
+            unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
+            orders=tuple(
+                Triple(order.site_id, order.mrn, order.accession) for order in groups[key]
+            ),
+            has_content=has_content(report),
+            addendum_unsign_until=windows.get(key),
+        )
+        for key, report in zip(keys, reports, strict=True)
+    ]
+
+
+def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:
+    """Return the orders of many reports, each group with its anchor first."""
+    groups: dict[int, list[ReportOrder]] = {key: [] for key in keys}
+    rows = session.exec(
+        select(ReportOrder)
+        .where(col(ReportOrder.report_pk).in_(keys))
+        .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+    )
+    for row in rows:
+        groups[row.report_pk].append(row)
+    return groups
+
+
+def owner_emails(session: Session, reports: Sequence[Report]) -> Mapping[int, str]:
+    """Return the e-mail addresses of the reports' owners, by account."""
+    owners = {report.owner_id for report in reports if report.owner_id is not None}
+    if not owners:
+        return {}
+    rows = session.exec(select(Account.id, Account.email).where(col(Account.id).in_(owners)))
+    return {identity: email for identity, email in rows if identity is not None}
+
+
+def _addendum_windows(session: Session, keys: Sequence[int], now: int) -> dict[int, int]:
+    """Return until when the newest signed addendum of each report can be recalled."""
+    rows = session.exec(
+        select(Addendum)
+        .where(col(Addendum.report_pk).in_(keys), Addendum.state == AddendumState.SIGNED)
+        .order_by(col(Addendum.signed_at), col(Addendum.pk))
+    )
+    newest = {row.report_pk: row.cooling_until for row in rows}
+    return {key: until for key, until in newest.items() if until is not None and now < until}
+
+
+def query_status(session: Session, triples: Sequence[Triple], now: int) -> list[StatusRecord]:
+    """
+    Return one record for each report found, in the order of its first mention.
+
+    Raise ReportNotFound when the only triple asked for is unknown.
+    """
+    found = find_orders(session, triples)
+    if not found and len(set(triples)) == 1:
+        raise ReportNotFound
+    keys = list(dict.fromkeys(found[triple].report_pk for triple in triples if triple in found))
+    by_key = reports_by_key(session, keys)
+    return status_records(session, [by_key[key] for key in keys if key in by_key], now)
+
+
+def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
+    """Return reports by their keys."""
+    rows = session.exec(select(Report).where(col(Report.pk).in_(keys)))
+    return {key_of(row): row for row in rows}
+
+
+def read_report(session: Session, triple: Triple) -> Report:
+    """Return the report of an order; raise ReportNotFound."""
+    order = find_orders(session, [triple]).get(triple)
+    report = session.get(Report, order.report_pk) if order else None
+    if report is None:
+        raise ReportNotFound
+    return report
+
+
+def read_content(session: Session, triple: Triple) -> str:
+    """Return the report's plain text without addenda; empty for one that was never opened."""
+    return read_report(session, triple).content_text

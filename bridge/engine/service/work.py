@@ -1,0 +1,127 @@
+"""
+One piece of work on the database: who does it, at what moment, and which changes it announces.
+
+A service takes a `Work`, locks what it needs, decides by the rules, writes, and announces each
+change; `working` appends the announced changes to the feed as the last thing before the commit,
+so that cursors grow in the order of the commits and row locks are never taken under that lock.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, insert
+from sqlmodel import Session
+
+from bridge.engine.records.tables import Change, metadata
+from bridge.store.database import Database
+
+FEED_LOCK = "engine change feed"
+CHANGES = metadata.tables[str(Change.__tablename__)]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does it: the account, and the token that was presented; both None for the clock."""
+
+    account_id: int | None = None
+    token_id: int | None = None
+
+
+class ChangeEvent(StrEnum):
+    """What a change of the feed says has happened; the document's event names where it has one."""
+
+    ORDER_REGISTERED = "order_registered"
+    ORDER_UPDATED = "order_updated"
+    ORDERS_LINKED = "orders_linked"
+    ORDERS_UNLINKED = "orders_unlinked"
+    PATIENT_UPDATED = "patient_updated"
+    PATIENT_MERGED = "patient_merged"
+    REPORT_CREATED = "report_created"
+    REPORT_OPENED = "report_opened"
+    REPORT_TRANSFERRED = "report_transferred"
+    REPORT_CONTENT_UPDATED = "report_content_updated"
+    REPORT_FILES_UPDATED = "report_files_updated"
+    REPORT_PRELIMED = "report_prelimed"
+    REPORT_SIGNED = "report_signed"
+    REPORT_UNSIGNED = "report_unsigned"
+    REPORT_FINALIZED = "report_finalized"
+    REPORT_RESET = "report_reset"
+    REPORT_UNASSIGNED = "report_unassigned"
+    REPORT_DISCARDED = "report_discarded"
+    REPORT_DELETED = "report_deleted"
+    ADDENDUM_CREATED = "addendum_created"
+    ADDENDUM_CONTENT_UPDATED = "addendum_content_updated"
+    ADDENDUM_CANCELLED = "addendum_cancelled"
+    ADDENDUM_SIGNED = "addendum_signed"
+    ADDENDUM_UNSIGNED = "addendum_unsigned"
+    ADDENDUM_FINALIZED = "addendum_finalized"
+    ADDENDUM_RETRACTED = "addendum_retracted"
+
+
+def unguessable_id() -> str:
+    """Make a report id: 128 random bits, hexadecimal."""
+    return secrets.token_hex(16)
+
+
+@dataclass(slots=True)
+class Work:
+    """A transaction in the making. `now` is the server's clock in milliseconds."""
+
+    session: Session
+    actor: Actor
+    now: int
+    new_id: Callable[[], str] = unguessable_id
+    announced: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection under the session, for statements over many rows."""
+        return self.session.connection()
+
+    def announce(
+        self, site_id: str, report_id: str, event: ChangeEvent, body: Mapping[str, Any]
+    ) -> None:
+        """Remember a change for the feed; `body` is what `bridge.engine.service.feed` makes."""
+        self.announced.append(
+            {
+                "site_id": site_id,
+                "report_id": report_id,
+                "at": self.now,
+                "event": event.value,
+                "body": dict(body),
+            }
+        )
+
+
+@contextmanager
+def working(
+    connection: Connection,
+    database: Database,
+    actor: Actor,
+    now: int,
+    new_id: Callable[[], str] = unguessable_id,
+) -> Iterator[Work]:
+    """Work inside a write transaction that somebody else opened and will commit."""
+    with Session(bind=connection) as session:
+        work = Work(session, actor, now, new_id)
+        yield work
+        session.flush()
+        if work.announced:
+            database.serialize(connection, FEED_LOCK)
+            connection.execute(insert(CHANGES), work.announced)
+
+
+@contextmanager
+def transaction(
+    database: Database,
+    actor: Actor,
+    now: int,
+    new_id: Callable[[], str] = unguessable_id,
+) -> Iterator[Work]:
+    """Work in a write transaction of its own; all of it is kept, or nothing."""
+    with database.write() as connection, working(connection, database, actor, now, new_id) as work:
+        yield work
