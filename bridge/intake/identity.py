@@ -1,48 +1,32 @@
 """
-Integers that stand for messages and lanes in indexes: hashes, so that no patient is in one.
+Integers that stand for messages and link signals in indexes.
 
-Pure. 64 bits signed, because that is what a database's integer column holds.
+Pure. Hashes, as `bridge.queue.hashing` makes them, so that no patient is in an index.
 """
 
-from hashlib import blake2b
-
+from bridge.queue.hashing import digest, identity, lane, signed64
 from mappings.hl7.header import Header
 
-DIGEST_SIZE = 16
+__all__ = ["digest", "lane", "message_identity", "payload_identity", "signal", "single_identity"]
 
 
-def _integer(*parts: bytes) -> int:
-    joined = b"\x1f".join(parts)
-    return int.from_bytes(blake2b(joined, digest_size=8).digest(), "big", signed=True)
-
-
-def digest(payload: bytes) -> bytes:
-    """Give the 16 bytes by which two payloads are told apart."""
-    return blake2b(payload, digest_size=DIGEST_SIZE).digest()
-
-
-def message_identity(listener: bytes, header: Header) -> int:
+def message_identity(listener: str, header: Header) -> int:
     """Identify a message by listener, MSH-3, MSH-4 and MSH-10, byte by byte."""
-    return _integer(
+    return identity(
         listener, header.sending_application, header.sending_facility, header.control_id
     )
 
 
-def payload_identity(listener: bytes, payload_digest: bytes) -> int:
+def payload_identity(listener: str, payload_digest: bytes) -> int:
     """Identify what has no control id by its content."""
-    return _integer(listener, payload_digest)
+    return signed64(b"payload", listener.encode(), payload_digest)
 
 
-def single_identity(listener: bytes, unique: str) -> int:
+def single_identity(listener: str, unique: str) -> int:
     """Identify something that nothing may ever be a duplicate of."""
-    return _integer(listener, b"once", unique.encode())
-
-
-def lane(key: str) -> int:
-    """Give the number of the lane of a patient key (`SITE|MRN`)."""
-    return _integer(b"lane", key.encode("utf-8", "surrogatepass"))
+    return signed64(b"once", listener.encode(), unique.encode())
 
 
 def signal(kind: str, value: str) -> int:
-    """Give a link signal's number; equal signals have equal ones."""
-    return _integer(kind.encode(), value.strip().casefold().encode("utf-8", "surrogatepass"))
+    """Give a link signal's number; signals that differ in case or outer blanks are equal."""
+    return signed64(kind.encode(), value.strip().casefold().encode("utf-8", "surrogatepass"))

@@ -1,0 +1,123 @@
+"""
+The acknowledgments of a verdict, as bytes, and the record of an arrival that keeps them.
+
+Pure: time and our control ids come as arguments.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from bridge.intake.identity import digest, message_identity, payload_identity, single_identity
+from bridge.intake.listening import Listening, Reuse
+from bridge.intake.replies import join, owed, owed_application
+from bridge.intake.verdict import Verdict
+from bridge.queue.arrivals import Arrival, Flag
+from bridge.queue.states import Acknowledgment, State
+from mappings.hl7.ack import build_ack, unframed_nak
+from mappings.hl7.header import Header
+from mappings.hl7.refusals import DuplicateKey, InternalError, Refusal
+from mappings.hl7.tables import AckCode
+
+NewId = Callable[[], str]
+"""Gives a control id that was never given before: at most 20 printable ASCII characters."""
+
+HEAD = 4096
+"""How much of something unreadable is looked at for whom to answer."""
+
+
+class Answers:
+    """Answers for one listener."""
+
+    def __init__(self, listening: Listening, new_id: NewId) -> None:
+        """Take the listener's policy and a source of control ids."""
+        self._listening = listening
+        self._name = listening.name
+        self._new_id = new_id
+
+    def refuse(
+        self, header: Header | None, payload: bytes, refusal: Refusal, now: datetime
+    ) -> bytes:
+        """Build the stored form of a negative answer."""
+        return self.answer(Verdict(header, refusals=(refusal,)), payload, now)
+
+    def answer(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
+        """Build all acknowledgments that are owed, in their stored form."""
+        header = verdict.header
+        if header is None:
+            return unframed_nak(
+                payload[:HEAD], verdict.refusals[0], control_id=self._new_id(), now=now
+            )
+        return join(
+            [
+                build_ack(
+                    header, code, control_id=self._new_id(), now=now, refusals=verdict.refusals
+                )
+                for code in owed(header, verdict.code).codes
+            ]
+        )
+
+    def arrival(self, verdict: Verdict, payload: bytes, now: datetime) -> Arrival:
+        """Make the record that is stored before anything is answered."""
+        first = verdict.refusals[0] if verdict.refusals else None
+        definition = verdict.definition
+        content = digest(payload)
+        codes = _codes(verdict)
+        return Arrival(
+            listener=self._name,
+            identity=self._identity(verdict, content),
+            digest=content,
+            payload=payload,
+            lanes=() if first else verdict.lanes,
+            message_type=_message_type(verdict.header),
+            mapping=definition.name if definition else "",
+            mapping_version=definition.version if definition else "",
+            ack=self.answer(verdict, payload, now),
+            # What it would have been told, where the sender asked for no acknowledgment.
+            ack_code=(codes[0] if codes else verdict.code).value,
+            state=State.REFUSED if first else State.QUEUED,
+            received_at=int(now.timestamp() * 1000),
+            error_code=first.error_code.value if first else "",
+            error_place=first.place if first else "",
+            flags=Flag.CHARSET_SUSPECT if verdict.charset_suspect else Flag.NONE,
+            acknowledgment=Acknowledgment.PENDING if codes else Acknowledgment.NOT_OWED,
+            refuse_reuse=self._refuse_reuse(verdict, payload, now),
+        )
+
+    def _identity(self, verdict: Verdict, content: bytes) -> int:
+        if verdict.is_ours:  # the same bytes may be taken the next time
+            return single_identity(self._name, self._new_id())
+        if verdict.header is None or not verdict.header.control_id.strip():
+            return payload_identity(self._name, content)
+        return message_identity(self._name, verdict.header)
+
+    def _refuse_reuse(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes | None:
+        if self._listening.reuse is Reuse.ACCEPT or verdict.refusals:
+            return None
+        return self.refuse(verdict.header, payload, DuplicateKey("MSH-10"), now)
+
+    def application(self, verdict: Verdict, now: datetime) -> list[bytes]:
+        """Build the application acknowledgment alone, if one is owed."""
+        header = verdict.header
+        code = None if header is None else owed_application(header, verdict.code)
+        if header is None or code is None:
+            return []
+        ack = build_ack(header, code, control_id=self._new_id(), now=now, refusals=verdict.refusals)
+        return [ack]
+
+    def unavailable(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
+        """Build what is said when nothing could be stored: the refusal, or AE 207."""
+        if verdict.refusals:
+            return self.answer(verdict, payload, now)
+        return self.refuse(verdict.header, payload, InternalError(), now)
+
+
+def _message_type(header: Header | None) -> str:
+    if header is None:
+        return ""
+    return f"{header.message_code}^{header.trigger}" if header.trigger else header.message_code
+
+
+def _codes(verdict: Verdict) -> tuple[AckCode, ...]:
+    if verdict.header is None:
+        return (verdict.code,)
+    return owed(verdict.header, verdict.code).codes

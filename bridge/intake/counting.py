@@ -1,0 +1,82 @@
+"""
+Count what comes in, by listener: connections, frames, acknowledgments.
+
+Nothing here sees a payload.
+"""
+
+from typing_extensions import override
+
+from bridge.intake.verdict import Verdict
+from bridge.observability.metrics import Metrics
+from bridge.queue.arrivals import Receipt
+from mappings.hl7.refusals import Refusal
+from mllp.contract import Peer, ServerObserver
+from mllp.errors import FramingError
+
+
+class AckCounter:
+    """Counts acknowledgments of one listener by code and error condition."""
+
+    def __init__(self, metrics: Metrics, listener: str) -> None:
+        """Count under this listener's name."""
+        self._metrics = metrics
+        self._listener = listener
+        self._duplicates = metrics.duplicates.labels(listener)
+        self._reused = metrics.reused_ids.labels(listener)
+        self._suspects = metrics.charset_suspects.labels(listener)
+
+    def stored(self, receipt: Receipt, verdict: Verdict) -> None:
+        """Count a message that is on disk, with the code it is answered with."""
+        error = verdict.refusals[0].error_code.value if verdict.refusals else ""
+        self._metrics.acks.labels(self._listener, receipt.ack_code, error).inc()
+        if receipt.duplicate:
+            self._duplicates.inc()
+        if receipt.reused:
+            self._reused.inc()
+        if verdict.charset_suspect:
+            self._suspects.inc()
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count a refusal of something that was not stored."""
+        self._metrics.acks.labels(
+            self._listener, refusal.ack_code.value, refusal.error_code.value
+        ).inc()
+
+
+class WireCounter(ServerObserver):
+    """Counts what one listener's transport tells."""
+
+    def __init__(self, metrics: Metrics, listener: str) -> None:
+        """Count under this listener's name."""
+        self._refusals = metrics.frames_refused
+        self._listener = listener
+        self._open = metrics.connections.labels(listener)
+        self._turned_away = metrics.connections_refused.labels(listener)
+        self._frames = metrics.frames.labels(listener)
+        self._bytes = metrics.frame_bytes.labels(listener)
+        self._noise = metrics.noise_bytes.labels(listener)
+
+    @override
+    def connection_opened(self, peer: Peer) -> None:
+        self._open.inc()
+
+    @override
+    def connection_closed(self, peer: Peer) -> None:
+        self._open.dec()
+
+    @override
+    def connection_refused(self) -> None:
+        self._turned_away.inc()
+
+    @override
+    def frame_received(self, size: int) -> None:
+        self._frames.inc()
+        self._bytes.inc(size)
+
+    @override
+    def noise(self, length: int) -> None:
+        self._noise.inc(length)
+
+    @override
+    def frame_refused(self, reason: FramingError) -> None:
+        self._refusals.labels(self._listener, type(reason).__name__).inc()

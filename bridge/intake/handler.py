@@ -1,0 +1,206 @@
+"""
+Frames in, acknowledgments out, storage in between: the shell around `verdict` and `answers`.
+
+A positive acknowledgment leaves only after the commit. Whatever fails before is answered
+negatively; what fails is logged by class and place. Runs on the reactor, never blocks it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+from twisted.internet.defer import Deferred, succeed
+from twisted.python.failure import Failure
+
+from bridge.intake.answers import HEAD, Answers, NewId
+from bridge.intake.batches import looks_like_batch, open_batch
+from bridge.intake.counting import AckCounter
+from bridge.intake.listening import Acknowledge, Listening
+from bridge.intake.replies import owed, split
+from bridge.intake.verdict import Judge, Verdict
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.states import State
+from mappings.hl7.ack import unframed_nak
+from mappings.hl7.batch import join_acks
+from mappings.hl7.refusals import InternalError, Malformation, Malformed
+from mappings.hl7.tables import AckCode
+from mllp.contract import Peer
+from mllp.errors import FrameTooLarge, FramingError
+from mllp.framing import Frame
+
+Replies = Sequence[bytes]
+Clock = Callable[[], datetime]
+"""Tells the time, with its zone."""
+
+
+class Inbox(Protocol):
+    """What the handler needs of the durable ledger."""
+
+    def accept(self, arrival: Arrival) -> "asyncio.Future[Receipt]":
+        """Store one message; resolves after the commit."""
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[list[Receipt]]":
+        """Store all or none."""
+
+
+class Outcomes(Protocol):
+    """What the handler needs to wait for the report service (`acknowledge = "applied"`)."""
+
+    def wait(self, message_id: int, limit: float) -> "asyncio.Future[State]":
+        """Resolve when the message is finished, or with its state after `limit` seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One frame on its way through."""
+
+    payload: bytes
+    verdict: Verdict
+    peer: Peer
+    now: datetime
+
+
+APPLIED = frozenset({State.DONE, State.IGNORED})
+
+
+class IntakeHandler:
+    """The `Handler` of one MLLP listener."""
+
+    def __init__(
+        self,
+        listening: Listening,
+        inbox: Inbox,
+        outcomes: Outcomes,
+        counter: AckCounter,
+        *,
+        clock: Clock,
+        new_id: NewId,
+    ) -> None:
+        """Join a listener's policy with the ledger."""
+        self._log = structlog.get_logger("intake").bind(listener=listening.name)
+        self._inbox = inbox
+        self._outcomes = outcomes
+        self._counter = counter
+        self._clock = clock
+        self._new_id = new_id
+        self.adopt(listening)
+
+    def adopt(self, listening: Listening) -> None:
+        """Go on with another policy (a mapping was activated); frames in hand keep theirs."""
+        self._listening = listening
+        self._judge = Judge(listening, self._alarm)
+        self._answers = Answers(listening, self._new_id)
+
+    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
+        """Answer one frame: nothing positive before it is durable."""
+        now = self._clock()
+        if looks_like_batch(frame.payload):
+            return self._batch(frame, peer, now)
+        verdict = self._judge.judge(frame, now)
+        case = _Case(frame.payload, verdict, peer, now)
+        try:
+            arrival = self._answers.arrival(verdict, frame.payload, now)
+            stored = Deferred.fromFuture(self._inbox.accept(arrival))
+        except Exception as error:  # noqa: BLE001  # there is always an answer
+            self._alarm(error)
+            return succeed(self._unavailable(case))
+        stored.addCallbacks(self._stored, self._not_stored, (case,), {}, (case,), {})
+        return stored  # type: ignore[return-value]  # the callbacks above have changed its result
+
+    def unframed(self, error: FramingError, head: bytes) -> bytes:
+        """Answer a frame that is given up (too large, or never finished), before the close."""
+        why = (
+            Malformation.TOO_LARGE if isinstance(error, FrameTooLarge) else Malformation.INCOMPLETE
+        )
+        refusal = Malformed(why)
+        self._counter.refused(refusal)
+        return unframed_nak(head[:HEAD], refusal, control_id=self._new_id(), now=self._clock())
+
+    def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
+        self._counter.stored(receipt, case.verdict)
+        replies = split(receipt.ack)
+        verdict = case.verdict
+        if (
+            self._listening.acknowledge is Acknowledge.APPLIED
+            and verdict.header is not None
+            and not verdict.refusals
+            and AckCode(receipt.ack_code).positive
+        ):
+            return self._when_applied(receipt, replies, case)
+        return replies
+
+    def _not_stored(self, failure: Failure, case: _Case) -> Replies:
+        self._alarm(failure.value)
+        return self._unavailable(case)
+
+    def _unavailable(self, case: _Case) -> Replies:
+        """Say no: what could not be stored must be sent again."""
+        self._counter.refused(
+            case.verdict.refusals[0] if case.verdict.refusals else InternalError()
+        )
+        return split(self._answers.unavailable(case.verdict, case.payload, case.now))
+
+    def _when_applied(
+        self, receipt: Receipt, replies: Replies, case: _Case
+    ) -> Replies | Deferred[Replies]:
+        """Hold the application acknowledgment back until the report service has answered."""
+        header = case.verdict.header
+        codes = owed(header, case.verdict.code) if header is not None else None
+        if codes is None or codes.application is None:
+            return replies
+        applied = Deferred.fromFuture(
+            self._outcomes.wait(receipt.message_id, self._listening.applied_limit)
+        )
+        answer: Deferred[Replies] = applied.addCallbacks(
+            self._applied, self._not_stored, (replies[-1:], case), {}, (case,), {}
+        )
+        if codes.commit is None:
+            return answer
+        answer.addCallback(_send_later, case.peer)
+        return replies[:1]
+
+    def _applied(self, state: State, positive: Replies, case: _Case) -> Replies:
+        """Answer by what became of it; unfinished is an error, so that the sender asks again."""
+        if state in APPLIED:
+            return positive
+        verdict = Verdict(case.verdict.header, refusals=(InternalError(),))
+        return self._answers.application(verdict, self._clock())
+
+    def _batch(self, frame: Frame, peer: Peer, now: datetime) -> Deferred[Replies]:
+        """Store all messages of a batch or none, and answer them in one batch."""
+        messages = open_batch(frame)
+        cases = [_Case(each.payload, self._judge.judge(each, now), peer, now) for each in messages]
+        try:
+            arrivals = [self._answers.arrival(each.verdict, each.payload, now) for each in cases]
+            stored = Deferred.fromFuture(self._inbox.accept_many(arrivals))
+        except Exception as error:  # noqa: BLE001  # there is always an answer
+            self._alarm(error)
+            return succeed(self._joined(frame, [self._unavailable(each) for each in cases]))
+
+        def answer(receipts: Sequence[Receipt]) -> Replies:
+            for receipt, case in zip(receipts, cases, strict=True):
+                self._counter.stored(receipt, case.verdict)
+            return self._joined(frame, [split(receipt.ack) for receipt in receipts])
+
+        def refuse(failure: Failure) -> Replies:
+            self._alarm(failure.value)
+            return self._joined(frame, [self._unavailable(each) for each in cases])
+
+        stored.addCallbacks(answer, refuse)
+        return stored  # type: ignore[return-value]  # see above
+
+    def _joined(self, frame: Frame, replies: Sequence[Replies]) -> Replies:
+        flat = [ack for each in replies for ack in each[-1:]]
+        return [join_acks(frame.payload, flat, control_id=self._new_id(), now=self._clock())]
+
+    def _alarm(self, error: BaseException | None) -> None:
+        self._log.error("not accepted", exc_info=error)
+
+
+def _send_later(late: Replies, peer: Peer) -> None:
+    """Send the application acknowledgment; if the sender has gone, its retransmit asks for it."""
+    for each in late:
+        peer.send(each)

@@ -1,0 +1,79 @@
+"""
+What one listener is told to do, and what it needs of a mapping definition.
+
+Plain values and a Protocol; `bridge.wiring` makes them from settings and compiled mappings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from mappings.acceptance import Acceptance
+from mappings.events import OrderEvent
+from mappings.hl7.header import Header
+from mappings.hl7.message import Message
+from mappings.inbound import Examination
+from mappings.scope import Defaults
+
+
+class Acknowledge(StrEnum):
+    """What a positive acknowledgment means."""
+
+    STORED = "stored"  # it is on disk
+    CHECKED = "checked"  # and the mapping finds nothing missing
+    APPLIED = "applied"  # and the report service has it
+
+
+class Reuse(StrEnum):
+    """What other bytes under a used control id are."""
+
+    ACCEPT = "accept"  # a new message: senders restart their counters
+    REFUSE = "refuse"
+
+
+class Definition(Protocol):
+    """What intake needs of an inbound mapping (`mappings.compiler.InboundMapping`)."""
+
+    @property
+    def name(self) -> str:
+        """The definition's name."""
+
+    @property
+    def version(self) -> str:
+        """The hash of its sources."""
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """Which messages it takes."""
+
+    def accepts(self, header: Header) -> bool:
+        """Whether type, trigger and sender are its own."""
+
+    def examine(self, message: Message, defaults: Defaults) -> Examination:
+        """Say what is wrong with a message, and which patients it speaks of."""
+
+    def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
+        """Read what it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """
+    One listener's policy. `definitions` are tried in order; times in seconds.
+
+    `versions` empty: any version whose structure the definitions can read is taken
+    (pitfall: real senders claim versions rather freely). `applied_limit` bounds how long
+    an acknowledgment waits for the report service under `acknowledge = "applied"`.
+    """
+
+    name: str
+    definitions: tuple[Definition, ...]
+    site: str = ""
+    time_zone: str = "UTC"
+    acknowledge: Acknowledge = Acknowledge.CHECKED
+    reuse: Reuse = Reuse.ACCEPT
+    processing_ids: frozenset[str] = frozenset({"P"})
+    versions: frozenset[str] = frozenset()
+    charset: str = "utf-8"
+    applied_limit: float = 20.0

@@ -1,0 +1,105 @@
+"""
+What is to become of a message, decided before it is stored.
+
+Pure. Refusals are collected with their places; an exception nobody foresaw is a refusal too
+(AE 207), so that there is always an answer and never a positive one by accident.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bridge.intake.identity import lane
+from bridge.intake.listening import Acknowledge, Definition, Listening
+from bridge.intake.routing import Router, require_control_id
+from bridge.queue.arrivals import MOST_LANES
+from mappings.hl7.header import Header, peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal, strictest
+from mappings.hl7.tables import AckCode
+from mappings.scope import Defaults
+from mllp.framing import Frame
+
+Alarm = Callable[[Exception], None]
+"""Told of an exception that nobody foresaw, before it becomes a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Accepted for these lanes, or refused. `header` is None when MSH could not be read."""
+
+    header: Header | None
+    definition: Definition | None = None
+    lanes: tuple[int, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    charset_suspect: bool = False
+
+    @property
+    def code(self) -> AckCode:
+        """The application acknowledgment that says so."""
+        return strictest(self.refusals)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the refusal is our own fault, so that the same bytes may be taken later."""
+        return any(isinstance(each, InternalError) for each in self.refusals)
+
+
+class Judge:
+    """Judges the frames of one listener."""
+
+    def __init__(self, listening: Listening, alarm: Alarm) -> None:
+        """Take the listener's policy."""
+        self._listening = listening
+        self._router = Router(listening)
+        self._alarm = alarm
+
+    def judge(self, frame: Frame, now: datetime) -> Verdict:
+        """Decide about one message; never raises."""
+        header = None
+        try:
+            header = peek(frame.payload)
+            if frame.truncated:
+                return Verdict(header, refusals=(Malformed(Malformation.INCOMPLETE),))
+            return self._judge(header, frame.payload, now)
+        except Refusal as refusal:
+            return Verdict(header, refusals=(refusal,))
+        except Exception as error:  # noqa: BLE001  # whatever it was: no positive answer, no silence
+            self._alarm(error)
+            return Verdict(header, refusals=(InternalError(),))
+
+    def _judge(self, header: Header, payload: bytes, now: datetime) -> Verdict:
+        definition = self._router.route(header)
+        require_control_id(header)
+        listening = self._listening
+        defaults = Defaults(listening.site, listening.time_zone, now)
+        if listening.acknowledge is Acknowledge.STORED:
+            return self._unchecked(header, definition, payload, defaults)
+        message = Message.parse(payload, fallback=listening.charset)
+        found = definition.examine(message, defaults)
+        refusals = found.refusals
+        lanes = () if refusals else _numbers(found.lanes)
+        return Verdict(header, definition, lanes, refusals, message.charset_suspect)
+
+    def _unchecked(
+        self, header: Header, definition: Definition, payload: bytes, defaults: Defaults
+    ) -> Verdict:
+        """Accept whatever can be stored; what is wrong with it, a person will see."""
+        try:
+            message = Message.parse(payload, fallback=self._listening.charset)
+            lanes = _numbers(definition.examine(message, defaults).lanes)
+        except Refusal:
+            sender = b"|".join(header.fields[3:5]).decode("latin-1")
+            return Verdict(header, definition, (lane(self._listening.name, sender),))
+        return Verdict(header, definition, lanes, (), message.charset_suspect)
+
+
+def _numbers(patients: Sequence[str]) -> tuple[int, ...]:
+    """
+    Give the lanes of the patients that a message speaks of; never none.
+
+    The queue keeps a message in two lanes at most: one with several merges (A40 may have
+    more) waits for the first pair, and its other pairs are settled by the service's merges,
+    which are idempotent and leave a pointer behind.
+    """
+    return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))[:MOST_LANES]
