@@ -3,6 +3,7 @@ What the queue can refuse.
 
 * QueueError
     * IllegalTransition    what was asked does not follow from the state something is in
+    * LedgerClosed         the ledger takes nothing now
     * NoSuchRow            there is no message or delivery of that id
 """
 
@@ -22,6 +23,13 @@ class IllegalTransition(QueueError):
         self.state = state
         self.event = event
         super().__init__(f"what is {state} cannot be {event}")
+
+
+class LedgerClosed(QueueError):
+    """The ledger has not been started, or has been stopped: nothing was kept."""
+
+    def __init__(self) -> None:
+        super().__init__("the ledger takes nothing now")
 
 
 class NoSuchRow(QueueError):

@@ -98,6 +98,12 @@ class Database:
             yield session
             session.flush()
 
+    @contextmanager
+    def savepoint(self, connection: Connection) -> Iterator[None]:
+        """Keep or undo a part of a write transaction; errors are translated as in `write`."""
+        with self._translated(), connection.begin_nested():
+            yield
+
     def serialize(self, connection: Connection, name: str) -> None:
         """
         Let whoever serializes on `name` commit one after the other, from here to the commit.
@@ -119,6 +125,16 @@ class Database:
     def skip_locked(self) -> str:
         """The clause that locks selected rows and passes over rows that others hold."""
         return "FOR UPDATE SKIP LOCKED" if self.dialect == "postgresql" else ""
+
+    @property
+    def lock_rows(self) -> str:
+        """The clause that locks selected rows, waiting for whoever holds them."""
+        return "FOR UPDATE" if self.dialect == "postgresql" else ""
+
+    @property
+    def share_unlocked(self) -> str:
+        """The clause that keeps selected rows from being changed, passing over changing ones."""
+        return "FOR SHARE SKIP LOCKED" if self.dialect == "postgresql" else ""
 
     def driver(self, connection: Connection) -> Any:
         """Give the driver's own connection, in the same transaction: for hot paths."""

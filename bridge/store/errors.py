@@ -3,7 +3,7 @@ What the database can refuse.
 
 * StoreError
     * StoreUnavailable    disk full, I/O error, server gone: try again when it has recovered
-    * Busy                somebody else holds what we need: try again soon
+        * Busy            somebody else holds what we need: try again soon
     * Conflict            a unique key is taken
     * StatementRefused    the statement is wrong: a defect of ours
     * SchemaTooNew        the database was migrated by a newer release
@@ -27,12 +27,8 @@ class StoreUnavailable(StoreError):
         super().__init__(f"the database is unavailable ({code})")
 
 
-class Busy(StoreError):
+class Busy(StoreUnavailable):
     """A lock or a connection was not to be had in time."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-        super().__init__(f"the database is busy ({code})")
 
 
 class Conflict(StoreError):

@@ -1,0 +1,205 @@
+"""
+Claim the heads of lanes, and let go of them again.
+
+A row may be claimed when nothing unfinished stands before it in any of its lanes. What turns
+out to stand behind another is marked `blocked` and looked at again when that one leaves: each
+row is passed over at most once for each it waits for, so a claim costs the same at any backlog.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, TextClause, bindparam, text
+
+from bridge.queue.statements import LineStatements
+from bridge.queue.states import State
+from bridge.store.database import Database
+
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What becomes of a claimed row; times in ms. Only what is queued has a `not_before`."""
+
+    row_id: int
+    state: State
+    failure: str = ""
+    code: str = ""
+    detail: str = ""
+    not_before: int = 0
+
+
+class Line:
+    """The lanes of one queue. Every method wants a connection in a write transaction."""
+
+    def __init__(
+        self, database: Database, statements: LineStatements, *, parked_block: bool
+    ) -> None:
+        """With `parked_block` what is parked keeps its place, and all of its lane waiting."""
+        self._sql = statements
+        self._staying = {State.QUEUED, State.PARKED} if parked_block else {State.QUEUED}
+        self._candidates = text(f"{statements.candidates} {database.skip_locked}")
+        self._guard = text(f"{statements.guard} {database.share_unlocked}").bindparams(
+            bindparam("places", expanding=True)
+        )
+        self._held = _of_ids(f"{statements.held} {database.lock_rows}")
+        self._overdue = text(f"{statements.overdue} {database.skip_locked}")
+
+    def claim(
+        self,
+        connection: Connection,
+        *,
+        owner: str,
+        now: int,
+        lease_until: int,
+        limit: int,
+        channel: str = "",
+    ) -> list[int]:
+        """Give the ids of up to `limit` heads, now the owner's, in the order to take them."""
+        due = {"now": now, "channel": channel}
+        claimed: list[int] = []
+        for _ in range(_ROUNDS):
+            wanted = limit - len(claimed)
+            rows = connection.execute(self._candidates, {**due, "limit": wanted}).all()
+            free, blocked = self._sort_out(connection, [row.id for row in rows])
+            self._take([row for row in rows if row.id in free], connection, owner, lease_until)
+            claimed += [row.id for row in rows if row.id in free]
+            if len(rows) < wanted or len(claimed) == limit or not blocked:
+                break
+        return claimed
+
+    def settle(
+        self, connection: Connection, owner: str, now: int, settlements: Sequence[Settlement]
+    ) -> set[int]:
+        """
+        Write down what became of claimed rows; give the ids of those that were still ours.
+
+        A row whose lease ended meanwhile belongs to another, who will settle it.
+        """
+        if not settlements:
+            return set()
+        wanted = {each.row_id: each for each in settlements}
+        parameters = {"ids": list(wanted), "owner": owner}
+        rows = connection.execute(self._held, parameters).all()
+        for row in rows:
+            self._write(connection, wanted[row.id], now)
+        self._move(connection, [row for row in rows if wanted[row.id].state in self._staying])
+        self._remove(connection, [row for row in rows if wanted[row.id].state not in self._staying])
+        return {row.id for row in rows}
+
+    def reclaim(self, connection: Connection, *, owner: str, now: int) -> list[int]:
+        """
+        Queue again what `owner` had claimed before it died, and what anybody's lease ran out on.
+
+        Attempts are kept: what kills a worker each time must come to an end.
+        """
+        rows = connection.execute(self._overdue, {"owner": owner, "now": now}).all()
+        for row in rows:
+            self._write(connection, Settlement(row.id, State.QUEUED, code="interrupted"), now)
+        self._move(connection, rows)
+        return [row.id for row in rows]
+
+    def extend(
+        self, connection: Connection, owner: str, row_ids: Sequence[int], lease_until: int
+    ) -> None:
+        """Keep claims for longer."""
+        if row_ids:
+            parameters = {"ids": row_ids, "owner": owner, "lease_until": lease_until}
+            connection.execute(self._sql.extend, parameters)
+
+    def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
+        """Take a row's place, by its id, in each of its lanes."""
+        for lane in lanes:
+            connection.execute(self._sql.enter, {"lane": lane, "id": row_id})
+
+    def leave(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
+        """Give up a row's places, and let those behind it move up."""
+        places = [{"lane": lane, "id": row_id} for lane in lanes]
+        _each(connection, self._sql.leave, places)
+        _each(connection, self._sql.unblock_head, places)
+
+    def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:
+        """Tell which candidates are free, and mark as blocked those that are not."""
+        if not row_ids:
+            return set(), set()
+        # A statement of its own, after the candidates are locked: it must see what was
+        # committed until then.
+        blockers: dict[int, tuple[int, int]] = {
+            row.id: (row.lane, row.blocker)
+            for row in connection.execute(self._sql.blockers, {"ids": row_ids})
+            if row.blocker is not None
+        }
+        # One that is just leaving cannot see who waits for it: what stands behind that one
+        # stays a candidate.
+        staying = self._hold(connection, set(blockers.values()))
+        blocked = {row_id for row_id, place in blockers.items() if place in staying}
+        if blocked:
+            connection.execute(self._sql.block, {"ids": sorted(blocked)})
+        return set(row_ids) - blockers.keys(), blocked
+
+    def _hold(self, connection: Connection, places: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Give those of the places that nobody is about to leave, and keep it so."""
+        if not places:
+            return set()
+        rows = connection.execute(self._guard, {"places": sorted(places)})
+        return {(row.lane, row.id) for row in rows}
+
+    def _take(
+        self, rows: Sequence[Row[Any]], connection: Connection, owner: str, lease_until: int
+    ) -> None:
+        if rows:
+            parameters = {
+                "ids": [row.id for row in rows],
+                "owner": owner,
+                "lease_until": lease_until,
+            }
+            connection.execute(self._sql.claim, parameters)
+            _each(connection, self._sql.claim_lane, self._places(rows))
+
+    def _write(self, connection: Connection, settlement: Settlement, now: int) -> None:
+        connection.execute(
+            self._sql.settle,
+            {
+                "id": settlement.row_id,
+                "state": settlement.state.value,
+                "failure": settlement.failure,
+                "code": settlement.code,
+                "detail": settlement.detail,
+                "not_before": settlement.not_before,
+                "now": now,
+            },
+        )
+
+    def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
+        """Let go of rows that keep their place."""
+        places = self._places(rows)
+        _each(connection, self._sql.free_lane, places)
+        _each(connection, self._sql.unblock_head, places)
+
+    def _remove(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
+        """Let go of rows that leave their lanes."""
+        places = self._places(rows)
+        _each(connection, self._sql.leave, places)
+        _each(connection, self._sql.unblock_head, places)
+
+    def _places(self, rows: Sequence[Row[Any]]) -> list[Mapping[str, int]]:
+        """Give each row's places, in an order that is the same for everyone: no deadlocks."""
+        places = sorted((lane, row.id) for row in rows for lane in self._lanes(row))
+        return [{"lane": lane, "id": row_id} for lane, row_id in places]
+
+    def _lanes(self, row: Row[Any]) -> list[int]:
+        values: list[int | None] = [getattr(row, name) for name in self._sql.lanes]
+        return [value for value in values if value is not None]
+
+
+def _of_ids(statement: str) -> TextClause:
+    return text(statement).bindparams(bindparam("ids", expanding=True))
+
+
+def _each(
+    connection: Connection, statement: TextClause, parameters: Sequence[Mapping[str, int]]
+) -> None:
+    if parameters:
+        connection.execute(statement, list(parameters))

@@ -1,0 +1,197 @@
+"""
+The statements that live by an index, and nothing else.
+
+The ledger, the lanes and the tests of their query plans use these very texts. `inbox` and
+`outbox` fill in the names of tables; the clauses that lock rows are the Database's.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import TextClause, bindparam, text
+
+# --- The ledger's hot path, for the driver itself ---------------------------------------------
+
+SQLITE_KNOWN = """
+    SELECT m.identity, m.digest, m.edition, m.id, m.ack_code
+    FROM json_each(?) AS asked CROSS JOIN message AS m ON m.identity = asked.value
+"""
+POSTGRES_KNOWN = """
+    SELECT m.identity, m.digest, m.edition, m.id, m.ack_code
+    FROM message AS m WHERE m.identity = ANY(%s)
+"""
+
+COLUMNS = (
+    ("received_at", "bigint"),
+    ("listener", "text"),
+    ("identity", "bigint"),
+    ("digest", "bigint"),
+    ("edition", "integer"),
+    ("message_type", "text"),
+    ("mapping", "text"),
+    ("mapping_version", "text"),
+    ("lane_1", "bigint"),
+    ("lane_2", "bigint"),
+    ("flags", "integer"),
+    ("ack_code", "text"),
+    ("acknowledgment", "text"),
+    ("error_code", "text"),
+    ("error_place", "text"),
+    ("state", "text"),
+)
+"""What the ledger writes of a message, in this order; payload and acknowledgment follow."""
+
+_NAMES = ", ".join(name for name, _ in COLUMNS)
+
+SQLITE_LAST_ID = "SELECT coalesce(max(id), 0) FROM message"
+SQLITE_MESSAGE = f"INSERT INTO message (id, {_NAMES}) VALUES (?{', ?' * len(COLUMNS)})"  # noqa: S608  # our own names
+SQLITE_BODY = "INSERT INTO message_body (message_id, payload, ack) VALUES (?, ?, ?)"
+SQLITE_LANE = "INSERT INTO message_lane (lane, message_id) VALUES (?, ?)"
+
+# One round trip for a whole batch. Ids are drawn in the order of the batch.
+POSTGRES_INSERT = f"""
+    WITH given AS MATERIALIZED (
+        SELECT nextval('message_id_seq') AS id, t.*
+        FROM unnest({", ".join(f"%b::{kind}[]" for _, kind in COLUMNS)}, %b::bytea[], %b::bytea[])
+            AS t ({_NAMES}, payload, ack)
+    ), messages AS (
+        INSERT INTO message (id, {_NAMES}) SELECT id, {_NAMES} FROM given
+    ), bodies AS (
+        INSERT INTO message_body (message_id, payload, ack) SELECT id, payload, ack FROM given
+    ), lanes AS (
+        INSERT INTO message_lane (lane, message_id)
+        SELECT lane_1, id FROM given WHERE state = 'queued' AND lane_1 IS NOT NULL
+        UNION ALL
+        SELECT lane_2, id FROM given WHERE state = 'queued' AND lane_2 IS NOT NULL
+    )
+    SELECT id FROM given ORDER BY id
+"""  # noqa: S608  # our own names
+
+RETRANSMITTED = text("""
+    UPDATE message SET retransmits = retransmits + 1,
+        acknowledgment = CASE acknowledgment WHEN 'delivered' THEN 'pending'
+                                             ELSE acknowledgment END
+    WHERE id IN :ids
+""").bindparams(bindparam("ids", expanding=True))
+
+STORED_ACKS = text("""
+    SELECT b.message_id, b.ack, m.ack_code FROM message_body AS b
+    JOIN message AS m ON m.id = b.message_id WHERE b.message_id IN :ids
+""").bindparams(bindparam("ids", expanding=True))
+
+ACKNOWLEDGED = text("""
+    UPDATE message SET acknowledgment = 'delivered'
+    WHERE id IN :ids AND acknowledgment = 'pending'
+""").bindparams(bindparam("ids", expanding=True))
+
+
+# --- Lanes: the same for messages and for deliveries -------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LineStatements:
+    """How to claim and settle in one queue; see `bridge.queue.lanes` for what each is for."""
+
+    table: str
+    lanes: tuple[str, ...]
+    candidates: str  # a locking clause of the Database follows
+    blockers: TextClause
+    guard: str
+    block: TextClause
+    claim: TextClause
+    claim_lane: TextClause
+    held: str
+    leave: TextClause
+    enter: TextClause
+    free_lane: TextClause
+    settle: TextClause
+    unblock_head: TextClause
+    overdue: str
+    extend: TextClause
+
+
+_CANDIDATES = """
+    SELECT id, {lanes} FROM {table}
+    WHERE {channel} state = 'queued' AND blocked = 0 AND not_before <= :now
+    ORDER BY not_before DESC, id LIMIT :limit
+"""
+# What stands before it in a lane, or is in hand there: one of them is enough.
+_BLOCKER = """
+    SELECT m.id, m.{lane} AS lane, coalesce(
+        (SELECT o.{key} FROM {table}_lane AS o
+         WHERE o.lane = m.{lane} AND o.{key} < m.id ORDER BY o.{key} LIMIT 1),
+        (SELECT o.{key} FROM {table}_lane AS o
+         WHERE o.lane = m.{lane} AND o.claimed = 1 AND o.{key} <> m.id LIMIT 1)
+    ) AS blocker
+    FROM {table} AS m WHERE m.id IN :ids AND m.{lane} IS NOT NULL
+"""
+_GUARD = "SELECT lane, {key} AS id FROM {table}_lane WHERE (lane, {key}) IN :places"
+_BLOCK = "UPDATE {table} SET blocked = 1 WHERE id IN :ids"
+_CLAIM = """
+    UPDATE {table} SET state = 'claimed', attempts = attempts + 1, owner = :owner,
+        lease_until = :lease_until
+    WHERE id IN :ids
+"""
+_CLAIM_LANE = "UPDATE {table}_lane SET claimed = 1 WHERE lane = :lane AND {key} = :id"
+_HELD = """
+    SELECT id, {lanes} FROM {table}
+    WHERE id IN :ids AND state = 'claimed' AND owner = :owner ORDER BY id
+"""
+_LEAVE = "DELETE FROM {table}_lane WHERE lane = :lane AND {key} = :id"
+_ENTER = "INSERT INTO {table}_lane (lane, {key}) VALUES (:lane, :id) ON CONFLICT DO NOTHING"
+_FREE_LANE = "UPDATE {table}_lane SET claimed = 0 WHERE lane = :lane AND {key} = :id"
+_SETTLE = """
+    UPDATE {table} SET state = :state, not_before = :not_before, owner = NULL,
+        lease_until = NULL, failure = :failure, code = :code, detail = :detail,
+        settled_at = :now
+    WHERE id = :id
+"""
+_UNBLOCK_HEAD = """
+    UPDATE {table} SET blocked = 0
+    WHERE blocked = 1 AND id =
+        (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = :lane ORDER BY o.{key} LIMIT 1)
+"""
+_OVERDUE = """
+    SELECT id, {lanes} FROM {table}
+    WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY id
+"""
+_EXTEND = """
+    UPDATE {table} SET lease_until = :lease_until
+    WHERE id IN :ids AND state = 'claimed' AND owner = :owner
+"""
+
+
+def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineStatements:
+    def filled(template: str, lane: str = "") -> str:
+        return template.format(
+            table=table, key=key, lanes=", ".join(lanes), lane=lane, channel=channel
+        )
+
+    def each(template: str) -> TextClause:
+        return text(filled(template))
+
+    def many(template: str) -> TextClause:
+        return text(template).bindparams(bindparam("ids", expanding=True))
+
+    blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
+    return LineStatements(
+        table=table,
+        lanes=lanes,
+        candidates=filled(_CANDIDATES),
+        blockers=many(blockers),
+        guard=filled(_GUARD),
+        block=many(filled(_BLOCK)),
+        claim=many(filled(_CLAIM)),
+        claim_lane=each(_CLAIM_LANE),
+        held=filled(_HELD),
+        leave=each(_LEAVE),
+        enter=each(_ENTER),
+        free_lane=each(_FREE_LANE),
+        settle=each(_SETTLE),
+        unblock_head=each(_UNBLOCK_HEAD),
+        overdue=filled(_OVERDUE),
+        extend=many(filled(_EXTEND)),
+    )
+
+
+INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "")
+OUTBOX = _line("delivery", "delivery_id", ("lane",), "destination = :channel AND")
