@@ -1,0 +1,249 @@
+"""
+The order index: what the bridge remembers of each order, to link it and to answer for it.
+
+Written by intake, read by delivery, which do not know each other. Small on purpose: the
+report service holds the reports, the queue holds the messages.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Row,
+    Select,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+    text,
+    tuple_,
+    update,
+)
+
+from bridge.store.columns import BIG_KEY
+
+_metadata = MetaData()
+
+_order = Table(
+    "bridge_order",
+    _metadata,
+    Column("id", BIG_KEY, primary_key=True),
+    *(Column(name, Text) for name in ("site", "mrn", "accession", "state", "placer", "filler")),
+    *(Column(name, Text) for name in ("tags", "echo", "report_id")),
+    Column("first_message", BigInteger),
+    Column("place", Integer),
+    Column("last_message", BigInteger),
+    Column("closed_at", BigInteger),
+)
+
+_signal = Table(
+    "order_signal",
+    _metadata,
+    Column("order_id", BIG_KEY, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("signal", BigInteger, primary_key=True),
+)
+
+_CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
+
+_UPSERT = text(
+    """
+    INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
+                              first_message, place, last_message, closed_at)
+    VALUES (:site, :mrn, :accession, :state, :placer, :filler, :tags, :echo, :report_id,
+            :first_message, :place, :last_message, :closed_at)
+    ON CONFLICT (site, accession, mrn) DO UPDATE SET
+        state = excluded.state, placer = excluded.placer, filler = excluded.filler,
+        tags = excluded.tags, echo = excluded.echo, report_id = excluded.report_id,
+        last_message = excluded.last_message, closed_at = excluded.closed_at
+    """
+)
+
+
+class Key(NamedTuple):
+    """SiteID, PatientMRN, Accession."""
+
+    site: str
+    mrn: str
+    accession: str
+
+
+class Signal(NamedTuple):
+    """A link signal: its kind, and the hash of its value."""
+
+    kind: str
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedOrder:
+    """
+    One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
+
+    `first_message` and `place` (its position in that message) say which order came first;
+    `closed_at` is the sender's time of the hold or cancel in force, in milliseconds.
+    """
+
+    key: Key
+    state: str
+    first_message: int
+    last_message: int
+    place: int = 0
+    placer: str = ""
+    filler: str = ""
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    echo: tuple[str, ...] = ()
+    report_id: str = ""
+    closed_at: int | None = None
+    signals: frozenset[Signal] = frozenset()
+
+
+def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
+    """Read the orders of these keys; unknown ones are absent."""
+    wanted = list(dict.fromkeys(keys))
+    found: list[Row[Any]] = []
+    columns = tuple_(_order.c.site, _order.c.accession, _order.c.mrn)
+    for start in range(0, len(wanted), _CHUNK):
+        chunk = [(key.site, key.accession, key.mrn) for key in wanted[start : start + _CHUNK]]
+        found += connection.execute(select(_order).where(columns.in_(chunk)))
+    return {order.key: order for order in _with_signals(connection, found)}
+
+
+def find_by_accession(connection: Connection, site: str, accession: str) -> IndexedOrder | None:
+    """Read the one order of a site with an accession; None when there is none, or several."""
+    found = connection.execute(
+        select(_order).where(_order.c.site == site, _order.c.accession == accession).limit(2)
+    ).all()
+    return _with_signals(connection, found)[0] if len(found) == 1 else None
+
+
+def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
+    """Read all orders that show one of these signals, whichever patient's they are."""
+    wanted = list(set(signals))
+    found: dict[int, Row[Any]] = {}
+    for start in range(0, len(wanted), _CHUNK):
+        ids = select(_signal.c.order_id).where(_signal.c.signal.in_(wanted[start : start + _CHUNK]))
+        found |= {
+            row.id: row for row in connection.execute(select(_order).where(_order.c.id.in_(ids)))
+        }
+    return _with_signals(connection, list(found.values()))
+
+
+def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
+    """Insert or replace orders with their signals."""
+    if not orders:
+        return
+    connection.execute(_UPSERT, [_values(order) for order in orders])
+    ids = _ids(connection, [order.key for order in orders])
+    connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids.values())))
+    rows = [
+        {"order_id": ids[order.key], "kind": each.kind, "signal": each.signal}
+        for order in orders
+        for each in order.signals
+    ]
+    if rows:
+        connection.execute(insert(_signal), rows)
+
+
+def set_reports(connection: Connection, reports: Mapping[Key, str]) -> None:
+    """Note which report each order belongs to now; unknown orders are passed over."""
+    statement = text(
+        "UPDATE bridge_order SET report_id = :report_id "
+        "WHERE site = :site AND accession = :accession AND mrn = :mrn AND report_id <> :report_id"
+    )
+    rows = [{**key._asdict(), "report_id": report_id} for key, report_id in reports.items()]
+    if rows:
+        connection.execute(statement, rows)
+
+
+def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
+    """Give a patient's orders to the survivor; one that the survivor has too stays behind."""
+    taken = select(_order.c.accession).where(_order.c.site == site, _order.c.mrn == mrn)
+    connection.execute(
+        update(_order)
+        .where(
+            _order.c.site == site,
+            _order.c.mrn == prior_mrn,
+            _order.c.accession.not_in(taken.scalar_subquery()),
+        )
+        .values(mrn=mrn)
+    )
+
+
+def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:
+    """List keys of live orders by row id, to go through all of them bit by bit."""
+    statement: Select[Any] = (
+        select(_order.c.id, _order.c.site, _order.c.mrn, _order.c.accession)
+        .where(_order.c.id > after, _order.c.state == "ordered")
+        .order_by(_order.c.id)
+        .limit(limit)
+    )
+    return [
+        (row.id, Key(row.site, row.mrn, row.accession)) for row in connection.execute(statement)
+    ]
+
+
+def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
+    columns = tuple_(_order.c.site, _order.c.accession, _order.c.mrn)
+    found: dict[Key, int] = {}
+    for start in range(0, len(keys), _CHUNK):
+        chunk = [(key.site, key.accession, key.mrn) for key in keys[start : start + _CHUNK]]
+        rows = connection.execute(
+            select(_order.c.id, _order.c.site, _order.c.mrn, _order.c.accession).where(
+                columns.in_(chunk)
+            )
+        )
+        found |= {Key(row.site, row.mrn, row.accession): row.id for row in rows}
+    return found
+
+
+def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:
+    signals: defaultdict[int, set[Signal]] = defaultdict(set)
+    ids = [row.id for row in rows]
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        for each in connection.execute(select(_signal).where(_signal.c.order_id.in_(chunk))):
+            signals[each.order_id].add(Signal(each.kind, each.signal))
+    return [_read(row, frozenset(signals[row.id])) for row in rows]
+
+
+def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
+    return IndexedOrder(
+        key=Key(row.site, row.mrn, row.accession),
+        state=row.state,
+        first_message=row.first_message,
+        last_message=row.last_message,
+        place=row.place,
+        placer=row.placer,
+        filler=row.filler,
+        tags=json.loads(row.tags),
+        echo=tuple(json.loads(row.echo)),
+        report_id=row.report_id,
+        closed_at=row.closed_at,
+        signals=signals,
+    )
+
+
+def _values(order: IndexedOrder) -> dict[str, Any]:
+    return {
+        **order.key._asdict(),
+        "state": order.state,
+        "placer": order.placer,
+        "filler": order.filler,
+        "tags": json.dumps(dict(order.tags)),
+        "echo": json.dumps(order.echo),
+        "report_id": order.report_id,
+        "first_message": order.first_message,
+        "place": order.place,
+        "last_message": order.last_message,
+        "closed_at": order.closed_at,
+    }
