@@ -1,0 +1,54 @@
+"""
+MLLP: payloads in frames over a byte stream, with replies in order. Knows bytes, not HL7.
+
+Here is the pure part. The Twisted shells are imported by name: `mllp.server`, `mllp.client`,
+`mllp.tls`, and `mllp.testing`, their doubles without a network.
+"""
+
+from mllp.errors import (
+    ExchangeError,
+    FrameTimedOut,
+    FrameTooLarge,
+    FramingError,
+    LossReason,
+    MLLPError,
+    NotConnected,
+    ReplyLost,
+    TLSConfigurationError,
+    TruncatedFrame,
+    Unframeable,
+)
+from mllp.framing import (
+    DEFAULT_MAX_PAYLOAD,
+    END,
+    START,
+    Event,
+    Frame,
+    FrameReader,
+    Noise,
+    checked_frame,
+    frame,
+)
+
+__all__ = [
+    "DEFAULT_MAX_PAYLOAD",
+    "END",
+    "START",
+    "Event",
+    "ExchangeError",
+    "Frame",
+    "FrameReader",
+    "FrameTimedOut",
+    "FrameTooLarge",
+    "FramingError",
+    "LossReason",
+    "MLLPError",
+    "Noise",
+    "NotConnected",
+    "ReplyLost",
+    "TLSConfigurationError",
+    "TruncatedFrame",
+    "Unframeable",
+    "checked_frame",
+    "frame",
+]

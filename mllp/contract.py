@@ -1,0 +1,157 @@
+"""
+What a server and a client need of those around them: handler, observers, clock, transport, limits.
+
+Interfaces only, and the values that cross them. Implementations live in `mllp.server`,
+`mllp.client`, `mllp.testing`, Twisted, and the application.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred
+
+from mllp.errors import FramingError
+from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
+
+
+class Timer(Protocol):
+    """A call that is still to come."""
+
+    def cancel(self) -> None:
+        """Forget the call."""
+
+    def active(self) -> bool:
+        """Whether the call is still to come."""
+
+
+class Clock(Protocol):
+    """What this package needs of a reactor's time (`IReactorTime`), and no more."""
+
+    def seconds(self) -> float:
+        """Return a time that only grows."""
+
+    def callLater(  # noqa: N802  # Twisted's name
+        self,
+        delay: float,
+        callable: Callable[..., Any],  # noqa: A002  # Twisted's name
+        *args: object,
+        **kwargs: object,
+    ) -> Timer:
+        """Call later."""
+
+
+class Peer(Protocol):
+    """The other end of one connection."""
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+
+    @property
+    def connection_id(self) -> int:
+        """Counts the connections of one factory from 1: two of them never share a number."""
+
+    def send(self, payload: bytes) -> bool:
+        """Send a frame that answers no frame; False when the connection is gone."""
+
+
+Handler = Callable[[Frame, Peer], Deferred[Sequence[bytes]]]
+"""
+A frame in, the payloads of its replies out: none, one or more, in order.
+
+The replies wait for those of the frames before. A failure closes the connection when its turn
+to answer has come: silence is no reply. Frames that arrived together are handed over before
+the reactor's next turn, so that a handler can store them in one transaction.
+"""
+
+NakBuilder = Callable[[FramingError, bytes], bytes | None]
+"""
+The farewell for a frame that is given up: why, and its first 4096 bytes or fewer.
+
+It returns a payload to send before the connection is closed, or None just to close.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a listener puts up with. Sizes in bytes, times in seconds; 0 turns a time-out off."""
+
+    max_frame: int = DEFAULT_MAX_PAYLOAD
+    max_connections: int = 500
+    frame_timeout: float = 10.0
+    """From the first byte of a frame to its last. Time in which we do not read does not count."""
+    idle_timeout: float = 0.0
+    """Without a byte from the peer and without a frame in hand."""
+    write_timeout: float = 60.0
+    """For a peer that does not take our replies."""
+    window: int = 64
+    """Frames of one connection in hand at a time; beyond it, reading pauses."""
+
+
+class ServerObserver:
+    """
+    Counts nothing. Subclass it, and override what you want to count.
+
+    Nothing here carries bytes of a payload.
+    """
+
+    def connection_opened(self, peer: Peer) -> None:
+        """Tell that a connection was accepted."""
+
+    def connection_closed(self, peer: Peer) -> None:
+        """Tell that a connection has ended, whoever ended it."""
+
+    def connection_refused(self) -> None:
+        """Tell that a connection beyond the limit, or while draining, was closed at accept."""
+
+    def handshake_failed(self, peer: Peer) -> None:
+        """Tell that a connection ended for TLS: plain text, no common version, no trust."""
+
+    def frame_received(self, size: int) -> None:
+        """Tell that a frame goes to the handler."""
+
+    def noise(self, length: int) -> None:
+        """Tell that bytes outside of frames were dropped."""
+
+    def frame_refused(self, reason: FramingError) -> None:
+        """Tell that a frame was given up: it never reached the handler."""
+
+    def handler_failed(self, kind: str, place: str) -> None:
+        """Tell that the handler failed: the exception's class, and file:line, never its text."""
+
+    def replies_dropped(self, frames: int) -> None:
+        """Tell that the connection ended before so many frames in hand were answered."""
+
+
+class ClientObserver:
+    """Counts nothing of what a client does. Subclass it, and override what you want to count."""
+
+    def connected(self) -> None:
+        """Tell that a connection stands, TLS included."""
+
+    def connect_failed(self, attempt: int) -> None:
+        """Tell that no connection came about; `attempt` counts since the last good reply."""
+
+    def disconnected(self) -> None:
+        """Tell that a connection that stood has ended, whoever ended it."""
+
+    def noise(self, length: int) -> None:
+        """Tell that bytes outside of frames were dropped."""
+
+    def unexpected_frame(self) -> None:
+        """Tell that a frame came with nothing in flight; the connection is closed for it."""
+
+
+class Service(NamedTuple):
+    """What all connections of a listener share."""
+
+    handle: Handler
+    limits: ServerLimits
+    clock: Clock
+    observer: ServerObserver
+    on_unframed: NakBuilder

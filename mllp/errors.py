@@ -1,0 +1,99 @@
+"""
+What can go wrong with frames, exchanges and certificates.
+
+* MLLPError
+    * FramingError             the peer's bytes are no frame
+        * FrameTooLarge        the frame is longer than we take
+        * FrameTimedOut        the frame began, and did not end in time
+        * TruncatedFrame       the connection ended inside the frame
+    * ExchangeError            one payload out, one reply back
+        * NotConnected         nothing was sent: sending again cannot duplicate
+        * ReplyLost            it was sent; what became of it is unknown
+    * Unframeable              our own payload contains the end of a frame
+    * TLSConfigurationError    a certificate, key or authority cannot be used
+
+Messages carry counts and names of settings, never bytes of a payload or of a key.
+"""
+
+# ruff: noqa: N818  # they say what happened, as the domain says it
+from enum import StrEnum
+
+
+class LossReason(StrEnum):
+    """Why no usable reply came."""
+
+    TIMEOUT = "timeout"
+    CLOSED = "closed"
+    GARBAGE = "garbage"
+    MISMATCH = "mismatch"
+    """A whole reply, but to another message than the one in flight."""
+
+
+class MLLPError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class FramingError(MLLPError):
+    """The peer's bytes are no frame; the connection cannot be trusted any further."""
+
+
+class FrameTooLarge(FramingError):
+    """A frame, finished or not, is longer than `max_payload` bytes."""
+
+    def __init__(self, max_payload: int) -> None:
+        self.max_payload = max_payload
+        super().__init__(f"frame is longer than {max_payload} bytes")
+
+
+class FrameTimedOut(FramingError):
+    """A frame began and its end did not come within `seconds`."""
+
+    def __init__(self, received: int, seconds: float) -> None:
+        self.received = received
+        self.seconds = seconds
+        super().__init__(f"frame not finished after {seconds:g} s, {received} bytes into it")
+
+
+class TruncatedFrame(FramingError):
+    """The connection ended `received` bytes into a frame."""
+
+    def __init__(self, received: int) -> None:
+        self.received = received
+        super().__init__(f"connection closed {received} bytes into a frame")
+
+
+class ExchangeError(MLLPError):
+    """A payload got no reply."""
+
+
+class NotConnected(ExchangeError):
+    """Nothing of the payload was sent; `cause` is the class of what stood in the way."""
+
+    def __init__(self, cause: str = "closed") -> None:
+        self.cause = cause
+        super().__init__(f"no connection ({cause}): nothing was sent")
+
+
+class ReplyLost(ExchangeError):
+    """The payload was sent, perhaps in part; whether the peer took it is unknown."""
+
+    def __init__(self, reason: LossReason) -> None:
+        self.reason = reason
+        super().__init__(f"sent, but no usable reply: {reason}")
+
+
+class Unframeable(MLLPError):
+    """A payload to be sent contains FS CR: the peer would see two halves of it."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        super().__init__(f"payload contains the end of a frame at byte {at}")
+
+
+class TLSConfigurationError(MLLPError):
+    """The file that `setting` names cannot be used."""
+
+    def __init__(self, setting: str, problem: str) -> None:
+        self.setting = setting
+        self.problem = problem
+        super().__init__(f"tls.{setting}: {problem}")

@@ -1,0 +1,143 @@
+"""
+Find frames in a byte stream, and wrap payloads into frames.
+
+    <VT> payload <FS><CR>
+
+No I/O, no time, no HL7: give bytes to `FrameReader.receive`, take events from `next_event`.
+`mllp.server` and `mllp.client` are Twisted shells around this file.
+"""
+
+from dataclasses import dataclass
+
+from mllp.errors import FrameTooLarge, TruncatedFrame, Unframeable
+
+START = b"\x0b"
+END = b"\x1c\x0d"
+
+DEFAULT_MAX_PAYLOAD = 16 * 2**20
+
+_VT = START[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """
+    One payload, exactly as it stood between the delimiters.
+
+    `truncated`: another START stands inside. Either two messages ran together because the end
+    of the first was lost, or the payload is in a charset MLLP cannot carry (UTF-16, UTF-32):
+    bytes are missing or misplaced, so this must never get a positive answer.
+    """
+
+    payload: bytes
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Bytes outside of frames: how many, never which. One stretch may come in several parts."""
+
+    length: int
+
+
+Event = Frame | Noise
+
+
+def frame(payload: bytes) -> bytes:
+    """Wrap a payload for the wire."""
+    return START + payload + END
+
+
+def checked_frame(payload: bytes) -> bytes:
+    """Wrap a payload for the wire; raise `Unframeable` if the peer would see its end too early."""
+    if (at := payload.find(END)) >= 0:
+        raise Unframeable(at)
+    return START + payload + END
+
+
+class FrameReader:
+    """
+    Turn received bytes into events, in time linear in their number.
+
+    FS alone ends nothing: a lone 0x1C is payload. (None of the multi-byte charsets HL7 v2
+    names for MLLP uses 0x0B, 0x0D or 0x1C as a trail byte: GB 18030 and Big5 start those at
+    0x30, Shift-JIS at 0x40; UTF-8 and EUC have none below 0x80.) Memory is bounded by
+    `max_payload` plus what one `receive` hands in: noise is not kept.
+    """
+
+    __slots__ = ("_buffer", "_in_frame", "_max_payload", "_searched")
+
+    def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD) -> None:
+        self._max_payload = max_payload
+        self._buffer = bytearray()
+        self._in_frame = False
+        self._searched = 0  # END cannot begin before this offset
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun and not ended, as far as `next_event` has looked."""
+        return self._in_frame
+
+    @property
+    def received(self) -> int:
+        """How many bytes of the open frame are here; 0 between frames."""
+        return len(self._buffer) if self._in_frame else 0
+
+    def head(self, length: int) -> bytes:
+        """Return at most the first `length` bytes of the open frame's payload."""
+        return bytes(self._buffer[:length]) if self._in_frame else b""
+
+    def receive(self, data: bytes) -> None:
+        """Add bytes from the peer; `next_event` makes sense of them."""
+        self._buffer += data
+
+    def receive_eof(self) -> None:
+        """Tell that the peer will send no more; raise `TruncatedFrame` inside a frame."""
+        if self._in_frame:
+            raise TruncatedFrame(received=len(self._buffer))
+
+    def next_event(self) -> Event | None:
+        """
+        Return the next event, or None when more bytes are needed.
+
+        Raises `FrameTooLarge`, also before the frame has ended; after that the reader is of
+        no more use except for `head`.
+        """
+        if not self._in_frame:
+            if not self._buffer:
+                return None
+            if self._buffer[0] != _VT:
+                return self._skip_noise()
+            del self._buffer[:1]
+            self._in_frame, self._searched = True, 0
+        if self._buffer and not self._searched and self._buffer[0] == _VT:
+            return self._skip_repeated_starts()
+        return self._read_frame()
+
+    def _skip_noise(self) -> Noise:
+        """Drop what precedes START, or everything if there is none."""
+        at = self._buffer.find(START)
+        length = len(self._buffer) if at < 0 else at
+        del self._buffer[:length]
+        return Noise(length)
+
+    def _skip_repeated_starts(self) -> Noise:
+        """Let the last of several STARTs in a row begin the frame."""
+        before = len(self._buffer)
+        self._buffer = self._buffer.lstrip(START)
+        return Noise(before - len(self._buffer))
+
+    def _read_frame(self) -> Frame | None:
+        buffer = self._buffer
+        end = buffer.find(END, self._searched)
+        # A buffered FS may be half of END, so it does not count as payload yet.
+        length = end if end >= 0 else len(buffer) - buffer.endswith(END[:1])
+        if length > self._max_payload:
+            raise FrameTooLarge(self._max_payload)
+        if end < 0:
+            self._searched = length
+            return None
+        payload = bytes(buffer[:end])
+        del buffer[: end + len(END)]
+        self._in_frame = False
+        return Frame(payload, START in payload)

@@ -1,0 +1,231 @@
+"""
+Doubles of this package's shells, for tests of those who use them.
+
+`MemoryServer` is the real server on a network in memory; `MemoryEndpoint` leads a real client
+to it; `MemoryClient` stands in for a client and answers as told. No sockets, no reactor.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ConnectionRefusedError as Refused
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from typing_extensions import override
+
+from mllp.errors import NotConnected
+from mllp.framing import Frame, FrameReader, frame
+from mllp.memory import MemoryWire, join, settle
+from mllp.server import (
+    Handler,
+    MLLPServerFactory,
+    NakBuilder,
+    ServerLimits,
+    ServerObserver,
+    close_in_silence,
+)
+
+__all__ = [
+    "Caller",
+    "MemoryClient",
+    "MemoryEndpoint",
+    "MemoryPeer",
+    "MemoryServer",
+    "RawEnd",
+    "answering",
+    "settle",
+]
+
+
+class RawEnd(Protocol):
+    """An end of a connection that sends the bytes it is told and keeps the bytes it gets."""
+
+    transport: MemoryWire  # type: ignore[assignment]  # Twisted's is optional and knows less
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.closed = False
+
+    @property
+    def frames(self) -> list[bytes]:
+        """The payloads of all whole frames received."""
+        reader = FrameReader()
+        reader.receive(self.received)
+        events = iter(reader.next_event, None)
+        return [event.payload for event in events if isinstance(event, Frame)]
+
+    @override
+    def dataReceived(self, data: bytes) -> None:
+        self.received += data
+
+    @override
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.closed = True
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.transport.write(data)
+
+    def send(self, *payloads: bytes) -> None:
+        """Send payloads, framed, in one piece."""
+        self.transport.write(b"".join(map(frame, payloads)))
+
+    def close(self) -> None:
+        """Close in good order."""
+        self.transport.loseConnection()
+
+    def reset(self) -> None:
+        """Cut the connection."""
+        self.transport.abortConnection()
+
+
+class Caller(RawEnd):
+    """A sender's end; after each step the network has settled."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    @override
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        settle(self._clock)
+
+    @override
+    def send(self, *payloads: bytes) -> None:
+        super().send(*payloads)
+        settle(self._clock)
+
+    @override
+    def close(self) -> None:
+        super().close()
+        settle(self._clock)
+
+    @override
+    def reset(self) -> None:
+        super().reset()
+        settle(self._clock)
+
+    def end_writing(self) -> None:
+        """Say that nothing more comes, and go on reading."""
+        self.transport.loseWriteConnection()
+        settle(self._clock)
+
+    def exchange(self, payload: bytes) -> list[bytes]:
+        """Send one payload and return the payloads that have come back since."""
+        before = len(self.frames)
+        self.send(payload)
+        return self.frames[before:]
+
+
+class MemoryServer:
+    """The real server, called by `Caller`s; `clock` moves only when you advance it."""
+
+    def __init__(
+        self,
+        handle: Handler,
+        limits: ServerLimits | None = None,
+        *,
+        clock: Clock | None = None,
+        observer: ServerObserver | None = None,
+        on_unframed: NakBuilder = close_in_silence,
+    ) -> None:
+        self.clock = clock or Clock()
+        self.factory = MLLPServerFactory(
+            handle, limits, clock=self.clock, observer=observer, on_unframed=on_unframed
+        )
+
+    def connect(self) -> Caller:
+        """Open a connection."""
+        caller = Caller(self.clock)
+        join(self.clock, self.factory.buildProtocol(None), caller)
+        settle(self.clock)
+        return caller
+
+    @property
+    def endpoint(self) -> "MemoryEndpoint":
+        """Where a real client finds this server."""
+        return MemoryEndpoint(self.clock, lambda: self.factory.buildProtocol(None))
+
+
+class MemoryEndpoint:
+    """Leads a client to the protocols that `accept` makes, or nowhere: see `refusing`, `mute`."""
+
+    def __init__(self, clock: Clock, accept: Callable[[], Any] = RawEnd) -> None:
+        self.refusing = False
+        """Whether attempts fail at once."""
+        self.mute = False
+        """Whether attempts neither succeed nor fail."""
+        self.attempts = 0
+        self.accepted: list[Any] = []
+        """The server's end of every connection."""
+        self._clock = clock
+        self._accept = accept
+
+    def connect(self, factory: Any, /) -> Deferred[Any]:
+        """Connect."""
+        self.attempts += 1
+        if self.refusing:
+            return fail(Refused())
+        if self.mute:
+            return Deferred()
+        server, client = self._accept(), factory.buildProtocol(None)
+        self.accepted.append(server)
+        join(self._clock, server, client)
+        return succeed(client)
+
+
+class MemoryClient:
+    """
+    Stands in for `MLLPClient`.
+
+    `answer` returns the reply, raises what `send` shall fail with, or returns None: then the
+    reply is yours to fire, in `pending`.
+    """
+
+    def __init__(self, answer: Callable[[bytes], bytes | None]) -> None:
+        self.sent: list[bytes] = []
+        self.pending: list[Deferred[bytes]] = []
+        self.closed = False
+        self._answer = answer
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Keep the payload and answer as told."""
+        if self.closed:
+            return fail(NotConnected())
+        self.sent.append(payload)
+        try:
+            reply = self._answer(payload)
+        except Exception as error:  # noqa: BLE001  # whatever the test wants it to be
+            return fail(error)
+        if reply is not None:
+            return succeed(reply)
+        self.pending.append(Deferred())
+        return self.pending[-1]
+
+    def close(self) -> Deferred[None]:
+        """Take no more."""
+        self.closed = True
+        return succeed(None)
+
+
+class MemoryPeer:
+    """Stands in for a `Peer`, for calling a handler without any server."""
+
+    def __init__(self, host: str = "192.0.2.7", port: int = 49152, connection_id: int = 1) -> None:
+        self.host, self.port, self.connection_id = host, port, connection_id
+        self.sent: list[bytes] = []
+        self.gone = False
+
+    def send(self, payload: bytes) -> bool:
+        """Keep the payload, unless gone."""
+        if not self.gone:
+            self.sent.append(payload)
+        return not self.gone
+
+
+def answering(reply: Callable[[bytes], Sequence[bytes]]) -> Handler:
+    """Make a handler that answers at once."""
+    return lambda arrived, _peer: succeed(reply(arrived.payload))
