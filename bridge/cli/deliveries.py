@@ -1,0 +1,4 @@
+"""x"""
+import typer
+
+group = typer.Typer()

@@ -1,0 +1,43 @@
+"""`bridge init`, `bridge check`, `bridge migrate`: a home folder before anything runs in it."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import Home
+
+
+def init(
+    home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder to make.")],
+) -> None:
+    """Make a home: settings, mappings, secrets. Never overwrites."""
+    from bridge.wiring.homes import make_home
+
+    written, kept = make_home(home)
+    for path in written:
+        print(f"wrote {path}")
+    for path in kept:
+        print(f"kept  {path}")
+
+
+def check(home: Home) -> None:
+    """Check settings, mappings, keys, database and destinations; name every mistake at once."""
+    from bridge.wiring.checks import Severity, check_home
+
+    findings = check_home(home)
+    for finding in findings:
+        print(f"{finding.severity:<7} {finding.place}: {finding.message}")
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        sys.exit(1)
+    print("ok")
+
+
+def migrate(home: Home) -> None:
+    """Bring the databases of a home to the schema of this release."""
+    from bridge.wiring.stores import migrate_all
+    from config import load
+
+    for name, revisions in migrate_all(load(home)).items():
+        print(f"{name}: {', '.join(revisions)}")

@@ -1,0 +1,38 @@
+"""`bridge user`: people of the internal report engine."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import Home
+
+group = typer.Typer(help="Users of the internal report engine.", no_args_is_help=True)
+
+
+@group.callback()
+def _users() -> None:
+    """Keep `add` a command of its own."""
+
+
+@group.command()
+def add(
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    home: Home,
+    name: Annotated[str, typer.Option(help="As it stands under reports.")],
+    site: Annotated[str, typer.Option(metavar="SITE_ID")],
+    admin: Annotated[bool, typer.Option("--admin", help="Site administrator.")] = False,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read a password from standard input.")
+    ] = False,
+) -> None:
+    """Add a user to a site, or change their name or role there."""
+    from bridge.wiring.administration import administer
+    from config import load
+
+    password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
+    if password == "":
+        raise typer.BadParameter("standard input held no password")
+    with administer(load(home)) as engine:
+        engine.add_user(email, name=name, site_id=site, administrator=admin, password=password)
+    print(f"added {email} to site {site}")

@@ -1,0 +1,40 @@
+"""
+Run a coroutine on the one loop that Twisted and asyncio share.
+
+SIGTERM and SIGINT ask it to stop, once; it decides how. No part of the service is known here.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+Main = Callable[[asyncio.Event], Awaitable[int]]
+"""Takes the event that says "stop"; returns the exit status."""
+
+
+def run(main: Main) -> int:
+    """Install the reactor, run `main` to its end, return its status; its error is raised here."""
+    from twisted.internet import asyncioreactor  # noqa: PLC0415  # importing installs nothing yet
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
+    from twisted.internet import reactor  # noqa: PLC0415  # now it is ours
+
+    turning: Any = reactor
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # no main thread, Windows
+            loop.add_signal_handler(number, stop.set)
+
+    async def whole() -> int:
+        try:
+            return await main(stop)
+        finally:
+            turning.callLater(0, turning.stop)
+
+    task = loop.create_task(whole())
+    turning.run(installSignalHandlers=False)
+    return task.result()

@@ -1,0 +1,78 @@
+"""
+Serve an ASGI application on a socket of ours, as a task of the one loop.
+
+The socket is bound before anything starts, so that a taken port is an error at once.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from typing_extensions import override
+
+from config.quantities import Address
+
+BACKLOG = 512
+DRAIN_SECONDS = 10
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to us."""
+
+    @contextmanager
+    @override
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class WebServer:
+    """One listening address."""
+
+    def __init__(self, application: Any, address: Address, trusted_proxies: list[str]) -> None:
+        self._socket = bind(address)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,  # the engine itself believes trusted proxies only
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+            h11_max_incomplete_event_size=64 * 1024,
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Accept requests from now on."""
+        self._task = asyncio.get_running_loop().create_task(
+            self._server.serve(sockets=[self._socket]), name="web"
+        )
+        while not self._server.started and not self._task.done():  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Accept no more, finish what is in hand."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+        self._socket.close()
+
+
+def bind(address: Address) -> socket.socket:
+    """Return a listening socket; OSError names the address where it is taken."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
+    listening.setblocking(False)  # the standard library's signature
+    return listening

@@ -1,0 +1,1 @@
+"""The composition root: turns settings into connected parts. Decides nothing itself."""

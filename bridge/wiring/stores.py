@@ -1,0 +1,47 @@
+"""Open the databases of a home, and bring them to this release's schema."""
+
+from typing import Final
+
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from config import Settings
+
+ENGINE_PACKAGE: Final = "bridge.engine.records"
+ENGINE_VERSIONS: Final = "alembic_engine"
+
+
+def open_bridge_database(settings: Settings) -> Database:
+    """Open the bridge's own database; nothing is migrated here."""
+    return Database(settings.database_url())
+
+
+def open_engine_database(settings: Settings) -> Database:
+    """Open the internal engine's database; nothing is migrated here."""
+    return Database(settings.engine_database_url())
+
+
+def migrate_bridge(database: Database) -> tuple[str, ...]:
+    """Bring the bridge's tables to this release; give the revisions then in force."""
+    return upgrade(database)
+
+
+def migrate_engine(database: Database) -> tuple[str, ...]:
+    """Bring the engine's tables to this release; give the revisions then in force."""
+    return upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+
+
+def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Migrate every database of a home; the engine's only where it is our own."""
+    done = {}
+    database = open_bridge_database(settings)
+    try:
+        done["bridge"] = migrate_bridge(database)
+    finally:
+        database.dispose()
+    if settings.engine.is_internal:
+        engine = open_engine_database(settings)
+        try:
+            done["engine"] = migrate_engine(engine)
+        finally:
+            engine.dispose()
+    return done
