@@ -35,6 +35,7 @@ class LaunchParts:
     lazy: bool = False
     register_order: bool = False
     force_name: bool = False
+    emptied: Sequence[str] = ()  # tags that were sent, and sent empty
 
 
 def read_launch(parts: LaunchParts, limits: SizeLimits) -> LaunchRequest:
@@ -52,6 +53,7 @@ def read_launch(parts: LaunchParts, limits: SizeLimits) -> LaunchRequest:
     return LaunchRequest(
         triple=Triple(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
         tags=tags,
+        cleared=tuple(name for name in parts.emptied if name not in tags),
         location=parts.clinical_info.get(_LOCATION, ""),
         metadata=_metadata(parts.clinical_info.get(_METADATA), limits),
         app=read_app(parts.reporting_app),

@@ -7,7 +7,7 @@ until its link is first opened.
 
 import base64
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bridge.engine.rules.identity import Triple
@@ -80,11 +80,13 @@ class LaunchRequest:
     One launch.
 
     `tags` are the clinicalInfo tags that have a value, identity and KeyFindings included;
-    `metadata` is None when the launch does not mention it.
+    `cleared` names those that were sent empty on purpose, which only an order that is
+    registered again heeds; `metadata` is None when the launch does not mention it.
     """
 
     triple: Triple
     tags: Mapping[str, str] = field(repr=False)
+    cleared: tuple[str, ...] = ()
     location: str = ""
     metadata: Mapping[str, Any] | None = field(default=None, repr=False)
     app: App = App()
@@ -105,6 +107,10 @@ class LaunchRequest:
     def key_findings(self) -> str:
         """The KeyFindings, or empty."""
         return self.tags.get("KeyFindings", "")
+
+    def pointer(self) -> "LaunchRequest":
+        """Return the launch without what its report already holds: enough to open that report."""
+        return replace(self, tags={}, cleared=(), metadata=None, attachments=())
 
     def to_json(self) -> dict[str, Any]:
         """Return what opening the link needs; never the authority."""

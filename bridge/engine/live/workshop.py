@@ -15,6 +15,7 @@ from sqlmodel import Session
 
 from bridge.engine.errors import Changed
 from bridge.engine.live.wakeups import Wakeups
+from bridge.engine.service.work import Actor, Work, working
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict
 
@@ -46,7 +47,12 @@ class Workshop:
 
     async def read_session(self, work: Callable[[Session], Result]) -> Result:
         """Run `work` with an ORM session on one state of the database."""
-        return await self.read(lambda connection: _with_session(connection, work))
+
+        def reading(connection: Connection) -> Result:
+            with Session(bind=connection) as session:
+                return work(session)
+
+        return await self.read(reading)
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one write transaction; all of it is kept, or nothing."""
@@ -54,9 +60,14 @@ class Workshop:
         self.changed.ring()
         return result
 
-    async def write_session(self, work: Callable[[Session], Result]) -> Result:
-        """Run `work` with an ORM session in one write transaction."""
-        return await self.write(lambda connection: _with_session(connection, work))
+    async def change(self, actor: Actor, now: int, deed: Callable[[Work], Result]) -> Result:
+        """Run a use case in one write transaction; what it announces goes into the feed."""
+
+        def working_on(connection: Connection) -> Result:
+            with working(connection, self.database, actor, now) as work:
+                return deed(work)
+
+        return await self.write(working_on)
 
     def close(self) -> None:
         """Let running work finish and take no more."""
@@ -76,10 +87,3 @@ class Workshop:
     def _write(self, work: Callable[[Connection], Result]) -> Result:
         with self.database.write() as connection:
             return work(connection)
-
-
-def _with_session(connection: Connection, work: Callable[[Session], Result]) -> Result:
-    with Session(bind=connection) as session:
-        result = work(session)
-        session.flush()
-        return result

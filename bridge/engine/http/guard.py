@@ -1,0 +1,160 @@
+"""
+What every API request passes before its route: token, quota, size, syntax.
+
+In this order (401, 429, 413, 400), so that strangers learn nothing from the rest.
+The role on a site is checked later, by the use cases.
+"""
+
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from typing_extensions import override
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.addresses import is_loopback
+from bridge.engine.http.problems import Problem, Refused, bad_request, too_large, unauthorized
+from bridge.engine.http.quotas import Allowance
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.strict_json import parse
+from bridge.engine.service.caller import Caller, Scope
+
+TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
+MAX_TOKEN = 512
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Rate(StrEnum):
+    """Which quota a route counts against."""
+
+    READS = "reads"
+    LAUNCHES = "launches"
+    EXPORTS = "exports"
+
+
+class StrictRequest(Request):
+    """A request whose body is read within limits and parsed without surprises."""
+
+    limit: int = 0
+
+    @override
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._body = await self._read()
+        return self._body
+
+    @override
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = parse(await self.body())
+        return self._json
+
+    async def _read(self) -> bytes:
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > self.limit:
+            raise too_large(self.limit)
+        body = bytearray()
+        async for chunk in self.stream():
+            body += chunk
+            if len(body) > self.limit:
+                raise too_large(self.limit)
+        return bytes(body)
+
+
+class GuardedRoute(APIRoute):
+    """A route behind an access token; subclasses say which quota and scope it needs."""
+
+    rate = Rate.READS
+    scope = Scope.READ
+
+    @override
+    def get_route_handler(self) -> Handler:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            strict = StrictRequest(request.scope, request.receive)
+            engine = engine_of(request)
+            strict.limit = engine.settings.sizes.body
+            caller = await authenticated(engine, request)
+            request.state.caller = caller
+            _count(engine, caller, self.rate, request)
+            if not caller.permits(self.scope):
+                raise Forbidden
+            await _syntax(strict)
+            return await handler(strict)
+
+        return guarded
+
+
+class WriteRoute(GuardedRoute):
+    """A route that changes a report or an order."""
+
+    scope = Scope.WRITE
+
+
+class LaunchRoute(GuardedRoute):
+    """A route that launches or prepares sessions."""
+
+    rate = Rate.LAUNCHES
+    scope = Scope.LAUNCH
+
+
+class ExportRoute(GuardedRoute):
+    """A route that exports."""
+
+    rate = Rate.EXPORTS
+
+
+class AdminRoute(GuardedRoute):
+    """A route that administers sites."""
+
+    scope = Scope.ADMIN
+
+
+async def authenticated(engine: Engine, request: Request) -> Caller:
+    """Return the bearer of the header's token; raise 401, or 429 after too many failures."""
+    secret = request.headers.get(TOKEN_HEADER, "")
+    caller = await engine.bearer(secret) if 0 < len(secret) <= MAX_TOKEN else None
+    if caller is None:
+        _count_failure(engine, request)
+        raise unauthorized()
+    return caller
+
+
+def _count_failure(engine: Engine, request: Request) -> None:
+    client = engine.client(request)
+    if is_loopback(client):
+        return
+    quota = engine.settings.rates.failed_authentications
+    _enforce(engine.quotas.take("authentication", client, quota))
+
+
+def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None:
+    if caller.service:
+        return
+    quota = getattr(engine.settings.rates, rate.value)
+    allowance = engine.quotas.take(rate.value, str(caller.token_id), quota)
+    if allowance is not None:
+        request.state.headers = allowance.headers()
+    _enforce(allowance)
+
+
+def _enforce(allowance: Allowance | None) -> None:
+    if allowance is None or allowance.granted:
+        return
+    detail = f"more than {allowance.quota.count} requests in {allowance.quota.seconds} seconds"
+    raise Refused(Problem(429, "too_many_requests", detail, headers=allowance.headers()))
+
+
+async def _syntax(request: StrictRequest) -> None:
+    if b"%00" in request.scope.get("query_string", b""):
+        raise bad_request("a query parameter holds a NUL character")
+    if not await request.body():
+        return
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise bad_request("the body is not declared as application/json", code="not_json")
+    await request.json()

@@ -1,0 +1,86 @@
+"""
+The one place where refusals become HTTP statuses.
+
+Every exception that is a refusal is listed here; anything else is a defect and is
+answered by `bridge.engine.http.envelope`.
+"""
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from bridge.engine.errors import EngineError
+from bridge.engine.http.problems import FieldError, Problem, Refused
+from bridge.store.errors import Busy, Conflict, StoreUnavailable
+
+_PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
+
+
+def install(application: FastAPI) -> None:
+    """Answer every refusal of the engine with a problem body."""
+    application.add_exception_handler(Refused, _refused)
+    application.add_exception_handler(EngineError, _engine_error)
+    application.add_exception_handler(RequestValidationError, _bad_shape)
+    application.add_exception_handler(HTTPException, _plain)
+    for failure in (StoreUnavailable, Busy):
+        application.add_exception_handler(failure, _unavailable)
+    application.add_exception_handler(Conflict, _changed)
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    """Return a problem as the response to this request."""
+    return problem.response(instance=request.url.path, request_id=request.state.request_id)
+
+
+def problem_of(error: EngineError) -> Problem:
+    """Return the problem that an engine's refusal is."""
+    errors = (FieldError(error.pointer, error.detail),) if error.pointer else ()
+    return Problem(error.status, error.code, error.detail, errors)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)  # noqa: S101  # narrows for the type checker
+    return answer(request, error.problem)
+
+
+async def _engine_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, EngineError)  # noqa: S101  # narrows for the type checker
+    return answer(request, problem_of(error))
+
+
+async def _bad_shape(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  # narrows for the type checker
+    return answer(request, shape_problem(error.errors()))
+
+
+def shape_problem(errors: list[dict[str, object]]) -> Problem:
+    """Return the 400 for a request of the wrong shape: places and reasons, never values."""
+    found = [FieldError(_pointer(each.get("loc", ())), str(each.get("msg", ""))) for each in errors]
+    first = found[0] if found else FieldError("", "wrong shape")
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    detail = f"{first.pointer or 'body'}: {first.message}{more}"
+    return Problem(400, "invalid_request", detail, tuple(found))
+
+
+def _pointer(place: object) -> str:
+    """Write a place as a JSON pointer into the body, or as the name of a query parameter."""
+    steps = [str(each) for each in place] if isinstance(place, tuple | list) else []
+    if steps and steps[0] in ("query", "path", "header", "cookie"):
+        return "/".join(steps[1:])
+    return "".join(f"/{each.replace('~', '~0').replace('/', '~1')}" for each in steps[1:])
+
+
+async def _plain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  # narrows for the type checker
+    code = _PLAIN_CODES.get(error.status_code, "invalid_request")
+    headers = dict(error.headers or {})
+    return answer(request, Problem(error.status_code, code, str(error.detail), headers=headers))
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    detail = "the database is not available at the moment"
+    return answer(request, Problem(503, "unavailable", detail, headers={"Retry-After": "1"}))
+
+
+async def _changed(request: Request, error: Exception) -> Response:
+    return answer(request, Problem(409, "changed", "changed during processing; retry"))

@@ -1,0 +1,106 @@
+"""
+What the routes share: settings, database work, keys, clock.
+
+Made once by `create_application` and found again through the request. Starts and
+stops the background work; answers no request itself.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from bridge.engine.http.addresses import Addresses
+from bridge.engine.http.quotas import QuotaMeter
+from bridge.engine.links import KeyRing
+from bridge.engine.live.ticker import Ticker
+from bridge.engine.live.workshop import Workshop
+from bridge.engine.service import tokens
+from bridge.engine.service.caller import Caller
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
+
+Clock = Callable[[], int]
+
+
+class Engine:
+    """One engine: `start` and `stop` frame its background work, which requests do not need."""
+
+    def __init__(self, settings: EngineSettings, database: Database, clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.random = secrets.token_bytes
+        self.work = Workshop(database, settings.threads)
+        self.keys = KeyRing(settings.link_keys, self.random)
+        self.quotas = QuotaMeter(clock)
+        self.addresses = Addresses(
+            settings.public_url, settings.regional_urls, settings.trusted_proxies
+        )
+        self.stopping = False
+        self._ticker = Ticker(self.work, clock)
+        self._used: dict[int, int] = {}
+
+    async def start(self) -> None:
+        """Make the service token known and begin to watch for releases that fall due."""
+        if secret := self.settings.service_token:
+            now = self.clock()
+            await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
+        self._ticker.start()
+
+    async def stop(self) -> None:
+        """End the background work and let waiting readers go."""
+        self.stopping = True
+        self.work.changed.ring()
+        await self._ticker.stop()
+        await self.work.run(lambda: None)
+        self.work.close()
+
+    async def bearer(self, secret: str) -> Caller | None:
+        """Return whoever a token belongs to, and note once a minute that it is used."""
+        now = self.clock()
+        caller = await self.work.read(lambda c: tokens.authenticate(c, secret, now))
+        if caller is not None and now - self._used.get(caller.token_id, 0) >= (
+            tokens.USE_RECORDED_EVERY_MS
+        ):
+            self._used[caller.token_id] = now
+            token_id = caller.token_id
+            await self.work.run(lambda: self._record_use(token_id, now))
+        return caller
+
+    def base_url(self, request: Request) -> str:
+        """Return the public address that a request came in on."""
+        return self.addresses.base(request.url.scheme, request.headers, _peer(request))
+
+    def client(self, request: Request) -> str:
+        """Return the address of whoever asks."""
+        return self.addresses.client(request.headers, _peer(request))
+
+    def _record_use(self, token_id: int, now: int) -> None:
+        # Not a change of any report: nobody is woken for it.
+        with self.work.database.write() as connection:
+            tokens.record_use(connection, token_id, now)
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def engine_of(request: Request) -> Engine:
+    """Return the engine that serves a request."""
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+# Coroutines, because FastAPI would send plain functions through a thread.
+async def _engine(request: Request) -> Engine:
+    return engine_of(request)
+
+
+async def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+EngineDep = Annotated[Engine, Depends(_engine)]
+CallerDep = Annotated[Caller, Depends(_caller)]

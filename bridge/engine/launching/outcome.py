@@ -1,0 +1,45 @@
+"""
+What a launch came to, in the words of its response (interface document, launch).
+
+Pure values: the link itself and its QR code are added by HTTP.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.engine.rules.status import SIGNED, Status
+
+
+class LaunchStatus(StrEnum):
+    """The `status` of a launch response."""
+
+    DRAFT = "Draft"
+    PRELIMINARY = "Preliminary"
+    FINAL = "Final"
+    PRE_LAUNCH = "PreLaunch"
+
+
+class Caution(StrEnum):
+    """What a launch could not do, and why it was launched nevertheless."""
+
+    UNKNOWN_TEMPLATE = "unknown_template"
+    REPORT_SIGNED = "report_signed"
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The outcome of one launch; `owner` is None while nobody owns the report."""
+
+    status: LaunchStatus
+    report_status: Status | None
+    report_id: str | None
+    owner: tuple[str, str] | None  # name, e-mail
+    handle: str = ""
+    warnings: tuple[Caution, ...] = ()
+
+
+def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:
+    """Return the word of the response for where a report stands; None is no report yet."""
+    if status is None or (status is Status.ORDERED and lazy):
+        return LaunchStatus.PRE_LAUNCH
+    return LaunchStatus.FINAL if status in SIGNED else LaunchStatus(status.value)

@@ -1,0 +1,66 @@
+"""
+Release what falls due, at the moment it falls due.
+
+The due times are rows, so a restart loses nothing and any node may release; the
+database, not this loop, makes sure that each release happens once.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from bridge.engine.live.wakeups import heard
+from bridge.engine.live.workshop import Workshop
+from bridge.engine.service.releases import next_due, release_due
+from bridge.store.errors import StoreError
+
+POLL_SECONDS = 0.5
+"""How late a due time that another process wrote may be noticed."""
+
+log = structlog.get_logger(__name__)
+
+
+class Ticker:
+    """The loop that wakes exactly at the next due time."""
+
+    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+        self._work = work
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; does nothing when already begun."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="engine-ticker")
+
+    async def stop(self) -> None:
+        """End, and wait until it has ended."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        while True:
+            bell = self._work.changed.bell()
+            try:
+                pause = await self._release()
+            except StoreError as error:
+                log.warning("release_check_failed", failure=type(error).__name__)
+                pause = POLL_SECONDS
+            # A change may bring a nearer due time: then look again at once.
+            await heard(bell, pause)
+
+    async def _release(self) -> float:
+        """Release what is due; return the seconds until it is worth looking again."""
+        due = await self._work.read(next_due)
+        now = self._clock()
+        if due is not None and due <= now:
+            if await self._work.run(lambda: release_due(self._work.database, now)):
+                self._work.changed.ring()
+                return 0.0
+            return POLL_SECONDS  # somebody works on that report at this moment
+        return POLL_SECONDS if due is None else min(POLL_SECONDS, (due - now) / 1000)

@@ -1,0 +1,169 @@
+"""
+Links that were given out: issue, find, revoke, purge, and move to a newer key.
+
+Stored are the hash of the handle and the sealed payload, nothing readable. What a
+link of a purpose leads to is decided by `service.opening` and `service.initiation`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from bridge.engine.launching.errors import LinkExpired, LinkGone
+from bridge.engine.links import (
+    Binding,
+    KeyRing,
+    LinkError,
+    Purpose,
+    Sealed,
+    handle_hash,
+    is_handle,
+    new_handle,
+)
+from bridge.engine.links.handles import RandomBytes
+from bridge.engine.records.tables import metadata
+
+LINKS = metadata.tables["engine_link"]
+
+KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
+"""How long an expired row is kept, so that its bearer can be told that it expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """A link to be issued; `payload` is sealed, `target` names its order by a hash."""
+
+    purpose: Purpose
+    site_id: str
+    expires_at: int
+    payload: Mapping[str, Any] = field(repr=False)
+    target: str | None = None
+    account_id: int | None = None
+    token_id: int | None = None
+    framed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLink:
+    """A valid link, opened."""
+
+    pk: int
+    site_id: str
+    payload: Mapping[str, Any] = field(repr=False)
+    expires_at: int = 0
+    account_id: int | None = None
+    token_id: int | None = None
+    framed: bool = False
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """The key ring and the source of randomness that links need."""
+
+    keys: KeyRing
+    random_bytes: RandomBytes
+
+
+def issue(connection: Connection, vault: Vault, links: Sequence[NewLink], now: int) -> list[str]:
+    """Store links and return their handles, which are nowhere else."""
+    handles = [new_handle(vault.random_bytes) for _ in links]
+    if links:
+        rows = [_row(vault, *pair, now) for pair in zip(links, handles, strict=True)]
+        connection.execute(insert(LINKS), rows)
+    return handles
+
+
+def _row(vault: Vault, link: NewLink, handle: str, now: int) -> dict[str, Any]:
+    hashed = handle_hash(handle)
+    payload = json.dumps(link.payload, separators=(",", ":")).encode()
+    sealed = vault.keys.seal(payload, Binding(hashed, link.site_id, link.purpose))
+    return {
+        "handle_hash": hashed,
+        "purpose": link.purpose.value,
+        "site_id": link.site_id,
+        "key_id": sealed.key_id,
+        "sealed": sealed.data,
+        "target": link.target,
+        "account_id": link.account_id,
+        "token_id": link.token_id,
+        "framed": link.framed,
+        "created_at": now,
+        "expires_at": link.expires_at,
+    }
+
+
+def find(
+    connection: Connection, vault: Vault, handle: str, purpose: Purpose, now: int
+) -> FoundLink:
+    """Return a valid link of this purpose; raise `LinkGone` or `LinkExpired`."""
+    if not is_handle(handle):
+        raise LinkGone
+    hashed = handle_hash(handle)
+    query = select(LINKS).where(LINKS.c.handle_hash == hashed, LINKS.c.purpose == purpose.value)
+    row = connection.execute(query).first()
+    if row is None:
+        raise LinkGone
+    if row.expires_at <= now or row.revoked_at is not None:
+        raise LinkExpired
+    binding = Binding(hashed, row.site_id, purpose)
+    try:
+        payload = json.loads(vault.keys.open(Sealed(row.key_id, row.sealed), binding))
+    except LinkError:
+        raise LinkGone from None
+    return FoundLink(
+        row.pk,
+        row.site_id,
+        payload,
+        row.expires_at,
+        row.account_id,
+        row.token_id,
+        bool(row.framed),
+        row.target,
+    )
+
+
+def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
+    """Note the first time that a link was opened."""
+    connection.execute(
+        update(LINKS)
+        .where(LINKS.c.pk == link.pk, LINKS.c.opened_at.is_(None))
+        .values(opened_at=now)
+    )
+
+
+def purge(connection: Connection, now: int, limit: int = 1000) -> int:
+    """Delete links long expired, at most `limit` of them; return how many."""
+    old = (
+        select(LINKS.c.pk)
+        .where(LINKS.c.expires_at < now - KEPT_AFTER_EXPIRY_MS)
+        .order_by(LINKS.c.expires_at)
+        .limit(limit)
+    )
+    keys = list(connection.execute(old).scalars())
+    if keys:
+        connection.execute(delete(LINKS).where(LINKS.c.pk.in_(keys)))
+    return len(keys)
+
+
+def reseal(connection: Connection, vault: Vault, now: int, limit: int = 500) -> int:
+    """Move valid links to the newest key, at most `limit` of them; return how many."""
+    rows = connection.execute(
+        select(LINKS)
+        .where(LINKS.c.key_id != vault.keys.newest, LINKS.c.expires_at > now)
+        .order_by(LINKS.c.pk)
+        .limit(limit)
+    ).all()
+    for row in rows:
+        binding = Binding(row.handle_hash, row.site_id, Purpose(row.purpose))
+        moved = vault.keys.reseal(Sealed(row.key_id, row.sealed), binding)
+        if moved is not None:
+            connection.execute(
+                update(LINKS)
+                .where(LINKS.c.pk == row.pk)
+                .values(key_id=moved.key_id, sealed=moved.data)
+            )
+    return len(rows)

@@ -1,0 +1,142 @@
+"""
+For whom a launch is, and on whose authority (interface document, Authentication 3 to 6).
+
+Registers users that an administrator names; nobody else can bring strangers to a site.
+"""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from bridge.engine.errors import Forbidden, RuleBroken
+from bridge.engine.launching.errors import BadLaunch, NoAuthority
+from bridge.engine.launching.request import LaunchRequest, NamedUser
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.identity import is_placeholder, looks_like_email
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.service.caller import (
+    Caller,
+    account_role,
+    check_location,
+    require_site,
+    role_on,
+)
+from bridge.engine.service.tokens import authenticate
+from bridge.engine.service.users import (
+    Account,
+    canonical_email,
+    find_account,
+    get_account,
+    is_email,
+    register,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """
+    The user a launch is for (None: whoever signs in), and what its link may do.
+
+    `authenticated` links act as that user; `framed` ones also inside another page.
+    """
+
+    account: Account | None
+    authenticated: bool
+    framed: bool
+
+
+@dataclass(slots=True)
+class People:
+    """Finds the users of launches by one caller; remembers them for the length of a batch."""
+
+    connection: Connection
+    caller: Caller
+    now: int
+    _sites: dict[str, Role | None] = field(default_factory=dict)
+    _authorities: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _users: dict[tuple[str, NamedUser, bool], Account] = field(default_factory=dict)
+    _own: Account | None = None
+
+    def launcher(self, request: LaunchRequest) -> Launcher:
+        """Return for whom a request launches; raise when it may not."""
+        site_id = request.triple.site_id
+        role = self.role(site_id)
+        administrator = role is Role.ADMINISTRATOR or self.has_authority(site_id, request.authority)
+        if role is None and not administrator:
+            raise Forbidden
+        if request.location:
+            check_location(self.connection, site_id, request.location)
+        account = self.account(site_id, request.user, administrator=administrator)
+        _refuse_placeholders(request, self.caller, account)
+        framed = bool(administrator and request.user and request.user.email and request.user.name)
+        return Launcher(account, administrator and account is not None, framed)
+
+    def forget(self) -> None:
+        """Forget users that were registered in a part of the transaction that was undone."""
+        self._users.clear()
+
+    def role(self, site_id: str) -> Role | None:
+        """Return the caller's role on a site; raise `SiteNotFound`."""
+        if site_id not in self._sites:
+            require_site(self.connection, site_id)
+            self._sites[site_id] = role_on(self.connection, self.caller, site_id)
+        return self._sites[site_id]
+
+    def has_authority(self, site_id: str, secret: str) -> bool:
+        """Tell whether `userInfo.Auth` is a token of an administrator of the site."""
+        if not secret:
+            return False
+        key = (site_id, secret)
+        if key not in self._authorities:
+            bearer = authenticate(self.connection, secret, self.now)
+            self._authorities[key] = (
+                bearer is not None
+                and role_on(self.connection, bearer, site_id) is Role.ADMINISTRATOR
+            )
+        return self._authorities[key]
+
+    def account(
+        self, site_id: str, user: NamedUser | None, *, administrator: bool
+    ) -> Account | None:
+        """Return the named user's account, or the caller's own; registers for administrators."""
+        if user is None or not user.email:
+            return self._caller_account()
+        if not is_email(user.email):
+            detail = "UserEmail is not an e-mail address"
+            raise BadLaunch("bad_email", detail, pointer="/userInfo/UserEmail")
+        if canonical_email(user.email) == self.caller.email:
+            return self._caller_account()
+        key = (site_id, user, administrator)
+        if key not in self._users:
+            self._users[key] = (
+                register(self.connection, site_id, user.email, user.name, self.now)
+                if administrator
+                else self._member(site_id, user.email)
+            )
+        return self._users[key]
+
+    def _caller_account(self) -> Account | None:
+        if self._own is None and self.caller.account_id is not None:
+            self._own = get_account(self.connection, self.caller.account_id)
+        return self._own
+
+    def _member(self, site_id: str, email: str) -> Account:
+        account = find_account(self.connection, email)
+        if account is None or account_role(self.connection, account.id, site_id) is None:
+            raise NoAuthority(pointer="/userInfo/UserEmail")
+        return account
+
+
+def _refuse_placeholders(request: LaunchRequest, caller: Caller, account: Account | None) -> None:
+    """Interface document, Authentication 8: no e-mail address and no own identity as a patient."""
+    emails = {caller.email} | ({account.email} if account else set())
+    names = {caller.name} | ({account.name} if account else set())
+    if request.user:
+        emails.add(request.user.email)
+        names.add(request.user.name)
+    own = {"emails": frozenset(emails - {""}), "names": frozenset(names - {""})}
+    for tag in ("PatientMRN", "Accession"):
+        if is_placeholder(request.tags[tag], **own):
+            raise RuleBroken(Reason.PLACEHOLDER, pointer=f"/clinicalInfo/{tag}")
+    if looks_like_email(request.patient_name):
+        raise RuleBroken(Reason.PLACEHOLDER, pointer="/clinicalInfo/PatientName")

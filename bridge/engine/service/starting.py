@@ -1,0 +1,125 @@
+"""
+Bring launches into reports: what eager launches and first openings of links share.
+
+Works on rows that the caller has locked or just made. Links and users are other
+files' business.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from sqlmodel import select
+
+from bridge.engine.errors import PatientNameMismatch
+from bridge.engine.launching.request import Attachment, LaunchRequest
+from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.patients import names_conflict
+from bridge.engine.rules.status import SIGNED, FileKind, Status
+from bridge.engine.service import feed
+from bridge.engine.service.assigning import open_for
+from bridge.engine.service.creation import OrderInput, create_draft, prefill, update_order
+from bridge.engine.service.files import attach, structured_texts
+from bridge.engine.service.finding import group_of, key_of, touch
+from bridge.engine.service.reading import has_content
+from bridge.engine.service.work import ChangeEvent, Work
+
+ORDERS = metadata.tables["engine_report_order"]
+
+
+def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
+    """Return the order that a launch describes, under the identifier that is valid now."""
+    return OrderInput(
+        mrn=triple.mrn,
+        accession=triple.accession,
+        location=request.location,
+        tags=dict(request.tags) | dict.fromkeys(request.cleared, ""),
+        metadata=request.metadata or {},
+        reporting=request.app.to_json(),
+    )
+
+
+def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
+    """Return the PatientNames that a site has under each of these identifiers."""
+    name = ORDERS.c.tags["PatientName"].as_string()
+    query = (
+        ORDERS.select()
+        .with_only_columns(ORDERS.c.mrn, name.label("name"))
+        .where(ORDERS.c.site_id == site_id, ORDERS.c.mrn.in_(sorted(set(mrns))))
+        .distinct()
+    )
+    found: dict[str, set[str]] = {}
+    for row in work.connection.execute(query):
+        if row.name:
+            found.setdefault(row.mrn, set()).add(row.name)
+    return found
+
+
+def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
+    """Raise `PatientNameMismatch` when the launch contradicts a name that is known."""
+    if request.force_name or not request.patient_name:
+        return
+    if any(names_conflict(known, request.patient_name) for known in names):
+        raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
+
+
+def begin(work: Work, request: LaunchRequest, triple: Triple, owner_id: int) -> Report:
+    """Create a Draft that belongs to somebody, with what the launch brought."""
+    text = _joined(request.key_findings, _texts(request.attachments))
+    report = create_draft(work, triple.site_id, order_input(request, triple), owner_id, text)
+    attach(work, report, request.attachments)
+    return report
+
+
+def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+    """
+    Take a launch's values into a locked report that exists.
+
+    Non-empty values win; a signed report stays as it is; key findings count only while
+    there is no content.
+    """
+    if report.status in SIGNED:
+        return
+    triple = Triple(order.site_id, order.mrn, order.accession)
+    update_order(work, report, order, order_input(request, triple))
+    new_files = attach(work, report, request.attachments)
+    wishes = {**report.reporting, **request.app.to_json()}
+    if new_files or wishes != report.reporting:
+        report.reporting = wishes
+        touch(work, report)
+    if new_files:
+        feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
+    if report.status is not Status.ORDERED and fill(work, report):
+        touch(work, report)
+        feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
+
+
+def give(work: Work, report: Report, owner_id: int) -> Report:
+    """Open a locked report for a user, with its first text where it has none yet."""
+    if report.status not in SIGNED:
+        fill(work, report)
+    return open_for(work, report, owner_id)
+
+
+def fill(work: Work, report: Report) -> bool:
+    """Write key findings and what the SR files say into an empty report; tell whether it did."""
+    if has_content(report):
+        return False
+    anchor = group_of(work.session, key_of(report))[0]
+    text = _joined(str(anchor.tags.get("KeyFindings", "")), structured_texts(work, report))
+    return prefill(report, text)
+
+
+def has_template(work: Work, site_id: str, number: int) -> bool:
+    """Tell whether a site has a template of this number."""
+    query = select(Template.id).where(Template.site_id == site_id, Template.number == number)
+    return work.session.exec(query).first() is not None
+
+
+def _texts(files: Sequence[Attachment]) -> list[str]:
+    kind = FileKind.STRUCTURED_REPORT
+    return [str(each.details.get("text", "")) for each in files if each.kind is kind]
+
+
+def _joined(key_findings: str, texts: Iterable[str]) -> str:
+    """Return the first text of a report: the key findings, then what each SR file says."""
+    return "\n\n".join(part for each in (key_findings, *texts) if (part := each.strip()))
