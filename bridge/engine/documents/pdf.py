@@ -36,6 +36,7 @@ WRITER = "typst"
 FONT_PACKAGE = "noto-cjk-sans-otc"
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
 FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans CJK
+GATHERED = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
 # Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
@@ -45,7 +46,7 @@ LEADING = re.compile("^ +")
 
 def render(exported: Exported, zone: tzinfo) -> bytes:
     """
-    Return the report as a tagged PDF with embedded fonts, its times in `zone`.
+    Return the report as a PDF with embedded fonts, its times in `zone`.
 
     Raises `PdfUnavailable` when the writer, or a font for text of this report, is missing.
     A character that no installed font has (an emoji) is drawn as an empty box.
@@ -60,6 +61,7 @@ def render(exported: Exported, zone: tzinfo) -> bytes:
         inputs,
         font_paths=[str(own_fonts)] if own_fonts else [],
         ignore_system_fonts=own_fonts is not None,
+        pdf_tags=False,  # structure for each line makes long reports six times as large
     )
     return bytes(pdf)
 
@@ -154,8 +156,36 @@ def _part(part: Part) -> dict[str, Any]:
         "heading": part.heading,
         "signature": part.signature,
         "image": _name(part.signature_image),
-        "blocks": [drawn for block in part.body.content for drawn in _block(block)],
+        "blocks": list(_gathered(drawn for block in part.body.content for drawn in _block(block))),
     }
+
+
+def _gathered(blocks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Make one paragraph of several, a line each: setting fifty thousand would take seconds."""
+    pending: list[dict[str, Any]] = []
+    for block in blocks:
+        if pending and (block["kind"] != "paragraph" or len(pending) >= GATHERED):
+            yield _joined(pending)
+            pending = []
+        if block["kind"] == "paragraph":
+            pending.append(block)
+        else:
+            yield block
+    if pending:
+        yield _joined(pending)
+
+
+def _joined(paragraphs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Join paragraphs by line ends; neighbours of the same emphasis become one run."""
+    runs: list[dict[str, Any]] = []
+    for number, paragraph in enumerate(paragraphs):
+        line_end = [{"text": "\n", "marks": []}] if number else []
+        for run in (*line_end, *paragraph["runs"]):
+            if runs and runs[-1]["marks"] == run["marks"]:
+                runs[-1] = {"text": runs[-1]["text"] + run["text"], "marks": run["marks"]}
+            else:
+                runs.append(run)
+    return {"kind": "paragraph", "runs": runs}
 
 
 def _block(block: Block) -> Iterator[dict[str, Any]]:

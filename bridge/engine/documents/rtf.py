@@ -56,8 +56,8 @@ class _Escapes(dict[int, str]):
 
 
 def _escape_code(code: int) -> str:
-    if chr(code) in "\\{}":
-        return f"\\{chr(code)}"
+    if chr(code) in "\\{}":  # by number: readers that search for `\bin` find none of ours
+        return f"\\'{code:02x}"
     if code == ord("\t"):
         return r"\tab "
     if ord(" ") <= code <= ord("~"):

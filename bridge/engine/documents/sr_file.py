@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 from pydicom import config
+from pydicom.dataelem import RawDataElement
 from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.tag import BaseTag
@@ -26,6 +27,7 @@ from bridge.engine.documents.errors import BadStructuredReport, SrFault
 PREAMBLE = 128
 MAGIC = b"DICM"
 ITEM_TAGS = (b"\xfe\xff\x00\xe0", b"\xff\xfe\xe0\x00")  # little and big endian
+UNDEFINED_LENGTH = 0xFFFFFFFF
 META_GROUP = 0x0002
 IDENTIFYING_GROUP = 0x0008
 
@@ -51,11 +53,23 @@ def read_file(data: bytes, limits: SrLimits) -> Dataset:
         body = _inflate(body, limits.max_bytes)
     if max(body.count(tag) for tag in ITEM_TAGS) > limits.max_items:
         raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
-    return read_dataset(
+    data_set = read_dataset(
         BytesIO(body),
         is_implicit_VR=syntax == ImplicitVRLittleEndian,
         is_little_endian=syntax != ExplicitVRBigEndian,
     )
+    _refuse_cut(data_set)
+    return data_set
+
+
+def _refuse_cut(data_set: Dataset) -> None:
+    """Half a file is not half a report: pydicom would take what is left of a cut value."""
+    for tag in data_set.keys():  # noqa: SIM118  # iterating a data set parses its values
+        element = data_set.get_item(tag)
+        if not isinstance(element, RawDataElement) or element.length == UNDEFINED_LENGTH:
+            continue
+        if len(element.value or b"") != element.length:
+            raise BadStructuredReport(SrFault.MALFORMED)
 
 
 def _split(data: bytes) -> tuple[str, bytes]:

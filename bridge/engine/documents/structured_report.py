@@ -19,6 +19,8 @@ from bridge.engine.documents.sr_tags import clinical_info, text_of
 
 SR_STORAGE = "1.2.840.10008.5.1.4.1.1.88."  # every SR document class of PS3.4 B.5 begins so
 
+UNEXPECTED_END = r".* in file "  # pydicom only warns when a sequence ends too early
+
 _quiet = threading.Lock()  # filters of warnings belong to the process, not to a thread
 
 
@@ -41,6 +43,7 @@ def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
         # pydicom's warnings quote the values that it dislikes: they must not reach a log.
         with _quiet, warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message=UNEXPECTED_END)
             return _read(data, limits or SrLimits())
     except BadStructuredReport:
         raise

@@ -1,0 +1,289 @@
+"""Structured reports made with pydicom are read back; hostile ones are refused as a whole."""
+
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+import pydicom
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
+
+from bridge.engine.documents.errors import BadStructuredReport, SrFault
+from bridge.engine.documents.sr_file import SrLimits
+from bridge.engine.documents.structured_report import read
+
+BASIC_TEXT = "1.2.840.10008.5.1.4.1.1.88.11"
+COMPREHENSIVE = "1.2.840.10008.5.1.4.1.1.88.33"
+CT_IMAGE = "1.2.840.10008.5.1.4.1.1.2"
+
+
+def code(meaning: str, value: str = "T-1") -> Dataset:
+    """A coded entry."""
+    entry = Dataset()
+    entry.CodeValue, entry.CodingSchemeDesignator, entry.CodeMeaning = value, "99TEST", meaning
+    return entry
+
+
+def item(kind: str, name: str, relationship: str = "CONTAINS", **values: Any) -> Dataset:
+    """A content item."""
+    made = Dataset()
+    made.RelationshipType, made.ValueType = relationship, kind
+    made.ConceptNameCodeSequence = [code(name)]
+    for keyword, value in values.items():
+        setattr(made, keyword, value)
+    return made
+
+
+def number(name: str, value: str, unit: str, **values: Any) -> Dataset:
+    """A NUM item."""
+    measured = Dataset()
+    measured.NumericValue = value
+    measured.MeasurementUnitsCodeSequence = [code(unit, unit)]
+    return item("NUM", name, MeasuredValueSequence=[measured], **values)
+
+
+def report(*content: Dataset, sop_class: str = BASIC_TEXT, **attributes: Any) -> Dataset:
+    """A report with this content."""
+    made = Dataset()
+    made.SOPClassUID, made.SOPInstanceUID = sop_class, "1.2.3.4"
+    made.Modality, made.ValueType = "SR", "CONTAINER"
+    made.PatientID, made.AccessionNumber = "M1", "A1"
+    made.ConceptNameCodeSequence = [code("Imaging Report")]
+    made.ContentSequence = list(content)
+    for keyword, value in attributes.items():
+        setattr(made, keyword, value)
+    return made
+
+
+def file_of(made: Dataset, syntax: str = ExplicitVRLittleEndian) -> bytes:
+    """The report as a DICOM file."""
+    made.file_meta = FileMetaDataset()
+    made.file_meta.TransferSyntaxUID = syntax
+    buffer = BytesIO()
+    pydicom.dcmwrite(buffer, made, enforce_file_format=True)
+    return buffer.getvalue()
+
+
+def nested(depth: int) -> Dataset:
+    """Containers in containers."""
+    inner = item("TEXT", "deepest", TextValue="x")
+    for _ in range(depth):
+        inner = item("CONTAINER", "c", ContentSequence=[inner])
+    return inner
+
+
+def fault(data: bytes, limits: SrLimits | None = None) -> SrFault:
+    """Tell why a file is refused."""
+    with pytest.raises(BadStructuredReport) as raised:
+        read(data, limits)
+    return raised.value.code
+
+
+class TestContent:
+    """Text and measurements."""
+
+    def test_basic_text(self) -> None:
+        """Containers are headings, leaves are lines; empty sections are left out."""
+        made = report(
+            item("CONTAINER", "Findings", ContentSequence=[item("TEXT", "Lung", TextValue="ok")]),
+            item("CONTAINER", "Empty"),
+            item("TEXT", "Impression", TextValue="first\r\nsecond"),
+        )
+        got = read(file_of(made))
+        assert got.title == "Imaging Report"
+        assert got.text == "Findings\n  Lung: ok\nImpression: first\nsecond"
+
+    def test_tid_1500(self) -> None:
+        """Measurement groups give measurements with their place and qualifiers."""
+        site = item("CODE", "Finding Site", "HAS CONCEPT MOD", ConceptCodeSequence=[code("Liver")])
+        group = item(
+            "CONTAINER",
+            "Measurement Group",
+            ContentSequence=[
+                item("TEXT", "Tracking Identifier", "HAS OBS CONTEXT", TextValue="lesion 1"),
+                item("UIDREF", "Tracking Unique Identifier", UID="1.2.3"),
+                number("Length", "12.5", "mm", ContentSequence=[site]),
+                number("Ratio", "2", "1"),
+            ],
+        )
+        top = item("CONTAINER", "Imaging Measurements", ContentSequence=[group])
+        got = read(file_of(report(top, sop_class=COMPREHENSIVE)))
+        length, ratio = got.measurements
+        assert (length.name, length.value, length.unit) == ("Length", "12.5", "mm")
+        assert length.path == ("Imaging Measurements", "Measurement Group")
+        assert length.qualifiers == (("Finding Site", "Liver"),)
+        assert ratio.unit == ""
+        assert "Length: 12.5 mm\n      Finding Site: Liver" in got.text
+        assert "1.2.3" not in got.text
+
+    def test_every_value_type(self) -> None:
+        """CODE, PNAME, DATE, TIME and DATETIME are readable; references are silent."""
+        made = report(
+            item("CODE", "Side", ConceptCodeSequence=[code("Left")]),
+            item("PNAME", "Reader", PersonName="MADE^UP"),
+            item("DATE", "On", Date="20250304"),
+            item("TIME", "At", Time="101500"),
+            item("DATETIME", "When", DateTime="20250304101500"),
+            item("IMAGE", "Evidence"),
+        )
+        lines = read(file_of(made)).text.splitlines()
+        assert lines == [
+            "Side: Left",
+            "Reader: MADE^UP",
+            "On: 2025-03-04",
+            "At: 101500",
+            "When: 20250304101500",
+        ]
+
+    def test_japanese(self) -> None:
+        """ISO 2022 IR 87 is decoded, in items as in the patient's name."""
+        made = report(
+            item("TEXT", "所見", TextValue="肺野は清明です。"),
+            SpecificCharacterSet=["", "ISO 2022 IR 87"],
+            PatientName="Yamada^Tarou=山田^太郎=やまだ^たろう",
+        )
+        data = file_of(made)
+        assert b"\x1b$B" in data
+        got = read(data)
+        assert got.text == "所見: 肺野は清明です。"
+        assert got.tags["PatientName"] == "Yamada^Tarou=山田^太郎=やまだ^たろう"
+
+    def test_verified(self) -> None:
+        """Whether the report was verified is told."""
+        assert read(file_of(report(VerificationFlag="VERIFIED"))).verified
+        assert not read(file_of(report())).verified
+
+
+class TestTags:
+    """clinicalInfo from attributes."""
+
+    def test_attributes(self) -> None:
+        """Values stand under the tag that means the same; what is absent stays absent."""
+        requested = Dataset()
+        requested.RequestedProcedureDescription = "CT chest"
+        made = report(
+            PatientBirthDate="19700102",
+            PatientSex="F",
+            StudyDate="20250304",
+            StudyInstanceUID="1.2.9",
+            ModalitiesInStudy=["SR", "CT"],
+            ReferencedRequestSequence=[requested],
+            ProcedureCodeSequence=[code("CT chest", "CTCH")],
+            ReferringPhysicianName="REFER^RING",
+        )
+        assert dict(read(file_of(made)).tags) == {
+            "PatientMRN": "M1",
+            "Accession": "A1",
+            "PatientBirthDate": "19700102",
+            "PatientSex": "F",
+            "Modality": "CT",
+            "StudyDescription": "CT chest",
+            "ProcedureCode": "CTCH",
+            "StudyDate": "20250304",
+            "StudyInstanceUID": "1.2.9",
+            "ReferringPhysician": "REFER^RING",
+        }
+
+    def test_accession_of_the_request(self) -> None:
+        """Without an accession of its own the report has that of its first order."""
+        requested = Dataset()
+        requested.AccessionNumber = "A2"
+        made = report(AccessionNumber="", ReferencedRequestSequence=[requested])
+        assert read(file_of(made)).tags["Accession"] == "A2"
+
+
+@pytest.mark.parametrize(
+    "syntax",
+    [
+        ExplicitVRLittleEndian,
+        ImplicitVRLittleEndian,
+        ExplicitVRBigEndian,
+        DeflatedExplicitVRLittleEndian,
+    ],
+)
+def test_transfer_syntaxes(syntax: str) -> None:
+    """The four syntaxes of structured reports give the same."""
+    made = report(item("TEXT", "Finding", TextValue="same"))
+    assert read(file_of(made, syntax)).text == "Finding: same"
+
+
+def test_without_preamble() -> None:
+    """A bare data set, as some archives keep it, is read too."""
+    buffer = BytesIO()
+    made = report(item("TEXT", "Finding", TextValue="bare"))
+    pydicom.dcmwrite(buffer, made, implicit_vr=True, little_endian=True)
+    assert read(buffer.getvalue()).text == "Finding: bare"
+
+
+class TestRefusals:
+    """Bad files, each with its code."""
+
+    @pytest.mark.parametrize("data", [b"", b"x", b"%PDF-1.7 something", b"\0" * 132])
+    def test_not_dicom(self, data: bytes) -> None:
+        """Anything else than DICOM."""
+        assert fault(data) is SrFault.NOT_DICOM
+
+    def test_not_a_report(self) -> None:
+        """An image is DICOM, but no report."""
+        assert fault(file_of(report(sop_class=CT_IMAGE))) is SrFault.NOT_STRUCTURED_REPORT
+
+    @pytest.mark.parametrize("undefined", [False, True])
+    def test_cut(self, undefined: bool) -> None:
+        """Half a file is not half a report, however its sequences are delimited."""
+        made = report(item("TEXT", "Finding", TextValue="x" * 200))
+        made["ContentSequence"].is_undefined_length = undefined
+        made.ContentSequence[0].is_undefined_length_sequence_item = undefined
+        data = file_of(made)
+        assert read(data).text
+        assert fault(data[:-150]) is SrFault.MALFORMED
+
+    def test_too_large(self) -> None:
+        """Size counts as sent, and as inflated."""
+        made = report(item("TEXT", "Finding", TextValue="x" * 100_000))
+        limits = SrLimits(max_bytes=50_000)
+        assert fault(file_of(made), limits) is SrFault.TOO_LARGE
+        deflated = file_of(made, DeflatedExplicitVRLittleEndian)
+        assert len(deflated) < 50_000
+        assert fault(deflated, limits) is SrFault.TOO_LARGE
+
+    def test_too_deep(self) -> None:
+        """Nesting is limited."""
+        assert read(file_of(report(nested(60)))).text.endswith("deepest: x")
+        assert fault(file_of(report(nested(70)))) is SrFault.TOO_DEEP
+
+    def test_ten_thousand_deep(self) -> None:
+        """Not even a crafted file makes the reader overflow its stack."""
+        head = file_of(report())
+        opened = b"\x40\x00\x30\xa7SQ\0\0\xff\xff\xff\xff\xfe\xff\x00\xe0\xff\xff\xff\xff"
+        assert fault(head + opened * 10_000) in {SrFault.TOO_DEEP, SrFault.MALFORMED}
+
+    def test_too_many_items(self) -> None:
+        """Items are counted before they are parsed."""
+        items = [item("TEXT", "n", TextValue="x") for _ in range(50)]
+        assert fault(file_of(report(*items)), SrLimits(max_items=40)) is SrFault.TOO_MANY_ITEMS
+
+    def test_no_value_in_the_error(self) -> None:
+        """Neither error nor warning quotes the file."""
+        made = report(PatientID="CANARY" * 20, SOPInstanceUID="")
+        buffer = BytesIO()
+        pydicom.dcmwrite(buffer, made, implicit_vr=False, little_endian=True)
+        with pytest.raises(BadStructuredReport) as raised:
+            read(buffer.getvalue())
+        assert "CANARY" not in repr(raised.value)
+        assert raised.value.code is SrFault.MALFORMED
+
+
+@given(st.binary(max_size=40), st.integers(0, 600))
+def test_damage_never_raises_anything_else(noise: bytes, at: int) -> None:
+    """A damaged file is read or refused; nothing else comes out."""
+    data = file_of(report(item("TEXT", "Finding", TextValue="x")))
+    with suppress(BadStructuredReport):
+        read(data[:at] + noise + data[at + len(noise) :])

@@ -1,0 +1,73 @@
+"""Labels and dates exist in all 17 languages, and the zone is always named."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bridge.engine.documents import html
+from bridge.engine.documents.model import Exported
+from bridge.engine.documents.wording import CATALOGUE, day_text, labels, moment_text
+
+CODES = (
+    *("en-US", "en-GB", "en-AU", "zh-CN", "zh-Hant", "nl-NL", "fr-FR", "fr-CA", "de-DE"),
+    *("id-ID", "it-IT", "ja-JP", "ko-KR", "pl-PL", "pt-BR", "ro-RO", "es-ES"),
+)
+MOMENT = datetime(2025, 1, 31, 23, 30, tzinfo=UTC)
+
+
+def test_catalogue_is_complete() -> None:
+    """Every language has every label, and every signature names person and time."""
+    for words in CATALOGUE.values():
+        assert words.keys() == CATALOGUE["en"].keys()
+        assert all(words.values())
+        assert "{name}" in words["signed"]
+        assert "{time}" in words["signed"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_words_of_its_own(code: str) -> None:
+    """No language but English shows English labels."""
+    assert (labels(code) is CATALOGUE["en"]) == code.startswith("en")
+    assert moment_text(MOMENT, UTC, code).endswith(" UTC")
+
+
+@pytest.mark.parametrize(
+    ("zone", "written"),
+    [
+        ("Europe/Berlin", "01.02.2025, 00:30:00 CET"),
+        ("America/Sao_Paulo", "31.01.2025, 20:30:00 UTC-03"),
+        ("UTC", "31.01.2025, 23:30:00 UTC"),
+    ],
+)
+def test_zones(zone: str, written: str) -> None:
+    """The same moment in three zones, each named."""
+    assert moment_text(MOMENT, ZoneInfo(zone), "de-DE") == written
+
+
+@pytest.mark.parametrize(
+    ("raw", "written"),
+    [
+        ("20250131", "Jan 31, 2025"),
+        ("2025-01-31", "Jan 31, 2025"),
+        ("01021975", "01021975"),
+        ("20251399", "20251399"),
+        ("31/01/2025", "31/01/2025"),
+        ("", ""),
+    ],
+)
+def test_days(raw: str, written: str) -> None:
+    """Only unmistakable dates are rewritten."""
+    assert day_text(raw, "en-US") == written
+
+
+def test_unknown_language_is_english() -> None:
+    """A code that is none of ours does not break an export."""
+    assert labels("tlh") is CATALOGUE["en"]
+    assert moment_text(MOMENT, UTC, "not a language").startswith("Jan 31, 2025")
+
+
+def test_export_in_a_zone(make: Callable[..., Exported]) -> None:
+    """`timeZone` applies to the time of signing."""
+    assert "Mar 5, 2025, 12:30:00 AM JST" in html.render(make("x"), ZoneInfo("Asia/Tokyo"))
