@@ -21,6 +21,7 @@ from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.replies import owed, split
 from bridge.intake.verdict import Judge, Verdict
+from bridge.observability.redaction import describe, where
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.states import State
 from mappings.hl7.ack import unframed_nak
@@ -42,8 +43,11 @@ class Inbox(Protocol):
     def accept(self, arrival: Arrival) -> "asyncio.Future[Receipt]":
         """Store one message; resolves after the commit."""
 
-    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[list[Receipt]]":
+    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
         """Store all or none."""
+
+    def acknowledged(self, message_id: int) -> None:
+        """Note that a message's acknowledgment went to the connection it was owed to."""
 
 
 class Outcomes(Protocol):
@@ -121,6 +125,7 @@ class IntakeHandler:
 
     def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
         self._counter.stored(receipt, case.verdict)
+        self._inbox.acknowledged(receipt.message_id)
         replies = split(receipt.ack)
         verdict = case.verdict
         if (
@@ -183,6 +188,7 @@ class IntakeHandler:
         def answer(receipts: Sequence[Receipt]) -> Replies:
             for receipt, case in zip(receipts, cases, strict=True):
                 self._counter.stored(receipt, case.verdict)
+                self._inbox.acknowledged(receipt.message_id)
             return self._joined(frame, [split(receipt.ack) for receipt in receipts])
 
         def refuse(failure: Failure) -> Replies:
@@ -197,7 +203,8 @@ class IntakeHandler:
         return [join_acks(frame.payload, flat, control_id=self._new_id(), now=self._clock())]
 
     def _alarm(self, error: BaseException | None) -> None:
-        self._log.error("not accepted", exc_info=error)
+        if error is not None:
+            self._log.error("not accepted", error=describe(error), trace=where(error))
 
 
 def _send_later(late: Replies, peer: Peer) -> None:

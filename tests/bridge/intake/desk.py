@@ -1,0 +1,132 @@
+"""An intake with a real ledger behind it, and a sender that can do anything."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from sqlalchemy import text
+
+from bridge.intake.counting import AckCounter
+from bridge.intake.handler import IntakeHandler
+from bridge.intake.listening import Listening
+from bridge.observability.metrics import Metrics
+from bridge.queue.ledger import Ledger
+from bridge.queue.states import State
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.ack import Acknowledgment, read_ack
+from mappings.inbound import InboundMapping
+from mllp.framing import Frame
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+ORDER = (
+    "MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|{id}|P|2.3.1|||{accept}|{application}\r"
+    "PID|1||{mrn}||TESTER^TILDA||19700101|F\r"
+    "ORC|NW|P{acc}|{acc}||SC\r"
+    "OBR|1|P{acc}|{acc}|CTHEAD^CT Head^L|||20261121113000|||||||||||{acc}||||||CT\r"
+)
+
+
+def order(
+    control_id: str = "ID1",
+    acc: str = "A1",
+    mrn: str = "M1",
+    *,
+    accept: str = "",
+    application: str = "",
+) -> bytes:
+    """An order that any listener takes."""
+    return ORDER.format(
+        id=control_id, acc=acc, mrn=mrn, accept=accept, application=application
+    ).encode()
+
+
+def definitions() -> tuple[InboundMapping, ...]:
+    """The definitions that ship."""
+    found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
+    return tuple(each for each in found if isinstance(each, InboundMapping))
+
+
+LISTENING = Listening("ris", definitions(), site="SITE1")
+
+
+@dataclass
+class Caller:
+    """The other end of a connection."""
+
+    host: str = "127.0.0.1"
+    port: int = 1
+    connection_id: int = 1
+    later: list[bytes] = field(default_factory=list)
+
+    def send(self, payload: bytes) -> bool:
+        self.later.append(payload)
+        return True
+
+
+class Fate:
+    """Says what the report service made of every message."""
+
+    def __init__(self, state: State = State.DONE) -> None:
+        self.state = state
+
+    def wait(self, message_id: int, limit: float) -> asyncio.Future[State]:
+        future: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+        future.set_result(self.state)
+        return future
+
+
+@dataclass
+class Desk:
+    """A handler under test."""
+
+    handler: IntakeHandler
+    database: Database
+    metrics: Metrics
+    caller: Caller
+
+    async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
+        """Hand one frame over and wait for its replies."""
+        deferred = self.handler(Frame(payload, truncated), self.caller)
+        return list(await deferred.asFuture(asyncio.get_running_loop()))
+
+    async def ask(self, payload: bytes, *, truncated: bool = False) -> Acknowledgment:
+        """As `send`, for a frame with exactly one reply."""
+        (reply,) = await self.send(payload, truncated=truncated)
+        return read_ack(reply)
+
+    def rows(self, columns: str = "state, ack_code, error_code, error_place") -> Sequence[Any]:
+        """What is stored."""
+        with self.database.read() as connection:
+            rows = connection.execute(text(f"SELECT {columns} FROM message ORDER BY id"))  # noqa: S608
+            return [tuple(row) for row in rows]
+
+
+@asynccontextmanager
+async def open_desk(
+    database: Database, listening: Listening = LISTENING, fate: Fate | None = None, **changes: Any
+) -> AsyncIterator[Desk]:
+    """Start a desk on a database."""
+    upgrade(database)
+    ledger = Ledger(database)
+    ledger.start(asyncio.get_running_loop())
+    metrics, ids = Metrics(), count(1)
+    listening = replace(listening, **changes)
+    handler = IntakeHandler(
+        listening,
+        ledger,
+        fate or Fate(),
+        AckCounter(metrics, listening.name),
+        clock=lambda: NOW,
+        new_id=lambda: f"ACK{next(ids)}",
+    )
+    try:
+        yield Desk(handler, database, metrics, Caller())
+    finally:
+        await ledger.stop()

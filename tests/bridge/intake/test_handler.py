@@ -1,0 +1,237 @@
+"""What is answered to what, and what is on disk by then. The probe table of the field, and more."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bridge.intake.listening import Acknowledge, Reuse
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.states import State
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from mappings.hl7.ack import AckCode, read_ack
+from mllp.errors import FrameTooLarge, TruncatedFrame
+from tests.bridge.intake.desk import Fate, open_desk, order
+
+pytestmark = pytest.mark.anyio
+
+BIG = order().replace(b"CT Head", b"CT " + b"x" * 200_000)
+LATIN = order().replace(b"TILDA", b"J\xfcRGEN")
+BATCH = (
+    b"FHS|^~\\&|RIS\rBHS|^~\\&|RIS\r"
+    + order("B1", "A1")
+    + order("B2", "A2", "M2")
+    + b"BTS|2\rFTS|1\r"
+)
+NO_PATIENT = order().replace(b"|M1|", b"||")
+QUERY = order().replace(b"ORM^O01", b"QRY^A19")
+LAB = order().replace(b"ORM^O01", b"ORM^O99")
+TEST_MESSAGE = order().replace(b"|P|2.3.1", b"|T|2.3.1")
+
+PROBES = {
+    "one order": (order(), "AA", b"ID1", ()),
+    "empty MSH-10": (order(""), "AE", b"", ("101",)),
+    "not HL7": (b"GET / HTTP/1.1\r\n\r\n", "AR", b"", ("100",)),
+    "nothing": (b"", "AR", b"", ("100",)),
+    "0xFC without MSH-18": (LATIN, "AA", b"ID1", ()),
+    "200 kB": (BIG, "AA", b"ID1", ()),
+    "UTF-8 byte order mark": (b"\xef\xbb\xbf" + order(), "AA", b"ID1", ()),
+    "no patient": (NO_PATIENT, "AE", b"ID1", ("101",)),
+    "unknown type": (QUERY, "AR", b"ID1", ("200",)),
+    "unknown event": (LAB, "AR", b"ID1", ("201",)),
+    "a test message": (TEST_MESSAGE, "AR", b"ID1", ("202",)),
+    "two messages without a batch": (order() + order("ID2"), "AR", b"ID1", ("100",)),
+}
+
+
+@pytest.mark.parametrize(("payload", "code", "control_id", "errors"), PROBES.values(), ids=PROBES)
+async def test_probes(
+    database: Database, payload: bytes, code: str, control_id: bytes, errors: tuple[str, ...]
+) -> None:
+    """Every frame gets exactly one answer with its own control id, and is on disk by then."""
+    async with open_desk(database) as desk:
+        ack = await desk.ask(payload)
+        assert (ack.code, ack.control_id, ack.error_codes) == (code, control_id, errors)
+        ((state, stored_code, _, _),) = desk.rows()
+        assert (state, stored_code) == ("queued" if code == "AA" else "refused", code)
+
+
+async def test_a_truncated_frame_is_never_accepted(database: Database) -> None:
+    """A frame that lost bytes is refused, though what is left looks like an order."""
+    async with open_desk(database) as desk:
+        ack = await desk.ask(order(), truncated=True)
+        assert (ack.code, ack.control_id) == (AckCode.REJECT, b"ID1")
+        assert desk.rows("state") == [("refused",)]
+
+
+async def test_a_batch_is_answered_in_one_batch(database: Database) -> None:
+    """Each message of FHS/BHS has its own acknowledgment, all in one frame."""
+    async with open_desk(database) as desk:
+        (reply,) = await desk.send(BATCH)
+        lines = reply.split(b"\r")
+        assert [line[:3] for line in lines if line] == [
+            *(b"FHS", b"BHS", b"MSH", b"MSA", b"MSH", b"MSA", b"BTS", b"FTS")
+        ]
+        assert [line for line in lines if line.startswith(b"MSA")] == [b"MSA|AA|B1", b"MSA|AA|B2"]
+        assert desk.rows("state") == [("queued",), ("queued",)]
+
+
+async def test_a_bad_message_spoils_no_batch(database: Database) -> None:
+    """One refused message of a batch leaves the others accepted."""
+    async with open_desk(database) as desk:
+        (reply,) = await desk.send(BATCH.replace(b"||M2||", b"||||"))
+        assert b"MSA|AA|B1" in reply
+        assert b"MSA|AE|B2" in reply
+
+
+ENHANCED = {
+    ("AL", "AL"): (["CA", "AA"], ["CR"]),
+    ("AL", "NE"): (["CA"], ["CR"]),
+    ("AL", ""): (["CA"], ["CR"]),
+    ("AL", "ER"): (["CA"], ["CR"]),
+    ("AL", "SU"): (["CA", "AA"], ["CR"]),
+    ("NE", "AL"): (["AA"], ["AR"]),
+    ("NE", "NE"): ([], []),
+    ("", "AL"): (["AA"], ["AR"]),
+    ("ER", "AL"): (["AA"], ["CR"]),
+    ("ER", "ER"): ([], ["CR"]),
+    ("SU", "AL"): (["CA", "AA"], ["AR"]),
+    ("SU", "ER"): (["CA"], ["AR"]),
+    ("", ""): (["AA"], ["AR"]),
+    ("XX", "NE"): (["CA"], ["CR"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("accept", "application", "good", "bad"),
+    [(*modes, *codes) for modes, codes in ENHANCED.items()],
+)
+async def test_enhanced_mode(
+    database: Database, accept: str, application: str, good: list[str], bad: list[str]
+) -> None:
+    """MSH-15 and MSH-16 decide which acknowledgments leave (HL7 v2.5.1 §2.9.3)."""
+    async with open_desk(database) as desk:
+        payload = order(accept=accept, application=application)
+        replies = await desk.send(payload)
+        assert [read_ack(each).code for each in replies] == good
+        assert len({each.split(b"|")[9] for each in replies}) == len(replies)
+        again = await desk.send(payload)
+        assert again == replies
+        refused = await desk.send(payload.replace(b"|P|", b"|T|").replace(b"ID1", b"ID2"))
+        assert [read_ack(each).code for each in refused] == bad
+        assert len(desk.rows()) == 2
+
+
+async def test_a_retransmit_gets_the_stored_acknowledgment(database: Database) -> None:
+    """The same bytes again: the same bytes back, nothing stored, and counted."""
+    async with open_desk(database) as desk:
+        first = await desk.send(order())
+        assert await desk.send(order()) == first
+        assert len(desk.rows()) == 1
+        assert b'bridge_retransmits_total{listener="ris"} 1.0' in desk.metrics.render()
+
+
+async def test_a_reused_control_id_is_a_new_message(database: Database) -> None:
+    """Senders restart their counters: other bytes under one MSH-10 are stored, and flagged."""
+    async with open_desk(database) as desk:
+        await desk.send(order("ID1", "A1"))
+        ack = await desk.ask(order("ID1", "A2"))
+        assert ack.code is AckCode.ACCEPT
+        assert desk.rows("flags") == [(0,), (2,)]
+
+
+async def test_a_reused_control_id_can_be_refused(database: Database) -> None:
+    """Where the setting says so, other bytes under a used MSH-10 are AE 205."""
+    async with open_desk(database, reuse=Reuse.REFUSE) as desk:
+        await desk.send(order("ID1", "A1"))
+        ack = await desk.ask(order("ID1", "A2"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
+
+
+async def test_stored_accepts_what_it_cannot_check(database: Database) -> None:
+    """`acknowledge = "stored"` promises no more than that: AA without a patient."""
+    async with open_desk(database, acknowledge=Acknowledge.STORED) as desk:
+        assert (await desk.ask(NO_PATIENT)).code is AckCode.ACCEPT
+        assert desk.rows("state") == [("queued",)]
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (State.DONE, "AA"),
+        (State.IGNORED, "AA"),
+        (State.QUEUED, "AE"),
+        (State.CLAIMED, "AE"),
+        (State.PARKED, "AE"),
+    ],
+)
+async def test_applied_answers_by_the_outcome(database: Database, state: State, code: str) -> None:
+    """`acknowledge = "applied"`: AA only when the report service has the order."""
+    async with open_desk(database, fate=Fate(state), acknowledge=Acknowledge.APPLIED) as desk:
+        assert (await desk.ask(order())).code == code
+
+
+async def test_applied_in_enhanced_mode(database: Database) -> None:
+    """The commit acknowledgment leaves at once, the application's follows on the connection."""
+    async with open_desk(database, fate=Fate(), acknowledge=Acknowledge.APPLIED) as desk:
+        replies = await desk.send(order(accept="AL", application="AL"))
+        assert [read_ack(each).code for each in replies] == ["CA"]
+        await asyncio.sleep(0.01)
+        assert [read_ack(each).code for each in desk.caller.later] == ["AA"]
+
+
+class FullDisk:
+    """A ledger that can keep nothing."""
+
+    def accept(self, arrival: Arrival) -> asyncio.Future[Receipt]:
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        future.set_exception(StoreUnavailable("SQLITE_FULL"))
+        return future
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
+        future: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
+        future.set_exception(StoreUnavailable("SQLITE_FULL"))
+        return future
+
+    def acknowledged(self, message_id: int) -> None:
+        """Keep nothing."""
+
+
+async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
+    """Send one frame to a handler whose ledger keeps nothing."""
+    async with open_desk(database) as desk:
+        desk.handler._inbox = FullDisk()
+        return await desk.send(payload)
+
+
+async def test_a_full_disk_is_never_acknowledged(database: Database) -> None:
+    """What could not be stored is AE 207, in enhanced mode CE 207; a refusal stays one."""
+    for payload, code, error in (
+        (order(), AckCode.ERROR, "207"),
+        (order(accept="AL", application="AL"), AckCode.COMMIT_ERROR, "207"),
+        (TEST_MESSAGE, AckCode.REJECT, "202"),
+    ):
+        (reply,) = await answers_on_full_disk(database, payload)
+        ack = read_ack(reply)
+        assert (ack.code, ack.error_codes) == (code, (error,))
+    (batch,) = await answers_on_full_disk(database, BATCH)
+    assert b"MSA|AE|B1" in batch
+    assert b"MSA|AE|B2" in batch
+
+
+async def test_frames_given_up_get_a_readable_answer(database: Database) -> None:
+    """Too large or never finished: a NAK that names the message, before the connection closes."""
+    async with open_desk(database) as desk:
+        for error in (FrameTooLarge(100), TruncatedFrame(7)):
+            ack = read_ack(desk.handler.unframed(error, order()[:300]))
+            assert (ack.code, ack.control_id) == (AckCode.REJECT, b"ID1")
+
+
+async def test_our_own_fault_is_no_retransmit(database: Database) -> None:
+    """After an AE 207 of ours the same bytes are judged afresh."""
+    async with open_desk(database) as desk:
+        router, desk.handler._judge._router = desk.handler._judge._router, None  # type: ignore[assignment]
+        assert (await desk.ask(order())).error_codes == ("207",)
+        desk.handler._judge._router = router
+        assert (await desk.ask(order())).code is AckCode.ACCEPT
