@@ -9,13 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from mappings.hl7 import delimiters, err, lines
 from mappings.hl7.escapes import escape
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Malformed, Refusal
-from mappings.hl7.tables import AckCode
+from mappings.hl7.tables import AckCode, AckCondition
 
 __all__ = ["AckCode", "Acknowledgment", "build_ack", "read_ack", "unframed_nak"]
 
@@ -32,6 +33,7 @@ def build_ack(
     now: datetime,
     refusals: Sequence[Refusal] = (),
     text: str = "",
+    expects: AckCondition | None = None,
 ) -> bytes:
     """
     Build the ACK to a message (HL7 v2.5.1 §2.9.2).
@@ -39,6 +41,7 @@ def build_ack(
     MSA-2 is MSH-10 byte for byte; MSH-3, 4 and 5, 6 swap verbatim; MSH-11, 12 and 18 are copied
     (absent ones: P, 2.5.1, nothing). `control_id` becomes MSH-10, `now` (aware) MSH-7. Refusals
     become ERR. `text`, else the first refusal's, becomes MSA-3 up to 2.6, where it ends.
+    `expects`: what the receiver of an application ACK of enhanced mode shall answer (MSH-15).
     """
     marks = header.delimiters.completed()
     version = _version(header)
@@ -57,20 +60,30 @@ def build_ack(
         fields[11] or b"P",
         fields[12] if version == _read_version(header.version) else OUR_VERSION.encode(),
     ]
-    if fields[18]:
-        head += [b"", b"", b"", b"", b"", fields[18]]
+    head += _after_version(expects, fields[18])
     spoken = escape(err.short(said), marks) if version < (2, 7) else ""
-    msa = [b"MSA", code.encode(), header.control_id, spoken.encode("ascii", "replace")]
+    msa = [b"MSA", code.encode(), header.control_id]
+    if spoken:
+        msa.append(spoken.encode("ascii", "replace"))
     errors = [] if code.positive else err.segments(refusals, marks, version=version)
-    segments = [fields[1].join(head), fields[1].join(msa).rstrip(fields[1])]
+    segments = [fields[1].join(head), fields[1].join(msa)]
     segments += [line.encode("ascii", "replace") for line in errors]
     return b"\r".join([*segments, b""])
+
+
+def _after_version(expects: AckCondition | None, charset: bytes) -> list[bytes]:
+    """MSH-13 to MSH-18, none of them when there is nothing to say."""
+    if expects is None and not charset:
+        return []
+    conditions = [b"", b""] if expects is None else [expects.encode(), b"NE"]
+    return [b"", b"", *conditions, b"", charset] if charset else [b"", b"", *conditions]
 
 
 def _version(header: Header) -> tuple[int, ...]:
     return _read_version(header.version) or _read_version(OUR_VERSION)
 
 
+@lru_cache(maxsize=64)
 def _read_version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("."))) if _VERSION.fullmatch(text) else ()
 

@@ -6,9 +6,10 @@ Latin-1, and marked as suspect. UTF-16 and UTF-32 are refused elsewhere (`mappin
 """
 
 import codecs
+import re
 from functools import lru_cache
 
-LAST_RESORT = "latin-1"  # every byte string decodes, and encodes to itself again
+LAST_RESORT = "iso8859-1"  # every byte string decodes, and encodes to itself again
 
 # Table 0211, and spellings seen in the field, with everything but letters and digits removed.
 _CODECS = {
@@ -56,33 +57,43 @@ _CODECS = {
 # JIS sets are switched to by escape sequences (ISO 2022); Python reads them as one codec.
 _ISO_2022_JP = frozenset({"ISOIR13", "ISOIR14", "ISOIR87", "ISOIR159"})
 
-# Trailing bytes of these may look like delimiters, so fields are split after decoding only.
-DELIMITERS_IN_CHARACTERS = frozenset({"gb18030", "gbk", "big5", "shift_jis", "iso2022_jp_ext"})
+# In these a byte of a character may look like a delimiter: split fields after decoding only.
+DELIMITERS_IN_CHARACTERS = frozenset(
+    {
+        *("gb18030", "gbk", "big5", "big5hkscs", "shift_jis", "cp932", "cp949", "johab"),
+        *("iso2022_jp", "iso2022_jp_2", "iso2022_jp_ext", "iso2022_kr"),
+    }
+)
 
 # Text in these that is valid UTF-8 beyond ASCII is UTF-8 in truth: the accident would need pairs
 # like `Ã©` throughout. (Not so in Cyrillic or Greek, where such pairs are plain capital letters.)
-_WESTERN = frozenset({"latin-1", "latin1", "iso8859-1", "iso8859-15", "cp1252"})
+_WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 
 @lru_cache(maxsize=256)
 def known_codec(msh18: str) -> str | None:
     """Return the codec MSH-18 names, None when it is empty or no name we know."""
     names = ["".join(filter(str.isalnum, name)).upper() for name in msh18.split("~")]
-    names = [name.removeprefix("ISO") if "8859" in name else name for name in names]
+    names = [name[name.find("8859") :] if "8859" in name else name for name in names]
     if _ISO_2022_JP.intersection(names):
         return "iso2022_jp_ext"
-    return next((_CODECS[name] for name in names if name in _CODECS), None)
+    return next((_canonical(_CODECS[name]) for name in names if name in _CODECS), None)
 
 
 def codec_for(msh18: str, fallback: str = "utf-8") -> str:
     """Return the codec for MSH-18 (repetitions joined by `~`), else the listener's fallback."""
-    return known_codec(msh18) or fallback
+    return known_codec(msh18) or _canonical(fallback)
+
+
+@lru_cache(maxsize=256)
+def _canonical(name: str) -> str:
+    return codecs.lookup(name).name
 
 
 def is_codec(name: str) -> bool:
-    """Tell whether a name is a text codec of Python's, for checking settings."""
+    """Tell whether a name is a codec that messages can be in: ASCII must be itself in it."""
     try:
-        return codecs.lookup(name).encode("")[0] == b""
+        return codecs.encode("MSH|^~\\&\r", name) == b"MSH|^~\\&\r"
     except (LookupError, TypeError, ValueError):
         return False
 
@@ -94,7 +105,7 @@ def detect(body: bytes, msh18: str, fallback: str, *, marked: bool) -> tuple[str
     `marked`: the message began with a UTF-8 byte order mark, which outweighs MSH-18.
     """
     known = "utf-8" if marked else known_codec(msh18)
-    codec = known or fallback
+    codec = known or _canonical(fallback)
     if body.isascii() and codec not in DELIMITERS_IN_CHARACTERS:
         return codec, False
     if codec in _WESTERN and _decodes(body, "utf-8"):
@@ -107,8 +118,11 @@ def detect(body: bytes, msh18: str, fallback: str, *, marked: bool) -> tuple[str
 
 
 def _decodes(body: bytes, codec: str) -> bool:
+    # Shift states end with the segment: each must decode alone, as it is going to be read.
+    parts = re.split(rb"[\r\n]", body) if codec.startswith("iso2022") else [body]
     try:
-        body.decode(codec)
+        for part in parts:
+            part.decode(codec)
     except UnicodeDecodeError:
         return False
     return True

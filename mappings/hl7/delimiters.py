@@ -33,6 +33,7 @@ class Delimiters:
         """MSH-2 as these delimiters declare it."""
         return self.component + self.repetition + self.escape + self.subcomponent + self.truncation
 
+    @lru_cache(maxsize=256)  # noqa: B019  # frozen, few, and asked for with every ACK
     def completed(self) -> "Delimiters":
         r"""Fill what was not declared, so that anything can be written: `^~` gives `^~\&`."""
         chosen: list[str] = []

@@ -12,6 +12,8 @@ from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.refusals import Malformation, Malformed
 
 _LAST_FIELD = 21  # MSH-21; later ones exist, nobody routes by them
+_ENOUGH = 40  # fields to split: a line of nothing but separators must not cost more
+_LONGEST_CHARSET = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ def read(line: bytes) -> Header:
         raise Malformed(Malformation.BATCH if batch else Malformation.NOT_HL7)
     separator = line[3:4]
     end = line.find(separator, 4) if separator else -1
-    found = delimiters.read(line[3:] if end < 0 else line[3:end])
-    parts = line.split(separator)
+    found = delimiters.read(line[3:_ENOUGH] if end < 0 else line[3 : min(end, _ENOUGH)])
+    parts = line.split(separator, _ENOUGH)
     if not line.isascii() or b"\x1b" in line:
         parts = _split_decoded(line, separator, parts)
     fields = (b"MSH", separator, *parts[1:_LAST_FIELD])
@@ -119,12 +121,12 @@ def _code(value: bytes) -> str:
 
 def _split_decoded(line: bytes, separator: bytes, parts: list[bytes]) -> list[bytes]:
     """Split again after decoding where the charset lets a character end in the separator's byte."""
-    for part in parts[17:]:
+    for part in (one for one in parts[17:] if len(one) <= _LONGEST_CHARSET):
         codec = charset.known_codec(part.decode("latin-1"))
         if codec in charset.DELIMITERS_IN_CHARACTERS:
             try:
                 text = line.decode(codec)
-                again = [piece.encode(codec) for piece in text.split(separator.decode())]
+                again = [piece.encode(codec) for piece in text.split(separator.decode(), _ENOUGH)]
             except UnicodeError:
                 return parts
             # Only when the bytes come out the same are these the sender's bytes.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from mappings.hl7.refusals import Malformation, Malformed
 
 _BOM_UTF_8 = b"\xef\xbb\xbf"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M", b"\x00\x00\x00M")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M\x00", b"\x00\x00\x00M")
 _BEFORE = b"\x0b\x1c\x00 \t\r\n"
 _AFTER = b"\x0b\x1c\x1a\x00\r\n"
 _TEXT_SEGMENTS = (b"NTE", b"OBX")

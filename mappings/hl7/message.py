@@ -132,9 +132,9 @@ class Message:
         segments = lines.split(body, head.fields[1])
         if segments[0] != first:
             raise Malformed(Malformation.STRAY_LINE)
-        if any(line[:3] == b"MSH" for line in segments[1:]):
+        if any(line[:3].upper() == b"MSH" for line in segments[1:]):
             raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
-        msh18 = head.charset.decode("latin-1")
+        msh18 = head.charset[:99].decode("latin-1")
         repetition = head.delimiters.repetition
         names = msh18.replace(repetition, "~") if repetition else msh18
         encoding, suspect = charset.detect(body, names, fallback, marked=marked)

@@ -34,7 +34,8 @@ _FORMATS = {
     Precision.FRACTION: "%Y%m%d%H%M%S.%f",
 }
 _CODES = dict(zip("YLDHMS", Precision, strict=False))  # TS.2, table 0529
-_LONGEST_OFFSET = 14 * 60
+_LONGEST_OFFSET = 14 * 60  # minutes
+_LONGEST = 48  # characters; more is no time
 
 _OFFSET = r"\s*(?P<offset>Z|[+-]\d{2}:?\d{2})?"
 _CLOCK = (
@@ -109,8 +110,8 @@ def parse_timestamp(text: str, *, day_first: bool = False) -> Timestamp | None:
     """
     body, _, code = text.partition("^")
     body = body.strip().rstrip("+")
-    found = _DIGITS.fullmatch(body)
-    if found is None:
+    found = _DIGITS.fullmatch(body) if len(body) <= _LONGEST else None
+    if found is None and len(body) <= _LONGEST:
         shapes = (shape.fullmatch(body) for shape in _SHAPES)
         found = next(filter(None, shapes), None)
     if found is None:

@@ -1,0 +1,91 @@
+r"""Escape sequences (HL7 v2.5.1 §2.7)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.hl7.delimiters import STANDARD, Delimiters
+from mappings.hl7.escapes import escape, unescape
+
+OTHER = Delimiters("^", "~", "|", "?", "!", "#")
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (r"a\F\b\S\c\T\d\R\e\E\f", r"a|b^c&d~e\f"),
+        (r"first\.br\second", "first\nsecond"),
+        (r"one\.sp\two\.sp 2\three\.sp3\four", "one\ntwo\n\nthree\n\n\nfour"),
+        (r"\.ce\centered\.in+4\\.ti-2\\.fi\\.nf\text\.sk 3\end", "\ncenteredtext   end"),
+        (r"is \H\HIGH\N\ now", "is HIGH now"),
+        (r"line\X0D\\X0A\end", "line\r\nend"),
+        (r"line\X0D0A\end", "line\r\nend"),
+        (r"caf\XC3A9\ caf\XC3\\XA9\ caf\xc3a9\ ".strip(), "café café café"),
+        (r"\X00E0\ la carte", "à la carte"),
+        (r"\Z99\ stays", r"\Z99\ stays"),
+        (r"\C2842\ and \M824041\ stay", r"\C2842\ and \M824041\ stay"),
+        (r"\Z1\F\Z2\ ".strip(), r"\Z1\F\Z2" + "\\"),
+        (r"C:\temp\scan", r"C:\temp\scan"),
+        (r"lone \ mark", r"lone \ mark"),
+        ("ends with \\", "ends with \\"),
+        (r"a\b\F\c", r"a\b|c"),
+        (r"\E\F\E\ ".strip(), r"\F" + "\\"),
+        (r"\X0\ \XZZ\ \X\ ".strip(), r"\X0\ \XZZ\ \X" + "\\"),
+        ("\\\\", "\\\\"),
+        (r"cut\P\ ".strip(), r"cut\P" + "\\"),
+        ("no mark", "no mark"),
+        ("", ""),
+    ],
+)
+def test_unescape(sent: str, read: str) -> None:
+    """Known sequences are resolved once, everything else stays."""
+    assert unescape(sent) == read
+
+
+def test_hexadecimal_in_the_charset_of_the_message() -> None:
+    """Bytes are the message's charset; what is invalid in it is read as Latin-1, not dropped."""
+    assert unescape(r"\XFC\ber", codec="iso8859-1") == "über"
+    assert unescape(r"\XB0\ ".strip(), codec="iso8859-5") == "А"
+    assert unescape(r"\XFC\ber", codec="utf-8") == "über"
+    assert unescape(r"\X1B\ ".strip(), codec="iso2022_jp_ext") == "\x1b"
+
+
+def test_truncation_character_where_declared() -> None:
+    r"""`\P\` stands for the fifth encoding character (HL7 v2.7 §2.5.5.2)."""
+    assert unescape(r"cut\P\ off", Delimiters(truncation="#")) == "cut# off"
+
+
+def test_other_delimiters() -> None:
+    """The sequences are made with the message's own escape character."""
+    assert unescape("a?F?b?S?c?T?d?R?e?E?f?P?", OTHER) == "a^b~c!d|e?f#"
+    assert escape("a^b~c!d|e?f#", OTHER) == "a?F?b?S?c?T?d?R?e?E?f?P?"
+
+
+def test_without_an_escape_character_text_is_text() -> None:
+    """A message that declares none has no escapes; writing with such delimiters is a mistake."""
+    bare = Delimiters(escape="", subcomponent="")
+    assert unescape(r"a\F\b", bare) == r"a\F\b"
+    with pytest.raises(ValueError, match="complete"):
+        escape("text", bare)
+
+
+def test_escape_keeps_the_message_whole() -> None:
+    """Neither line ends nor framing bytes of a text get out as themselves."""
+    assert escape("a\rPID|1\x0b\x1c\n") == r"a\X0D\PID\F\1\X0B\\X1C\\X0A" + "\\"
+    assert escape("a\nb", formatted=True) == r"a\.br\b"
+
+
+@pytest.mark.parametrize("formatted", [False, True])
+@pytest.mark.parametrize("marks", [STANDARD, OTHER], ids=["standard", "other"])
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
+    """Any text survives escaping and reading."""
+    written = escape(text, marks, formatted=formatted)
+    assert unescape(written, marks) == text
+    assert not set(written) & set("\r\n\x0b\x1c" + marks.field + marks.component)
+
+
+@given(st.text(alphabet="\\FSTREXPZ.br0D1 a", max_size=30))
+def test_nothing_is_lost_without_reason(text: str) -> None:
+    """Whatever stands between escape characters, reading never fails."""
+    assert isinstance(unescape(text), str)

@@ -1,0 +1,89 @@
+"""Where a message begins and where its segments end."""
+
+import time
+
+import pytest
+
+from mappings.hl7 import lines
+from mappings.hl7.refusals import Malformation, Malformed
+
+HEAD = b"MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5.1"
+PID = b"PID|1||77^^^H^MR||DOE^JOHN"
+NOTE = b"NTE|1||first"
+
+
+def segments(raw: bytes) -> list[bytes]:
+    body, _ = lines.trim(raw)
+    return lines.split(body, b"|")
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\r", b"\r\r", b"\r\n\r\n", b"\r \r"])
+@pytest.mark.parametrize("last", [b"", b"\r", b"\n", b"\r\n", b"\r\r\r", b"\x1c\r", b"\x00", b"\x1a"])
+def test_any_segment_end(end: bytes, last: bytes) -> None:
+    """CR, LF, CRLF, doubled, blank lines between; with and without one at the end."""
+    assert segments(end.join([HEAD, PID, NOTE]) + last) == [HEAD, PID, NOTE]
+
+
+def test_mixed_segment_ends() -> None:
+    """One message may mix all three."""
+    assert segments(HEAD + b"\r" + PID + b"\n" + b"ORC|NW\r\n" + NOTE) == [
+        HEAD,
+        PID,
+        b"ORC|NW",
+        NOTE,
+    ]
+
+
+def test_line_feed_is_text_where_carriage_returns_end_segments() -> None:
+    """A bare LF inside a segment is data unless a segment follows it."""
+    assert segments(HEAD + b"\r" + NOTE + b"\nsecond|x\r" + PID) == [
+        HEAD,
+        NOTE + b"\nsecond|x",
+        PID,
+    ]
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n"])
+def test_unescaped_line_end_in_a_note_stays_its_text(end: bytes) -> None:
+    """Lines that are no segments belong to the NTE or OBX before them."""
+    raw = end.join([HEAD, PID, NOTE, b"second, with | and all", b"third", b"OBR|1"])
+    assert segments(raw) == [HEAD, PID, NOTE + b"\nsecond, with | and all\nthird", b"OBR|1"]
+
+
+@pytest.mark.parametrize("before", [HEAD, PID])
+def test_stray_line_elsewhere_is_malformed(before: bytes) -> None:
+    """After any other segment a stray line could be part of an identifier: refused, with place."""
+    with pytest.raises(Malformed) as raised:
+        segments(HEAD + b"\r" + before + b"\r^^^H^MR||DOE")
+    assert raised.value.reason is Malformation.STRAY_LINE
+    assert raised.value.place == before[:3].decode()
+
+
+def test_segment_without_fields() -> None:
+    """A bare segment name is a segment."""
+    assert segments(HEAD + b"\rPV1\r" + PID) == [HEAD, b"PV1", PID]
+
+
+@pytest.mark.parametrize(
+    "front", [b"", b"\x0b", b"\xef\xbb\xbf", b"\x0b\xef\xbb\xbf", b"\r\n", b" \t", b"\x00"]
+)
+def test_what_transports_leave_in_front(front: bytes) -> None:
+    """Framing bytes, BOM, blanks and line ends are no part of the message."""
+    body, marked = lines.trim(front + HEAD)
+    assert body == HEAD
+    assert marked is (b"\xef\xbb\xbf" in front)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_wide_encodings_are_refused(codec: str) -> None:
+    """UTF-16 and UTF-32 get a text that says what to do, with and without BOM."""
+    with pytest.raises(Malformed, match="send UTF-8"):
+        lines.trim(HEAD.decode().encode(codec))
+
+
+@pytest.mark.parametrize("filler", [b"\n", b"\r", b"\n\r", b"x\n", b"\r\n"])
+def test_time_is_linear(filler: bytes) -> None:
+    """A megabyte of nothing but line ends costs no more than a moment."""
+    started = time.perf_counter()
+    segments(HEAD + b"\r" + NOTE + b"\r" + filler * (2**20 // len(filler)) + b"x")
+    assert time.perf_counter() - started < 3
