@@ -5,6 +5,7 @@ Launches whose patient identifiers are an e-mail address or the launching user's
 are rejected (interface document, Authentication 8).
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -37,3 +38,9 @@ def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[
     own = {" ".join(each.casefold().split()) for each in emails | names} - {""}
     locals_ = {each.partition("@")[0].casefold() for each in emails} - {""}
     return looks_like_email(folded) or folded in own or folded in locals_
+
+
+def link_target(triple: Triple) -> str:
+    """Return the SHA-256 by which the links of an order are found without naming it."""
+    text = f"{triple.site_id}\x1f{triple.mrn}\x1f{triple.accession}"
+    return hashlib.sha256(text.encode()).hexdigest()

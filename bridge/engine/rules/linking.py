@@ -1,0 +1,91 @@
+"""
+Which orders can be linked into one report, and which unlinked (interface document, link-orders).
+
+Pure: the service hands over what it has locked and is told the first broken rule with its place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.engine.rules.patients import same_patient
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import SIGNED, Status
+
+MINIMUM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One requested order, as it stands: its report, and its place in the request."""
+
+    place: int
+    report_id: str
+    status: Status
+    has_content: bool
+    is_anchor: bool  # of the group that it belongs to
+    mrn: str
+    patients: Sequence[Mapping[str, Any]]  # tags of every order that comes along, with PatientMRN
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A broken rule and the request's order that breaks it."""
+
+    reason: Reason
+    place: int
+
+
+def already_linked(candidates: Sequence[Candidate]) -> bool:
+    """Tell whether all share one report already: then nothing changes (rule 8)."""
+    return len({each.report_id for each in candidates}) == 1
+
+
+def refuse_link(anchor: Candidate, others: Sequence[Candidate]) -> Broken | None:
+    """Return the first broken rule, None when all may be linked to the anchor's report."""
+    if reason := _refuse_anchor(anchor):
+        return Broken(reason, anchor.place)
+    for other in others:
+        if other.report_id == anchor.report_id:
+            continue
+        if reason := _refuse_other(other) or _refuse_patient(anchor, other):
+            return Broken(reason, other.place)
+    return None
+
+
+def _refuse_anchor(anchor: Candidate) -> Reason | None:
+    if anchor.status in SIGNED:
+        return Reason.SIGNED  # rule 2
+    if not anchor.is_anchor:
+        return Reason.ANCHOR_IS_MEMBER  # rule 3
+    if anchor.status not in (Status.ORDERED, Status.DRAFT):
+        return Reason.ANCHOR_STATUS  # rule 1
+    if anchor.status is Status.ORDERED and anchor.has_content:
+        return Reason.ANCHOR_HAS_CONTENT  # rule 7
+    return None
+
+
+def _refuse_other(other: Candidate) -> Reason | None:
+    if other.status in SIGNED:
+        return Reason.SIGNED  # rule 2
+    if other.status is not Status.ORDERED:
+        return Reason.ORDER_NOT_ORDERED  # rules 1 and 7
+    return Reason.ORDER_HAS_CONTENT if other.has_content else None
+
+
+def _refuse_patient(anchor: Candidate, other: Candidate) -> Reason | None:
+    """Rule 5: another PatientMRN is fine where name and date of birth are the anchor's."""
+    own = anchor.patients[0]
+    for tags in other.patients:
+        if tags.get("PatientMRN") != anchor.mrn and not same_patient(own, tags):
+            return Reason.PATIENTS_DIFFER
+    return None
+
+
+def refuse_unlink(status: Status, *, has_content: bool) -> Reason | None:
+    """Return why a group cannot be taken apart, None when it can (unlink-orders, rule 1)."""
+    if status in SIGNED:
+        return Reason.SIGNED
+    if status is not Status.ORDERED:
+        return Reason.GROUP_NOT_ORDERED
+    return Reason.GROUP_HAS_CONTENT if has_content else None

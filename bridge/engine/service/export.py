@@ -1,0 +1,139 @@
+"""
+Gather what an export shows: the report, its site, its people (interface document, export).
+
+Formats are made by `bridge.engine.documents`; nothing is formatted here.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from bridge.engine.documents import model
+from bridge.engine.records.tables import Addendum, PrelimRead, Report, Site
+from bridge.engine.rules.document import Document, from_text, parse
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import AddendumState
+from bridge.engine.service.finding import group_of, key_of
+from bridge.engine.service.reading import read_report
+
+DEFAULT_LANGUAGE = "en-US"
+
+
+def gather(session: Session, triple: Triple) -> model.Exported:
+    """Return the report of an order as exports show it; raise ReportNotFound."""
+    return gather_report(session, read_report(session, triple))
+
+
+def gather_report(session: Session, report: Report) -> model.Exported:
+    """Return a report as exports show it: signed addenda and active reads, oldest first."""
+    site = session.get(Site, report.site_id)
+    return model.Exported(
+        site=_site(site) if site else model.Site(report.site_id),
+        orders=tuple(_tags(order) for order in group_of(session, key_of(report))),
+        status=report.status.value,
+        body=_document(report.document, report.content_text),
+        signed_at=moment(report.signed_at),
+        signed_by=_person(report.signed_by),
+        addenda=_addenda(session, report),
+        prelims=_prelims(session, report),
+        language=_language(report, site),
+    )
+
+
+def moment(milliseconds: int | None) -> datetime | None:
+    """Return an aware time of milliseconds since the epoch."""
+    if milliseconds is None:
+        return None
+    seconds, rest = divmod(milliseconds, 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
+
+
+def _site(site: Site) -> model.Site:
+    header = None
+    if site.header_img and site.header_img_type:
+        header = _image(f"data:{site.header_img_type};base64,{site.header_img}")
+    return model.Site(site.name or site.site_id, header, _image(site.footer_img), site.time_zone)
+
+
+def _language(report: Report, site: Site | None) -> str:
+    wished = report.reporting.get("app_language") or report.reporting.get("AppLanguage")
+    own = (site.settings.get("language") if site else None) or DEFAULT_LANGUAGE
+    return str(wished or own)
+
+
+def _tags(order: Any) -> Mapping[str, str]:
+    identity = {
+        "SiteID": order.site_id,
+        "SiteLocation": order.location,
+        "PatientMRN": order.mrn,
+        "Accession": order.accession,
+    }
+    return {**{name: str(value) for name, value in order.tags.items()}, **identity}
+
+
+def _document(stored: dict[str, Any] | None, text: str) -> Document:
+    return parse(stored) if stored is not None else from_text(text)
+
+
+def _image(data_uri: str | None) -> model.Image | None:
+    """Read a stored data URI; what cannot be read is not shown."""
+    if not data_uri:
+        return None
+    head, _, data = data_uri.partition(";base64,")
+    try:
+        return model.Image(head.removeprefix("data:"), base64.b64decode(data, validate=True))
+    except binascii.Error:
+        return None
+
+
+def _person(stored: Mapping[str, Any] | None) -> model.Person | None:
+    if not stored:
+        return None
+    return model.Person(
+        str(stored.get("name", "")), str(stored.get("email", "")), _image(stored.get("signature"))
+    )
+
+
+def _nobody() -> model.Person:
+    return model.Person("", "")
+
+
+def _addenda(session: Session, report: Report) -> tuple[model.ExportedAddendum, ...]:
+    rows = session.exec(
+        select(Addendum)
+        .where(Addendum.report_pk == key_of(report), Addendum.state == AddendumState.SIGNED)
+        .order_by(col(Addendum.signed_at), col(Addendum.number))
+    )
+    return tuple(
+        model.ExportedAddendum(
+            _document(row.document, row.content_text),
+            signed_at,
+            _person(row.signed_by) or _nobody(),
+        )
+        for row in rows
+        if (signed_at := moment(row.signed_at)) is not None
+    )
+
+
+def _prelims(session: Session, report: Report) -> tuple[model.PrelimRead, ...]:
+    rows = session.exec(
+        select(PrelimRead)
+        .where(PrelimRead.report_pk == key_of(report), col(PrelimRead.withdrawn_at).is_(None))
+        .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
+    )
+    return tuple(
+        model.PrelimRead(
+            row.tag_name,
+            row.group_name,
+            read_at,
+            _person(row.read_by) or _nobody(),
+            moment(row.reviewed_at),
+            _person(row.reviewed_by),
+        )
+        for row in rows
+        if (read_at := moment(row.read_at)) is not None
+    )
