@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, TextClause, bindparam, text
 
 from bridge.queue.statements import LineStatements
-from bridge.queue.states import State
+from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
 
 _ROUNDS = 10
@@ -29,6 +29,21 @@ class Settlement:
     code: str = ""
     detail: str = ""
     not_before: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        row_id: int,
+        event: Event,
+        failure: Failure | None,
+        code: str,
+        detail: str,
+        due: int,
+    ) -> "Settlement":
+        """Say what follows when `event` happens to a claimed row; it is `due` if it waits."""
+        state = after(State.CLAIMED, event)
+        waits = state is State.QUEUED
+        return cls(row_id, state, str(failure or ""), code, detail, due if waits else 0)
 
 
 class Line:

@@ -60,6 +60,7 @@ class Ledger:
         self._waiting: deque[_Group] = deque()
         self._acknowledged: list[int] = []
         self._gathering = Gathering()
+        self._flush_took = 0.0
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -117,11 +118,9 @@ class Ledger:
     def _write_on(self) -> None:
         while (batch := self._next_batch()) is not None:
             groups, notes = batch
-            begun = self._timer()
             answers = self._keep(groups, notes)
             if groups:
-                taken = self._timer() - begun
-                self._gathering.committed(taken, len(groups), len(self._waiting))
+                self._gathering.committed(self._flush_took, len(groups), len(self._waiting))
                 self._report(groups, answers)
 
     def _next_batch(self) -> tuple[list[_Group], list[int]] | None:
@@ -178,6 +177,8 @@ class Ledger:
             receipts = iter(admit(self._database, connection, arrivals) if arrivals else ())
             if notes:
                 connection.execute(sql.ACKNOWLEDGED, {"ids": notes})
+            written = self._timer()
+        self._flush_took = self._timer() - written
         return [[next(receipts) for _ in group.arrivals] for group in groups]
 
     def _keep_apart(self, groups: Sequence[_Group]) -> Sequence[_Answer]:

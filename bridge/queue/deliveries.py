@@ -1,0 +1,61 @@
+"""
+What the outbox is given, hands out, and is told of.
+
+No I/O. Deliveries live by the same `states.TRANSITIONS` as messages.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.queue.states import Event, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """
+    Something to deliver. `release_key` names it once and for all within its destination.
+
+    `orders` is any JSON value that composing will need; times are in ms.
+    """
+
+    destination: str
+    report_id: str
+    release_key: str
+    event: str
+    release_at: int
+    orders: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDelivery:
+    """A delivery whose turn it is. `payload` is None until it has been composed."""
+
+    delivery_id: int
+    destination: str
+    report_id: str
+    release_key: str
+    event: str
+    orders: Any
+    control_id: str
+    payload: bytes | None
+    attempts: int
+    release_at: int
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """
+    What came of an attempt: ACCEPTED, IGNORED, POSTPONED (with `retry_at`) or GIVEN_UP.
+
+    `reply` is what the receiver answered, if anything; `sent_at` is when the bytes went out.
+    """
+
+    delivery_id: int
+    event: Event
+    failure: Failure | None = None
+    code: str = ""
+    detail: str = ""
+    retry_at: int | None = None
+    reply: bytes | None = None
+    sent_at: int | None = None

@@ -1,0 +1,128 @@
+"""
+Hand out stored messages in the order of their lanes, and write down what came of them.
+
+Blocking: call it from a thread. Who applies them, and when they are tried again, is the
+worker's business.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, text
+
+from bridge.queue.lanes import Line, Settlement
+from bridge.queue.statements import INBOX
+from bridge.queue.states import Event
+from bridge.queue.work import Claimed, Outcome
+from bridge.store.database import Database
+from bridge.store.errors import Conflict
+
+LEASE = 60_000
+"""Milliseconds a claim lasts unless it is extended."""
+
+_CLAIMED = text("""
+    SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
+        m.attempts, m.received_at, m.flags, m.message_type
+    FROM message AS m JOIN message_body AS b ON b.message_id = m.id
+    WHERE m.id IN :ids ORDER BY m.id
+""").bindparams(bindparam("ids", expanding=True))
+_NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
+
+
+class Inbox:
+    """
+    The messages that wait to be applied.
+
+    `owner` names this worker among all nodes and must survive a restart: by it a node finds
+    what it had claimed when it died. `parked_block` makes a parked message hold up all that
+    comes after it in its lanes (decision 0011 says why it does not by default).
+    """
+
+    def __init__(
+        self, database: Database, owner: str, *, lease: int = LEASE, parked_block: bool = False
+    ) -> None:
+        self.lease = lease
+        self._database = database
+        self._owner = owner
+        self._line = Line(database, INBOX, parked_block=parked_block)
+
+    def claim(self, now: int, limit: int) -> list[Claimed]:
+        """Take up to `limit` messages that nothing stands before, oldest first."""
+        try:
+            with self._database.write() as connection:
+                ids = self._line.claim(
+                    connection,
+                    owner=self._owner,
+                    now=now,
+                    lease_until=now + self.lease,
+                    limit=limit,
+                )
+                rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
+                return [_claimed(row) for row in rows]
+        except Conflict:  # another node had one of the lanes a moment before
+            return []
+
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
+        """Write down what came of claimed messages; give the ids that were still ours."""
+        with self._database.write() as connection:
+            settlements = [_settlement(outcome, now) for outcome in outcomes]
+            held = self._line.settle(connection, self._owner, now, settlements)
+            _keep_notes(connection, [each for each in outcomes if each.message_id in held])
+            return held
+
+    def release(self, message_ids: Sequence[int], now: int) -> None:
+        """Give claims back untried, or not known to have been tried to the end."""
+        with self._database.write() as connection:
+            settlements = [
+                Settlement.of(each, Event.INTERRUPTED, None, "interrupted", "", now)
+                for each in message_ids
+            ]
+            self._line.settle(connection, self._owner, now, settlements)
+
+    def extend(self, message_ids: Sequence[int], now: int) -> None:
+        """Keep claims for another lease from now."""
+        with self._database.write() as connection:
+            self._line.extend(connection, self._owner, message_ids, now + self.lease)
+
+    def reclaim(self, now: int, *, starting: bool = False) -> int:
+        """
+        Queue again what a dead worker had claimed; give how many.
+
+        Whose lease has run out is dead; and with `starting`, so is our own former self.
+        """
+        owner = self._owner if starting else ""
+        with self._database.write() as connection:
+            return len(self._line.reclaim(connection, owner=owner, now=now))
+
+
+def _claimed(row: Row[Any]) -> Claimed:
+    return Claimed(
+        message_id=row.id,
+        payload=bytes(row.payload),
+        listener=row.listener,
+        mapping=row.mapping,
+        mapping_version=row.mapping_version,
+        lanes=tuple(lane for lane in (row.lane_1, row.lane_2) if lane is not None),
+        attempts=row.attempts,
+        received_at=row.received_at,
+        flags=row.flags,
+        message_type=row.message_type,
+    )
+
+
+def _settlement(outcome: Outcome, now: int) -> Settlement:
+    due = outcome.retry_at if outcome.retry_at is not None else now
+    return Settlement.of(
+        outcome.message_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
+    )
+
+
+def _keep_notes(connection: Connection, outcomes: Sequence[Outcome]) -> None:
+    notes = [
+        {"id": each.message_id, "notes": json.dumps(each.notes, ensure_ascii=False)}
+        for each in outcomes
+        if each.notes is not None
+    ]
+    if notes:
+        connection.execute(_NOTE, notes)

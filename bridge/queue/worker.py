@@ -1,0 +1,179 @@
+"""
+Claim, apply, settle: the loop that turns stored messages into applied ones.
+
+Knows neither HL7 nor the engine: what applying means is handed in. Whatever that does, each
+claimed message gets an outcome, and an outcome that cannot be written down now is tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from random import Random, SystemRandom
+
+from bridge.queue.inbox import Inbox
+from bridge.queue.retry import Policy
+from bridge.queue.states import Event, Failure
+from bridge.queue.work import Claimed, Outcome
+from bridge.store.errors import StoreError, StoreUnavailable
+
+Apply = Callable[[Sequence[Claimed]], Awaitable[Sequence[Outcome]]]
+"""Applies messages of different lanes, given oldest first; an outcome for each, in any order."""
+
+POLL = 0.25
+"""Seconds between looks at the inbox when nobody notifies."""
+
+_PAUSE = 1.0  # seconds, when the database is not to be had
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """
+    Applies what the inbox holds, up to `parallel` batches at a time.
+
+    A batch that takes long holds up its own lanes and no other. Lives on the event loop; the
+    database is used in threads.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        apply: Apply,
+        *,
+        clock: Callable[[], int],
+        batch: int = 100,
+        parallel: int = 4,
+        policy: Policy | None = None,
+        random: Random | None = None,
+        poll: float = POLL,
+    ) -> None:
+        self._inbox = inbox
+        self._apply = apply
+        self._clock = clock
+        self._batch = batch
+        self._policy = policy or Policy()
+        self._random = random or SystemRandom()
+        self._poll = poll
+        self._room = asyncio.Semaphore(parallel)
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._in_hand: dict[asyncio.Task[None], Sequence[Claimed]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Take back what our former self had claimed, and begin."""
+        await asyncio.to_thread(self._inbox.reclaim, self._clock(), starting=True)
+        self._stopping = False
+        self._loops = [
+            asyncio.create_task(self._run(), name="worker"),
+            asyncio.create_task(self._keep_leases(), name="worker leases"),
+        ]
+
+    async def stop(self, drain: float = 10.0) -> None:
+        """Claim no more; let what is in hand finish for `drain` seconds, then give it back."""
+        self._stopping = True
+        self.notify()
+        if self._loops:
+            await asyncio.wait(self._loops[:1])
+        if self._in_hand:
+            await asyncio.wait(list(self._in_hand), timeout=drain)
+        unfinished = dict(self._in_hand)
+        await _cancel([*unfinished, *self._loops])
+        ids = [each.message_id for batch in unfinished.values() for each in batch]
+        if ids:
+            with suppress(StoreUnavailable):  # the leases will end by themselves
+                await asyncio.to_thread(self._inbox.release, ids, self._clock())
+
+    def notify(self) -> None:
+        """Tell that there may be something to claim. On the event loop's thread."""
+        self._news.set()
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            await self._room.acquire()
+            self._news.clear()
+            claimed = await self._claim()
+            if claimed:
+                task = asyncio.create_task(self._work(claimed))
+                self._in_hand[task] = claimed
+                task.add_done_callback(self._finished)
+            else:
+                self._room.release()
+                await self._rest()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        del self._in_hand[task]
+        self._room.release()
+        self.notify()  # what stood behind these has moved up
+
+    async def _claim(self) -> Sequence[Claimed]:
+        if self._stopping:
+            return ()
+        try:
+            return await asyncio.to_thread(self._inbox.claim, self._clock(), self._batch)
+        except StoreError as error:
+            _log.warning("no messages claimed: %s", error)
+            await asyncio.sleep(_PAUSE)
+            return ()
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._poll):
+                await self._news.wait()
+
+    async def _work(self, claimed: Sequence[Claimed]) -> None:
+        attempts = {each.message_id: each.attempts for each in claimed}
+        try:
+            given = {each.message_id: each for each in await self._apply(claimed)}
+        except Exception as error:  # noqa: BLE001  # whatever it is, these must be tried again
+            _log.error(
+                "applying %d messages failed: %s", len(claimed), type(error).__name__
+            )  # a traceback may quote the message
+            given = {}
+        outcomes = [
+            self._dated(given.get(message_id) or _unknown(message_id), number)
+            for message_id, number in attempts.items()
+        ]
+        await self._settle(outcomes)
+
+    def _dated(self, outcome: Outcome, attempts: int) -> Outcome:
+        """Set the time of the next attempt where the outcome leaves it to the policy."""
+        if outcome.event is not Event.POSTPONED or outcome.retry_at is not None:
+            return outcome
+        delay = self._policy.delay(attempts, self._random)
+        return replace(outcome, retry_at=self._clock() + round(delay * 1000))
+
+    async def _settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Write the outcomes down, however long the database is away."""
+        while True:
+            try:
+                await asyncio.to_thread(self._inbox.settle, outcomes, self._clock())
+            except StoreUnavailable as error:
+                _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+
+    async def _keep_leases(self) -> None:
+        """Extend what is in hand, and queue again what the dead have left."""
+        while True:
+            await asyncio.sleep(self._inbox.lease / 3000)
+            ids = [each.message_id for batch in self._in_hand.values() for each in batch]
+            try:
+                await asyncio.to_thread(self._inbox.extend, ids, self._clock())
+                if await asyncio.to_thread(self._inbox.reclaim, self._clock()):
+                    self.notify()
+            except StoreError as error:
+                _log.warning("leases not extended: %s", error)
+
+
+def _unknown(message_id: int) -> Outcome:
+    return Outcome(message_id, Event.POSTPONED, Failure.AMBIGUOUS, "no-outcome")
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
