@@ -22,9 +22,10 @@ _NUMBER = r"[1-9]\d{0,4}"
 _MATCH = rf"\[(?:([A-Z][A-Z0-9]{{1,3}})-)?({_NUMBER})(?:\.({_NUMBER}))?=([^\[\]=]*)\]"
 _WITHIN = rf"(?:\[({_NUMBER})\]|((?:{_MATCH})+))?(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?"
 _PATH = re.compile(
-    rf"(?:([A-Z][A-Z0-9]{{2}})(?:\[({_NUMBER}|\*)\])?(?:-|$))?(?:({_NUMBER}){_WITHIN})?"
+    rf"(?:([A-Z][A-Z0-9]{{2}})(?:\[({_NUMBER}|\*)\])?(?:-|$))?(?:({_NUMBER}){_WITHIN})?",
+    re.ASCII,
 )
-_MATCHES = re.compile(_MATCH)
+_MATCHES = re.compile(_MATCH, re.ASCII)
 
 
 class BadPath(ValueError):  # noqa: N818  # named like its siblings: what is wrong, not "Error"

@@ -35,6 +35,7 @@ _FORMATS = {
 }
 _CODES = dict(zip("YLDHMS", Precision, strict=False))  # TS.2, table 0529
 _LONGEST_OFFSET = 14 * 60  # minutes
+_YEARS = range(1800, 2200)  # others are two-digit years in disguise: `880705`
 _LONGEST = 48  # characters; more is no time
 
 _OFFSET = r"\s*(?P<offset>Z|[+-]\d{2}:?\d{2})?"
@@ -45,7 +46,7 @@ _CLOCK = (
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WORD = r"(?P<word>[A-Za-z]{3,9})\.?"
 _SHAPES = [
-    re.compile(shape + _CLOCK + _OFFSET)
+    re.compile(shape + _CLOCK + _OFFSET, re.ASCII)
     for shape in (
         r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})",
         r"(?P<year>\d{4})/(?P<month>\d{1,2})/(?P<day>\d{1,2})",
@@ -58,7 +59,8 @@ _SHAPES = [
 ]
 _DIGITS = re.compile(
     r"(?P<year>\d{4})(?:(?P<month>\d{2})(?:(?P<day>\d{2})(?:(?P<hour>\d{2})(?:(?P<minute>\d{2})"
-    r"(?:(?P<second>\d{2})(?:\.?(?P<fraction>\d{1,9}))?)?)?)?)?)?\.?" + _OFFSET
+    r"(?:(?P<second>\d{2})(?:\.?(?P<fraction>\d{1,9}))?)?)?)?)?)?\.?" + _OFFSET,
+    re.ASCII,
 )
 
 
@@ -124,7 +126,7 @@ def parse_timestamp(text: str, *, day_first: bool = False) -> Timestamp | None:
 
 def _timestamp(
     said: dict[str, str | None], limit: Precision | None, *, day_first: bool
-) -> Timestamp:
+) -> Timestamp | None:
     month, day = _month_and_day(said, day_first=day_first)
     numbers = [said["year"], month, day, said.get("hour"), said.get("minute"), said.get("second")]
     fraction = said.get("fraction")
@@ -134,6 +136,8 @@ def _timestamp(
         known[3] = known[3] % 12 + (12 if (said["half"] or "").lower().startswith("p") else 0)
     year, month_number, day_number, *clock = known + [1, 1, 0, 0, 0][len(known) - 1 :]
     micro = int((fraction or "0").ljust(6, "0")[:6])
+    if year not in _YEARS:
+        return None
     date_only = datetime(year, month_number, day_number)  # noqa: DTZ001  # the zone is beside it
     local = date_only.replace(hour=clock[0], minute=clock[1], second=clock[2], microsecond=micro)
     return Timestamp(local, min(precision, limit or precision), _offset(said.get("offset")))

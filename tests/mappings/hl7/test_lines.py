@@ -18,7 +18,9 @@ def segments(raw: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\r", b"\r\r", b"\r\n\r\n", b"\r \r"])
-@pytest.mark.parametrize("last", [b"", b"\r", b"\n", b"\r\n", b"\r\r\r", b"\x1c\r", b"\x00", b"\x1a"])
+@pytest.mark.parametrize(
+    "last", [b"", b"\r", b"\n", b"\r\n", b"\r\r\r", b"\x1c\r", b"\x00", b"\x1a"]
+)
 def test_any_segment_end(end: bytes, last: bytes) -> None:
     """CR, LF, CRLF, doubled, blank lines between; with and without one at the end."""
     assert segments(end.join([HEAD, PID, NOTE]) + last) == [HEAD, PID, NOTE]

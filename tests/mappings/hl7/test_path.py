@@ -34,8 +34,28 @@ def test_both_ways(text: str, path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "PID-", "PID-0", "pid-3", "PID-3.", "PID3", "PID-3[0]", "PID-3[]", "-3", "PID-3.1.2.3"),
-        *("PID-3[CX-5]", "PI-3", "PID[x]-3", "PID 3", "PID-3.1\n", "PID-3[5=M]R]", "3-PID", "PID[1]"[:4]),
+        *(
+            "",
+            "PID-",
+            "PID-0",
+            "pid-3",
+            "PID-3.",
+            "PID3",
+            "PID-3[0]",
+            "PID-3[]",
+            "-3",
+            "PID-3.1.2.3",
+        ),
+        *(
+            "PID-3[CX-5]",
+            "PI-3",
+            "PID[x]-3",
+            "PID 3",
+            "PID-3.1\n",
+            "PID-3[5=M]R]",
+            "3-PID",
+            "PID[1]"[:4],
+        ),
     ],
 )
 def test_refused(text: str) -> None:

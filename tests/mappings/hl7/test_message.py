@@ -1,0 +1,187 @@
+"""Messages: values, repetitions, components, null, escapes, surprises."""
+
+import pytest
+
+from mappings.hl7 import Message, Path
+from mappings.hl7.refusals import Malformation, Malformed
+from mappings.hl7.values import is_null, present
+
+RAW = (
+    b"MSH|^~\\&|RIS|NORD|PACS|SUED|20260102||ORM^O01|42|P|2.5.1\r"
+    b'PID|1|""|100^^^H&1.2.3&ISO^PI~  200 ^^^H^MR~300^^^G^MR||DOE^JOHN^M~ROE^JOHN||1970|M|||A&B\r'
+    b"ZZ1|before anything|x\r"
+    b"ORC|NW|P1\r"
+    b"OBR|1|P1||CT^CT \\T\\ contrast\r"
+    b"NTE|1||first\\.br\\second~third\r"
+    b"ORC|NW|P2\r"
+    b"OBR|2|P2||MR^Head\r"
+    b"OBX|1|TX|H^HISTORY||S&I ^ or so||||||O\r"
+    b"zds|1.2.3^X^Application^DICOM\r"
+)
+
+
+@pytest.fixture(name="read")
+def _read() -> Message:
+    return Message.parse(RAW)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("MSH-1", "|"),
+        ("MSH-2", "^~\\&"),
+        ("MSH-3", "RIS"),
+        ("MSH-9.2", "O01"),
+        ("MSH-12", "2.5.1"),
+        ("PID-1", "1"),
+        ("PID-2", '""'),
+        ("PID-3", "100^^^H&1.2.3&ISO^PI"),
+        ("PID-3.1", "100"),
+        ("PID-3.4", "H&1.2.3&ISO"),
+        ("PID-3.4.2", "1.2.3"),
+        ("PID-3.1.1", "100"),
+        ("PID-3.1.2", ""),
+        ("PID-3[2].1", "  200 "),
+        ("PID-3[9].1", ""),
+        ("PID-3[CX-5=MR].1", "  200 "),
+        ("PID-3[CX-5=MR][CX-4.1=G].1", "300"),
+        ("PID-3[CX-5=XX].1", ""),
+        ("PID-4", ""),
+        ("PID-5.2", "JOHN"),
+        ("PID-99", ""),
+        ("PV1-3.1", ""),
+        ("ORC[2]-2", "P2"),
+        ("OBR[2]-4.2", "Head"),
+        ("OBR[3]-4.2", ""),
+        ("OBR-4.2", "CT & contrast"),
+        ("NTE-3", "first\nsecond"),
+        ("OBX-5", "S&I ^ or so"),
+        ("ZDS-1.1", "1.2.3"),
+        ("ZZ1-1", "before anything"),
+        ("PID", "PID"),
+    ],
+)
+def test_value(read: Message, path: str, value: str) -> None:
+    """One place, one text; what is absent is empty."""
+    assert read.value(path) == value
+    assert read.value(Path.parse(path)) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("PID-3.1", ["100", "  200 ", "300"]),
+        ("PID-3[CX-5=MR].1", ["  200 ", "300"]),
+        ("PID-3[3].1", ["300"]),
+        ("NTE-3", ["first\nsecond", "third"]),
+        ("ORC[*]-2", ["P1", "P2"]),
+        ("ORC-2", ["P1"]),
+        ("PV1-3", []),
+        ("PID-4", []),
+        ("MSH-2", ["^~\\&"]),
+    ],
+)
+def test_values(read: Message, path: str, values: list[str]) -> None:
+    """All repetitions, and all segments where the path says so."""
+    assert read.values(path) == values
+
+
+def test_bytes_are_the_record(read: Message) -> None:
+    """The message keeps the very object it was made from."""
+    assert read.raw is RAW
+
+
+def test_segments_are_a_stream(read: Message) -> None:
+    """Z segments and lower-case names keep their place."""
+    assert [segment.id for segment in read.segments] == (
+        "MSH PID ZZ1 ORC OBR NTE ORC OBR OBX ZDS".split()
+    )
+    assert [segment.index for segment in read.named("OBR")] == [4, 7]
+    assert read.first("ZDS") is read.segments[9]
+    assert read.first("PV1") is None
+    assert read.segments[9].raw == b"zds|1.2.3^X^Application^DICOM"
+
+
+def test_null_is_not_empty(read: Message) -> None:
+    """`""` asks to delete; an identifier it is not."""
+    pid = read.segments[1]
+    assert pid.field(2).is_null
+    assert is_null(read.value("PID-2"))
+    assert not pid.field(4)
+    assert not pid.field(4).is_null
+    assert present(read.value("PID-2")) == ""
+    assert present(read.value("PID-3[2].1")) == "200"
+
+
+def test_elements(read: Message) -> None:
+    """Fields, repetitions, components and subcomponents can be walked."""
+    field = read.segments[1].field(3)
+    assert [one.component(1).text() for one in field.repetitions] == ["100", "  200 ", "300"]
+    assert field.repetition(2).component(5).text() == "MR"
+    assert field.repetition().component(4).subcomponent(2).text() == "1.2.3"
+    subs = field.repetition().component(4).subcomponents
+    assert [sub.text() for sub in subs] == ["H", "1.2.3", "ISO"]
+    assert len(field.repetition(3).components) == 5
+    assert field.value("[3].1") == "300"
+    assert field.value("[CX-5=MR].4") == "H"
+    assert field.values("5") == ["PI", "MR", "MR"]
+    assert field.repetition(7).component(1).text() == ""
+    assert read.segments[1].field(50).repetitions == ()
+
+
+def test_unescaped_delimiters_in_prose_are_rejoined(read: Message) -> None:
+    """A sender's `S&I ^ or so` is no loss (HL7 v2.5.1 §2.7)."""
+    assert read.segments[8].field(5).text() == "S&I ^ or so"
+    assert read.segments[5].field(3).text() == "first\nsecond~third"
+
+
+def test_segment_values_are_relative(read: Message) -> None:
+    """Inside a segment a path needs no name; another segment's path finds nothing."""
+    obr = read.named("OBR")[1]
+    assert obr.value("4.1") == "MR"
+    assert obr.value("OBR-4.1") == "MR"
+    assert obr.value("ORC-2") == ""
+    assert obr.values("ORC-2") == []
+    assert len(obr) == 4
+
+
+@pytest.mark.parametrize(
+    ("raw", "component", "value"),
+    [
+        (b"MSH^~|\\&^A\rPID^1^^7~~~H", "PID-3.4", "H"),
+        (b"MSH@~&#\\@A\rPID@1@@7~~~H", "PID-3.4", "H"),
+        (b"MSH|^~\\\\&|A\rPID|1||7^^^H&X", "PID-3.4.2", "X"),
+        (b"MSH|^~|A\rPID|1||7^^^H&X\\F\\", "PID-3.4", "H&X\\F\\"),
+        (b"MSH|^|A\rPID|1||7^^^H~8", "PID-3.4", "H~8"),
+        (b"MSH|^~\\&#|A\rPID|1||7^^^H\\P\\", "PID-3.4", "H#"),
+    ],
+)
+def test_other_delimiters(raw: bytes, component: str, value: str) -> None:
+    """Everything is split by what MSH-1 and MSH-2 declare, and by nothing else."""
+    assert Message.parse(raw).value(component) == value
+
+
+def test_line_feed_in_a_note_is_text() -> None:
+    """It is read as a line break, and written as its escape in the segment's one line."""
+    read = Message.parse(b"MSH|^~\\&|A\rNTE|1||first\nsecond\rPID|1")
+    assert read.value("NTE-3") == "first\nsecond"
+    assert read.segments[1].text() == "NTE|1||first\\X0A\\second"
+    assert read.first("PID") is not None
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason", "place"),
+    [
+        (b"MSH|^~\\&|A\rMSH|^~\\&|B", Malformation.SECOND_HEADER, "MSH[2]"),
+        (b"MSH|^~\\&|A\rPID|1\rmsh|^~\\&|B", Malformation.SECOND_HEADER, "MSH[2]"),
+        (b"MSH|^~\\&|A\rsome text", Malformation.STRAY_LINE, "MSH"),
+        (b"MSH|^~\\&|A\nsome text\rPID|1", Malformation.STRAY_LINE, "MSH"),
+        (b"MSH|^~\\&|A\rPID|1\rORC NW", Malformation.STRAY_LINE, "PID"),
+        (b"", Malformation.NOT_HL7, "MSH"),
+    ],
+)
+def test_malformed(raw: bytes, reason: Malformation, place: str) -> None:
+    """What is not one message is refused, with reason and place."""
+    with pytest.raises(Malformed) as raised:
+        Message.parse(raw)
+    assert (raised.value.reason, raised.value.place) == (reason, place)
