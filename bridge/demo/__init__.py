@@ -1,0 +1,1 @@
+"""`make demo`: the whole story over real sockets, told as it happens."""
