@@ -100,8 +100,8 @@ class MemoryWire:
 
     def _lost(self, reason: Exception) -> None:
         if self.open:
-            self.open = False
             self.loseWriteConnection()
+            self.open = False
             self.protocol.connectionLost(Failure(reason))  # type: ignore[no-untyped-call]
 
 

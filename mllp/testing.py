@@ -168,7 +168,7 @@ class MemoryEndpoint:
         """Connect."""
         self.attempts += 1
         if self.refusing:
-            return fail(Refused())
+            return fail(Refused())  # type: ignore[no-untyped-call]
         if self.mute:
             return Deferred()
         server, client = self._accept(), factory.buildProtocol(None)

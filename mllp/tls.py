@@ -1,0 +1,119 @@
+"""
+TLS settings to Twisted context factories: TLS 1.2 or newer, mutual where an authority is named.
+
+Reads the files once. Errors name the setting, never what stands in a file.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from OpenSSL import SSL, crypto
+from twisted.internet.ssl import (
+    Certificate,
+    CertificateOptions,
+    TLSVersion,
+    optionsForClientTLS,
+    platformTrust,
+    trustRootFromCertificates,
+)
+
+from mllp.errors import TLSConfigurationError
+
+
+def server_options(
+    certificate: Path, key: Path, client_ca: Path | None = None
+) -> CertificateOptions:
+    """
+    Return what a listener needs: its certificate, followed by its chain, and its key (PEM).
+
+    With `client_ca`, every client must show a certificate that these authorities have issued.
+    """
+    options = CertificateOptions(
+        **_identity(certificate, key),
+        trustRoot=_authorities("client_ca", client_ca) if client_ca else None,
+        raiseMinimumTo=TLSVersion.TLSv1_2,
+    )
+    _try_out(options)
+    return options
+
+
+def client_options(
+    ca: Path | None, certificate: Path | None, key: Path | None, server_name: str
+) -> Any:
+    """
+    Return what a sender needs, for `twisted.internet.endpoints.wrapClientTLS`.
+
+    The server must prove to be `server_name`, a host name or an IP address, by a certificate
+    that the authorities in `ca` have issued; without `ca`, the machine's own authorities.
+    Certificate and key, together, are shown to servers that ask.
+    """
+    if (certificate is None) != (key is None):
+        raise TLSConfigurationError(
+            "key" if key is None else "certificate", "is needed as well: they go together"
+        )
+    identity = _identity(certificate, key) if certificate and key else {}
+    trust = _authorities("ca", ca) if ca else platformTrust()  # type: ignore[no-untyped-call]
+    try:
+        return optionsForClientTLS(
+            server_name,
+            trustRoot=trust,
+            extraCertificateOptions={**identity, "raiseMinimumTo": TLSVersion.TLSv1_2},
+        )
+    except (ValueError, UnicodeError):
+        raise TLSConfigurationError("server_name", "is no host name") from None
+
+
+def _identity(certificate: Path, key: Path) -> dict[str, Any]:
+    """Return the CertificateOptions arguments for who we are."""
+    chain = _certificates("certificate", certificate)
+    private = _private_key(key)
+    if chain[0].public_key() != private.public_key():
+        raise TLSConfigurationError("key", "does not belong to the certificate")
+    own, *issuers = [crypto.X509.from_cryptography(one) for one in chain]
+    return {
+        "privateKey": crypto.PKey.from_cryptography_key(private),
+        "certificate": own,
+        "extraCertChain": issuers,
+    }
+
+
+def _private_key(path: Path) -> Any:
+    data = _read("key", path)
+    try:
+        key: PrivateKeyTypes = load_pem_private_key(data, password=None)
+    except TypeError:
+        raise TLSConfigurationError("key", "is protected by a passphrase") from None
+    except Exception:  # noqa: BLE001  # cryptography documents several, of its own and built-in
+        raise TLSConfigurationError("key", "is no private key in PEM form") from None
+    return key
+
+
+def _authorities(setting: str, path: Path) -> Any:
+    roots = [crypto.X509.from_cryptography(one) for one in _certificates(setting, path)]
+    return trustRootFromCertificates(map(Certificate, roots))  # type: ignore[no-untyped-call]
+
+
+def _certificates(setting: str, path: Path) -> Sequence[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(_read(setting, path))
+    except ValueError:
+        raise TLSConfigurationError(setting, "holds no certificate in PEM form") from None
+
+
+def _read(setting: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TLSConfigurationError(setting, f"cannot be read: {error.strerror}") from None
+
+
+def _try_out(options: CertificateOptions) -> None:
+    """Build the context now: OpenSSL has opinions too, on short keys for one."""
+    try:
+        options.getContext()
+    except SSL.Error:
+        raise TLSConfigurationError("certificate", "is refused by the TLS library") from None

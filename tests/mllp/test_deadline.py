@@ -1,0 +1,56 @@
+"""Time limits on a clock that only the test moves."""
+
+from twisted.internet.task import Clock
+
+from mllp.deadline import Deadline
+
+
+def test_it_expires() -> None:
+    """Once, after its seconds."""
+    clock, expired = Clock(), list[int]()
+    Deadline(clock, 5, lambda: expired.append(1)).start()
+    clock.advance(4.9)
+    assert not expired
+
+    clock.advance(0.2)
+    clock.advance(60)
+
+    assert len(expired) == 1
+    assert not clock.getDelayedCalls()
+
+
+def test_touching_puts_it_off() -> None:
+    """The seconds count from the last touch."""
+    clock, expired = Clock(), list[int]()
+    deadline = Deadline(clock, 5, lambda: expired.append(1))
+    deadline.start()
+    for _ in range(3):
+        clock.advance(3)
+        deadline.touch()
+    clock.advance(4)
+    assert not expired
+
+    clock.advance(1)
+
+    assert expired
+
+
+def test_stopping_leaves_no_call() -> None:
+    """A stopped deadline is gone, and touching does not bring it back."""
+    clock = Clock()
+    deadline = Deadline(clock, 5, lambda: None)
+    deadline.start()
+
+    deadline.stop()
+    deadline.touch()
+
+    assert not deadline.running
+    assert not clock.getDelayedCalls()
+
+
+def test_no_seconds_is_never() -> None:
+    """A limit of 0 is switched off."""
+    clock = Clock()
+    Deadline(clock, 0, lambda: None).start()
+
+    assert not clock.getDelayedCalls()

@@ -1,0 +1,195 @@
+"""Frames out of bytes: every case whole, byte by byte, and cut anywhere."""
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mllp import (
+    END,
+    START,
+    Event,
+    Frame,
+    FrameReader,
+    FrameTooLarge,
+    Noise,
+    TruncatedFrame,
+    Unframeable,
+    checked_frame,
+    frame,
+)
+
+CASES: dict[str, tuple[bytes, list[Event]]] = {
+    "one frame": (b"\x0bA\x1c\r", [Frame(b"A")]),
+    "an empty frame": (b"\x0b\x1c\r", [Frame(b"")]),
+    "two frames in one packet": (b"\x0bA\x1c\r\x0bB\x1c\r", [Frame(b"A"), Frame(b"B")]),
+    "FS alone ends nothing": (b"\x0bA\x1cB\x1c\r", [Frame(b"A\x1cB")]),
+    "FS FS CR": (b"\x0bA\x1c\x1c\r", [Frame(b"A\x1c")]),
+    "segments end with CR": (b"\x0bA\rB\r\x1c\r", [Frame(b"A\rB\r")]),
+    "FS at the very end waits": (b"\x0bA\x1c", []),
+    "newline between frames": (
+        b"\x0bA\x1c\r\n\x0bB\x1c\r",
+        [Frame(b"A"), Noise(1), Frame(b"B")],
+    ),
+    "NULs before the first frame": (b"\0\0\0\x0bA\x1c\r", [Noise(3), Frame(b"A")]),
+    "a byte order mark before the frame": (b"\xef\xbb\xbf\x0bA\x1c\r", [Noise(3), Frame(b"A")]),
+    "no START at all": (b"MSH|^~\\&|\x1c\r", [Noise(11)]),
+    "repeated START": (b"\x0b\x0b\x0bA\x1c\r", [Noise(2), Frame(b"A")]),
+    "START inside a frame": (b"\x0bA\x0bB\x1c\r", [Frame(b"A\x0bB", truncated=True)]),
+    "bytes above 127": (b"\x0b\xfc\x84\x31\x95\x1c\r", [Frame(b"\xfc\x84\x31\x95")]),
+}
+
+
+def events(reader: FrameReader, *parts: bytes) -> list[Event]:
+    """Feed the parts one after the other; add up noise that comes in several parts."""
+    found: list[Event] = []
+    for part in parts:
+        reader.receive(part)
+        for event in iter(reader.next_event, None):
+            if isinstance(event, Noise) and found and isinstance(found[-1], Noise):
+                event = Noise(found.pop().length + event.length)  # type: ignore[union-attr]  # noqa: PLW2901  # the narrowing of found[-1] does not reach pop
+            found.append(event)
+    return found
+
+
+@pytest.mark.parametrize(("wire", "expected"), list(CASES.values()), ids=list(CASES))
+class TestEveryCase:
+    """What a table of byte streams means, however it arrives."""
+
+    def test_whole(self, wire: bytes, expected: list[Event]) -> None:
+        """The stream arrives at once."""
+        assert events(FrameReader(), wire) == expected
+
+    def test_byte_by_byte(self, wire: bytes, expected: list[Event]) -> None:
+        """Every byte arrives alone."""
+        assert events(FrameReader(), *(bytes([byte]) for byte in wire)) == expected
+
+    def test_cut_anywhere(self, wire: bytes, expected: list[Event]) -> None:
+        """The stream arrives in two parts, wherever it is cut."""
+        for cut in range(len(wire)):
+            assert events(FrameReader(), wire[:cut], wire[cut:]) == expected
+
+    def test_a_frame_behind_it(self, wire: bytes, expected: list[Event]) -> None:
+        """A whole case leaves nothing behind that could hurt the next frame."""
+        if wire.endswith(END):
+            assert events(FrameReader(), wire, b"\x0bZ\x1c\r") == [*expected, Frame(b"Z")]
+
+
+PAYLOADS = st.binary(max_size=60).filter(lambda data: END not in data and START not in data)
+NOISE = st.binary(max_size=20).filter(lambda data: START not in data)
+
+
+@given(
+    pieces=st.lists(st.tuples(NOISE, PAYLOADS), max_size=8),
+    cuts=st.lists(st.integers(0, 800), max_size=12),
+)
+def test_any_frames_any_cuts(pieces: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
+    """Whatever lies between the frames and however the stream is cut: the frames come out."""
+    wire = b"".join(noise + frame(payload) for noise, payload in pieces)
+    edges = sorted({0, len(wire), *(min(cut, len(wire)) for cut in cuts)})
+    expected: list[Event] = []
+    for noise, payload in pieces:
+        if noise:
+            expected.append(Noise(len(noise)))
+        expected.append(Frame(payload))
+
+    assert events(FrameReader(), *(wire[a:b] for a, b in pairwise(edges))) == expected
+
+
+@given(parts=st.lists(st.binary(max_size=80), max_size=30), limit=st.integers(0, 64))
+def test_any_garbage_stays_bounded(parts: list[bytes], limit: int) -> None:
+    """Random bytes raise FrameTooLarge at most, and never pile up beyond the limit."""
+    reader = FrameReader(limit)
+    for part in parts:
+        try:
+            found = events(reader, part)
+        except FrameTooLarge:
+            assert reader.received > limit
+            return
+        assert reader.received <= limit + 1  # an FS may wait for its CR
+        assert all(len(one.payload) <= limit for one in found if isinstance(one, Frame))
+
+
+@given(stream=st.lists(st.sampled_from([b"\x0b", b"\x1c", b"\r", b"A"]), max_size=24))
+def test_the_same_events_byte_by_byte(stream: list[bytes]) -> None:
+    """The few bytes that matter, in any order: one cut is as good as another."""
+    assert events(FrameReader(), b"".join(stream)) == events(FrameReader(), *stream)
+
+
+class TestLimits:
+    """How much a frame may hold."""
+
+    def test_exactly_as_long_as_may_be(self) -> None:
+        """The limit is the longest payload, not the first that is too long."""
+        assert events(FrameReader(3), b"\x0bABC\x1c", b"\r") == [Frame(b"ABC")]
+
+    def test_one_byte_too_long(self) -> None:
+        """A frame that is already whole counts as well."""
+        with pytest.raises(FrameTooLarge, match="longer than 3 bytes"):
+            events(FrameReader(3), b"\x0bABCD\x1c\r")
+
+    def test_while_the_frame_is_open(self) -> None:
+        """Nobody has to wait for the end of a frame that is too long."""
+        with pytest.raises(FrameTooLarge):
+            events(FrameReader(3), b"\x0bABCD")
+
+    def test_the_head_of_what_was_too_long(self) -> None:
+        """Its first bytes are there for whoever says no."""
+        reader = FrameReader(3)
+        with pytest.raises(FrameTooLarge):
+            events(reader, b"\x0bMSH|^~")
+
+        assert reader.head(4) == b"MSH|"
+
+    def test_noise_without_end_is_not_kept(self) -> None:
+        """Ten megabytes of noise leave nothing behind."""
+        reader = FrameReader(10)
+        for _ in range(160):
+            assert events(reader, b"x" * 65536) == [Noise(65536)]
+        assert not reader.in_frame
+        assert reader.received == 0
+
+
+def test_close_inside_a_frame() -> None:
+    """A close inside a frame says how far it got, and no more."""
+    reader = FrameReader()
+    events(reader, b"\x0bPID|SECRET")
+
+    with pytest.raises(TruncatedFrame) as raised:
+        reader.receive_eof()
+
+    assert str(raised.value) == "connection closed 10 bytes into a frame"
+
+
+def test_close_between_frames() -> None:
+    """A close between frames is nothing to talk about."""
+    reader = FrameReader()
+    events(reader, b"\x0bA\x1c\r\n")
+
+    reader.receive_eof()
+
+
+def test_what_would_end_too_early_is_not_framed() -> None:
+    """A payload with FS CR inside would reach the peer as two halves."""
+    with pytest.raises(Unframeable, match="at byte 3"):
+        checked_frame(b"MSH\x1c\rPID")
+
+
+@pytest.mark.parametrize("piece", [b"A", b"A" * 1024, b"\x1cA", b"\x1c" * 7])
+def test_time_is_linear(piece: bytes) -> None:
+    """Eight times the bytes take at most about eight times as long."""
+
+    def seconds(size: int) -> float:
+        reader = FrameReader(size * 2)
+        started = time.process_time()
+        reader.receive(START)
+        for _ in range(size // len(piece)):
+            reader.receive(piece)
+            reader.next_event()
+        return time.process_time() - started
+
+    size = 20_000 * len(piece)
+    seconds(size)
+    assert seconds(8 * size) < 30 * max(seconds(size), 0.001)
