@@ -31,7 +31,7 @@ class CodeTable:
 
     def code(self, value: str) -> str | None:
         """Translate back; None when no row has this value."""
-        return self.backward.get(value)
+        return self.backward.get(value.strip().upper())
 
 
 def file_of(name: str) -> str:
@@ -84,4 +84,4 @@ def _add(
     if forward.get(code, value) != value:
         notebook.error(place, "codes", "this code stands in an earlier line with another value")
     forward.setdefault(code, value)
-    backward.setdefault(value, cells.get("code", ""))
+    backward.setdefault(value.upper(), cells.get("code", ""))

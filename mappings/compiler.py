@@ -113,9 +113,7 @@ def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None
     return replace(made, version=_version(sources, file, shop, notebook))
 
 
-def _made(
-    kind: str, name: str, root: Node, entries: dict[str, Node], shop: Workshop
-) -> Compiled:
+def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Workshop) -> Compiled:
     if kind in ("results", "status"):
         return compile_outbound(name, root, entries, shop)
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)

@@ -26,7 +26,9 @@ def compile_condition(node: Node, notebook: Notebook) -> Condition:
     parts: list[Condition] = []
     for key, below in notebook.mapping(node).items():
         if key == "any":
-            parts.append(_any([compile_condition(each, notebook) for each in notebook.items(below)]))
+            parts.append(
+                _any([compile_condition(each, notebook) for each in notebook.items(below)])
+            )
         elif key == "not":
             parts.append(_not(compile_condition(below, notebook)))
         else:
@@ -40,9 +42,7 @@ def compile_test(node: Node, notebook: Notebook) -> Test:
     if not isinstance(node.value, dict):
         wanted = frozenset(notebook.texts(node))
         return lambda value: value in wanted
-    tests = [
-        _TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()
-    ]
+    tests = [_TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()]
     return lambda value: all(test(value) for test in tests)
 
 

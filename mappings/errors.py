@@ -16,7 +16,7 @@ class MappingError(Exception):
     """Root of what this package raises about definitions."""
 
 
-class MappingErrors(MappingError):
+class MappingErrors(MappingError):  # noqa: N818  # several errors, that is the point
     """A definition cannot be used; `issues` says why, every mistake with its place."""
 
     def __init__(self, issues: Sequence[Issue]) -> None:
@@ -24,7 +24,7 @@ class MappingErrors(MappingError):
         super().__init__("\n".join(str(issue) for issue in self.issues))
 
 
-class HookFailed(MappingError):
+class HookFailed(MappingError):  # noqa: N818  # says what happened
     """A hook raised. Only its name and the exception's class are told: no values."""
 
     def __init__(self, hook: str, cause: BaseException) -> None:
@@ -32,7 +32,7 @@ class HookFailed(MappingError):
         super().__init__(f"hook {hook} raised {type(cause).__name__}")
 
 
-class NotRenderable(MappingError):
+class NotRenderable(MappingError):  # noqa: N818  # says what happened
     """The definition renders no message for this event."""
 
     def __init__(self, name: str, event: str) -> None:

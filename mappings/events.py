@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from typing_extensions import override
+
 from mappings.hl7.refusals import Refusal
 
 
@@ -53,6 +55,7 @@ class Issue:
     column: int = 0
     refusal: Refusal | None = None
 
+    @override
     def __str__(self) -> str:
         """Read as compilers write: file:line:column: severity: path: message."""
         place = f"{self.file}:{self.line}:{self.column}: " if self.file else ""

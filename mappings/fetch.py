@@ -23,11 +23,13 @@ Getter = Callable[[Scope], str]
 Many = Callable[[Scope], Iterator[str]]
 Narrow = Callable[[str, Delimiters], str]
 
-SEGMENTS = frozenset(
-    "MSH SFT NTE PID PD1 ARV NK1 PV1 PV2 IN1 IN2 IN3 GT1 AL1 IAM ORC OBR OBX TQ1 TQ2 DG1 PRT CTD "
-    "FT1 CTI BLG IPC SPM SAC RQD RQ1 RXO ODS ODT EVN MRG ACC UB1 UB2 DRG PR1 ROL PDA DB1 TXA "
-    "CON ZDS RXR RXC PRD PTH VAR GOL PRB SCH AIS AIG AIL AIP RGS OVR UAC MSA ERR".split()
-)
+_STANDARD_SEGMENTS = """
+    MSH SFT NTE PID PD1 ARV NK1 PV1 PV2 IN1 IN2 IN3 GT1 AL1 IAM ORC OBR OBX TQ1 TQ2 DG1 PRT
+    CTD FT1 CTI BLG IPC SPM SAC RQD RQ1 RXO ODS ODT EVN MRG ACC UB1 UB2 DRG PR1 ROL PDA DB1
+    TXA CON RXR RXC PRD PTH VAR GOL PRB SCH AIS AIG AIL AIP RGS OVR UAC MSA ERR
+"""
+SEGMENTS = frozenset(_STANDARD_SEGMENTS.split())
+"""What a path may begin with, beside Z segments."""
 
 _LAST_DELIMITER_FIELD = 2  # MSH-1 and MSH-2 are delimiters, not delimited
 
@@ -102,7 +104,7 @@ def _first(path: Path, *, raw: bool) -> Getter:
         text = row[number]
         if not text:
             return ""
-        delimiters = scope.message.delimiters
+        delimiters = scope.delimiters
         if repeats and delimiters.repetition and delimiters.repetition in text:
             parts = text.split(delimiters.repetition)
             text = parts[wanted] if len(parts) > wanted else ""
@@ -174,7 +176,9 @@ def _whole(text: str, delimiters: Delimiters) -> str:
 
 def finish(text: str, scope: Scope, *, raw: bool) -> str:
     """Unescape and trim."""
-    escape = scope.message.delimiters.escape
+    escape = scope.delimiters.escape
     if not raw and escape and escape in text:
-        text = unescape(text, scope.message.delimiters, scope.message.encoding)
+        text = unescape(text, scope.delimiters, scope.message.encoding)
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.strip()

@@ -31,7 +31,7 @@ class Hook:
         """Ask the hook; raises HookFailed for whatever goes wrong in it."""
         try:
             answer = self.function(hl7.parse(text_of(scope)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # the author's code may raise anything
             raise HookFailed(self.name, error) from None
         return "" if answer is None else str(answer).strip()
 
@@ -41,9 +41,7 @@ def text_of(scope: Scope) -> str:
     return "\r".join(segment.text() for segment in scope.segments) + "\r"
 
 
-def find_hook(
-    node: Node, sources: Sources, notebook: Notebook, files: set[str]
-) -> Hook | None:
+def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str]) -> Hook | None:
     """Import a hook; None (with an issue) when that is impossible."""
     name = notebook.text(node)
     module_name, colon, function_name = name.partition(":")

@@ -64,7 +64,10 @@ class InboundMapping:
 
     def apply(self, message: Message, defaults: Defaults) -> list[OrderEvent]:
         """Map a message; raises Refusal for one that was not checked, HookFailed."""
-        scopes = self.plan.scopes(message, defaults)
+        return self.events(self.plan.scopes(message, defaults), message)
+
+    def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
+        """Map a message that is cut already; raises as `apply` does."""
         if isinstance(self.plan, OrderPlan):
             return self.plan.events(scopes)
         return self.plan.events(scopes, message)

@@ -41,7 +41,7 @@ class ValuedLink:
     condition: Condition | None
 
     def signal(self, scope: Scope) -> LinkSignal | None:
-        """The signal of a group, if it shows one."""
+        """Return the signal of a group, if it shows one."""
         if self.condition is not None and not self.condition(scope):
             return None
         value = self.value(scope)
@@ -58,7 +58,7 @@ class Links:
     unless_differ: Rule | None = None
 
     def signals(self, members: Sequence[Member]) -> list[tuple[LinkSignal, ...]]:
-        """The signals of every group of one message, in order."""
+        """Return the signals of every group of one message, in order."""
         shared = self._accessions(members)
         groups = self._groups(members)
         found = []
@@ -72,7 +72,7 @@ class Links:
         return found
 
     def _accessions(self, members: Sequence[Member]) -> set[str]:
-        """Accessions that stand in several groups."""
+        """Return the accessions that stand in several groups."""
         if not self.accession or len(members) == 1:
             return set()
         counts = Counter(member.accession for member in members)
@@ -124,9 +124,7 @@ def _entries(node: Node, shop: Workshop) -> dict[str, Node]:
     return {"on": node} if isinstance(node.value, str) else shop.notebook.mapping(node, KEYS)
 
 
-def _valued(
-    kind: str, node: Node, entries: dict[str, Node], shop: Workshop
-) -> ValuedLink | None:
+def _valued(kind: str, node: Node, entries: dict[str, Node], shop: Workshop) -> ValuedLink | None:
     if "value" not in entries:
         if shop.notebook.flag(entries.get("on"), default=True):
             shop.notebook.error(node, "link", f"{kind} needs `value`: where its value stands")

@@ -6,13 +6,13 @@ for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
 """
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from mappings.conditions import Condition, compile_condition
-from mappings.fetch import NULL, SEGMENTS
+from mappings.fetch import NULL
 from mappings.nodes import Node
 from mappings.rules import Rule, Workshop, compile_rule
 from mappings.scope import Scope
+from mappings.selection import Selection, compile_selection, segment_name
 
 KEYS = ("values", "each", "keep")
 EACH_KEYS = ("segment", "key", "value", "when")
@@ -48,8 +48,8 @@ class MetadataRules:
     """Everything a definition puts into Metadata."""
 
     values: dict[str, Rule]
-    each: tuple[Each, ...] = ()
-    keep: tuple[str, ...] = ()
+    each: tuple[Each, ...]
+    keep: Selection
 
     def fill(self, scope: Scope) -> dict[str, str]:
         """Fill Metadata; a null is an empty text."""
@@ -60,17 +60,19 @@ class MetadataRules:
                 filled[key] = "" if value == NULL else value
         for each in self.each:
             each.fill(scope, filled)
-        for segment in scope.segments if self.keep else ():
-            if any(fnmatchcase(segment.id, pattern) for pattern in self.keep):
+        for segment in scope.segments:
+            if self.keep.has(segment.id):
                 line = segment.text()
-                filled[segment.id] = f"{filled[segment.id]}\n{line}" if segment.id in filled else line
+                filled[segment.id] = (
+                    f"{filled[segment.id]}\n{line}" if segment.id in filled else line
+                )
         return filled
 
 
 def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:
     """Read `metadata:`."""
     if node is None:
-        return MetadataRules({})
+        return MetadataRules({}, (), Selection())
     entries = shop.notebook.mapping(node, KEYS)
     values = shop.notebook.mapping(entries["values"]) if "values" in entries else {}
     each = shop.notebook.items(entries["each"]) if "each" in entries else []
@@ -78,17 +80,8 @@ def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:
     return MetadataRules(
         {key: compile_rule(below, shop) for key, below in values.items()},
         tuple(found for item in each if (found := _each(item, shop)) is not None),
-        tuple(pattern_of_segment(item, shop) for item in keep),
+        compile_selection(keep, shop.notebook),
     )
-
-
-def pattern_of_segment(node: Node, shop: Workshop) -> str:
-    """Read a segment id or a pattern such as `Z*`."""
-    text = shop.notebook.text(node)
-    known = text in SEGMENTS or text.startswith("Z")
-    if not known:
-        shop.notebook.unknown(node, "segment", text, SEGMENTS)
-    return text
 
 
 def _each(node: Node, shop: Workshop) -> Each | None:
@@ -101,7 +94,7 @@ def _each(node: Node, shop: Workshop) -> Each | None:
     if "when" in entries:
         condition = compile_condition(entries["when"], shop.notebook)
     return Each(
-        pattern_of_segment(entries["segment"], shop),
+        segment_name(entries["segment"], shop.notebook),
         compile_rule(entries["key"], shop),
         compile_rule(entries["value"], shop),
         condition,

@@ -26,7 +26,7 @@ MAX_DEPTH = 40
 class Node:
     """A scalar (`str`, or None where nothing is written), a list or a mapping."""
 
-    value: "str | None | list[Node] | dict[str, Node]"
+    value: "str | list[Node] | dict[str, Node] | None"
     file: str
     line: int
     column: int
@@ -35,13 +35,13 @@ class Node:
     """Line and column of the key this node stands under."""
 
     def __getitem__(self, key: str) -> "Node":
-        """The entry of a mapping; KeyError when this is none or has none."""
+        """Return the entry of a mapping; KeyError when this is none or has none."""
         if not isinstance(self.value, dict):
             raise KeyError(key)
         return self.value[key]
 
     def get(self, key: str) -> "Node | None":
-        """The entry of a mapping, or None."""
+        """Return the entry of a mapping, or None."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def at_key(self) -> "Node":

@@ -7,7 +7,6 @@ which messages get here is `mappings.acceptance`'s.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from mappings.conditions import Condition, compile_condition
@@ -17,10 +16,11 @@ from mappings.fetch import NULL
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
 from mappings.links import Links, Member, compile_links
-from mappings.metadata import MetadataRules, compile_metadata, pattern_of_segment
+from mappings.metadata import MetadataRules, compile_metadata
 from mappings.nodes import Node
 from mappings.rules import Rule, Workshop, compile_rule
 from mappings.scope import Defaults, Scope, is_imaging, order_groups
+from mappings.selection import Selection, compile_selection
 from mappings.tags import TAGS, TagRule, compile_tags, fill
 
 ORDER_KEYS = ("placer", "filler", "control", "status")
@@ -48,7 +48,7 @@ class OrderPlan:
     order: dict[str, Rule]
     control: OrderControlTable
     links: Links
-    echo: tuple[str, ...]
+    echo: Selection
     only: Condition | None
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
@@ -72,8 +72,8 @@ class OrderPlan:
 
     def events(self, scopes: Sequence[Scope]) -> list[OrderEvent]:
         """Map every group; raises the first Refusal of a message that was not checked."""
-        for refusal in self.refusals(scopes):
-            raise refusal
+        if not scopes:
+            raise MissingField("ORC")
         wanted = [scope for scope in scopes if self._wanted(scope)]
         members = [self._member(scope) for scope in wanted]
         signals = dict(zip(map(id, wanted), self.links.signals(members), strict=True))
@@ -83,7 +83,7 @@ class OrderPlan:
         ]
 
     def site(self, scope: Scope) -> str:
-        """The SiteID of a group: what the mapping yields, else the listener's."""
+        """Return the SiteID of a group: what the mapping yields, else the listener's."""
         rule = self.tags.get("SiteID")
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
@@ -110,15 +110,18 @@ class OrderPlan:
             missing = not self._code("control", scope)
             found.append(MissingField(place) if missing else UnknownCode(place))
         if not self.site(scope):
-            found.append(MissingField(scope.locate(self.tags["SiteID"].place)))
-        for rule in self.tags.values():
-            if rule.refusing and (refusal := rule.refusal(scope)) is not None:
-                found.append(refusal)
-        return found
+            found.append(MissingField(self.tags["SiteID"].place(scope)))
+        refusing = [rule for rule in self.tags.values() if rule.refusing]
+        return found + [each for rule in refusing if (each := rule.refusal(scope)) is not None]
 
     def _event(self, scope: Scope, signals: Any) -> OrderEvent:
-        decision = self._decision(scope) or Decision(Action.IGNORE)
-        info: dict[str, Any] = {**fill(self.tags, scope), "SiteID": self.site(scope)}
+        decision = self._decision(scope)
+        if decision is None:
+            raise self._refusals(scope)[0]
+        info: dict[str, Any] = fill(self.tags, scope)
+        info.setdefault("SiteID", scope.defaults.site)
+        if not info["SiteID"]:
+            raise self._refusals(scope)[0]
         metadata = self.metadata.fill(scope)
         if metadata:
             info["Metadata"] = metadata
@@ -141,7 +144,7 @@ class OrderPlan:
         )
 
     def _ignored(self, scope: Scope) -> OrderEvent:
-        """A group that orders no examination, or that `only` leaves out."""
+        """Report a group that orders no examination, or that `only` leaves out."""
         note = "left out by `only`" if is_imaging(scope) else "no imaging order"
         mrn = self.tags["PatientMRN"].value(scope)
         return OrderEvent(
@@ -155,11 +158,7 @@ class OrderPlan:
         return filled
 
     def _echo(self, scope: Scope) -> tuple[str, ...]:
-        return tuple(
-            segment.text()
-            for segment in scope.segments
-            if any(fnmatchcase(segment.id, pattern) for pattern in self.echo)
-        )
+        return tuple(segment.text() for segment in scope.segments if self.echo.has(segment.id))
 
 
 def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> OrderPlan:
@@ -178,7 +177,7 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
         order={key: compile_rule(below, shop) for key, below in order.items()},
         control=compile_control(entries.get("order_control"), root, notebook),
         links=compile_links(entries.get("links"), shop),
-        echo=tuple(pattern_of_segment(item, shop) for item in echo),
+        echo=compile_selection(echo, shop.notebook),
         only=compile_condition(entries["only"], notebook) if "only" in entries else None,
     )
 

@@ -66,7 +66,7 @@ class PatientPlan:
         return [self._event(scope, action) for scope in scopes]
 
     def site(self, scope: Scope) -> str:
-        """The SiteID: what the mapping yields, else the listener's."""
+        """Return the SiteID: what the mapping yields, else the listener's."""
         rule = self.tags.get("SiteID")
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
@@ -81,7 +81,7 @@ class PatientPlan:
     def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
         if not self.site(scope):
-            found.append(MissingField(scope.locate(self.tags["SiteID"].place)))
+            found.append(MissingField(self.tags["SiteID"].place(scope)))
         if action is Action.PATIENT_MERGE:
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:

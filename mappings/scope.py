@@ -7,7 +7,7 @@ A scope sees its own segments and, where it has none of a kind, those of the hea
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from mappings.hl7.delimiters import Delimiters
@@ -39,6 +39,7 @@ class Scope:
     """The segments one event is made of, split into fields, by segment id."""
 
     message: Message
+    delimiters: Delimiters
     defaults: Defaults
     header: dict[str, list[Row]]
     place: str = ""
@@ -48,11 +49,6 @@ class Scope:
     segments: list[Segment] = field(default_factory=list)
     rows: dict[str, list[Row]] = field(default_factory=dict)
     """What a path sees: own segments, else the header's. Filled by `close`."""
-
-    @property
-    def delimiters(self) -> Delimiters:
-        """The delimiters of the message."""
-        return self.message.delimiters
 
     def close(self) -> None:
         """Finish reading: from here on paths may be asked for."""
@@ -65,7 +61,10 @@ class Scope:
 
     def only(self, key: str, row: Row) -> "Scope":
         """See one segment of its kind instead of all."""
-        return replace(self, header={}, own={key: [row]}, rows={**self.rows, key: [row]})
+        one = {key: [row]}
+        return Scope(
+            self.message, self.delimiters, self.defaults, {}, self.place, one, rows=self.rows | one
+        )
 
     def locate(self, path: str) -> str:
         """Write a path with the number of its segment in this message: OBR[2]-18."""
@@ -79,6 +78,7 @@ class _Cutter:
 
     def __init__(self, message: Message, defaults: Defaults) -> None:
         self._message = message
+        self._delimiters = message.delimiters
         self._defaults = defaults
         self._counts: dict[str, int] = {}
         self._anchor = ""
@@ -88,7 +88,7 @@ class _Cutter:
 
     def open(self, place: str) -> Scope:
         """Begin a scope under the present header."""
-        scope = Scope(self._message, self._defaults, self.header, place)
+        scope = Scope(self._message, self._delimiters, self._defaults, self.header, place)
         scope.segments = [*self.header_segments]
         self.scopes.append(scope)
         return scope
@@ -101,7 +101,7 @@ class _Cutter:
 
     def add(self, segment: Segment, number: int, scope: Scope | None) -> None:
         """File a segment under its id, a note also under what it follows (`PID>NTE`)."""
-        row = split(segment, self._message.delimiters)
+        row = split(segment, self._delimiters)
         rows = self.header if scope is None else scope.own
         rows.setdefault(segment.id, []).append(row)
         if segment.id == "NTE":
@@ -144,7 +144,8 @@ def order_groups(message: Message, defaults: Defaults) -> list[Scope]:
         elif segment.id == "OBR" and (scope is None or "OBR" in scope.own):
             scope = _next_detail(cutter, scope, number)
         elif segment.id == "PID" and scope is not None:
-            scope = _next_patient(cutter)
+            _begin_patient(cutter)
+            scope = None
         cutter.add(segment, number, scope)
     _share_tail(cutter.scopes)
     for each in cutter.scopes:
@@ -162,7 +163,7 @@ def _next_detail(cutter: _Cutter, before: Scope | None, number: int) -> Scope:
     return scope
 
 
-def _next_patient(cutter: _Cutter) -> None:
+def _begin_patient(cutter: _Cutter) -> None:
     """Begin a new header: only MSH is common to two patients of one message."""
     cutter.header = {"MSH": cutter.header.get("MSH", [])}
     cutter.header_segments = [s for s in cutter.header_segments if s.id == "MSH"]

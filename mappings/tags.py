@@ -49,10 +49,11 @@ class TagRule:
     rule: Rule
     required: bool
     refusing: bool
-    place: str
+    places: tuple[str, ...]
+    """Where the tag is looked for, in order."""
 
     def value(self, scope: Scope) -> str:
-        """The value as the rule yields it; the null of an identifier is nothing."""
+        """Return what the rule yields; the null of an identifier is nothing."""
         value = self.rule(scope)
         return "" if value == NULL and self.tag in IDENTIFIERS else value
 
@@ -63,8 +64,13 @@ class TagRule:
         except Refusal as refusal:
             return refusal
         if self.required and value in ("", NULL):
-            return MissingField(scope.locate(self.place))
+            return MissingField(self.place(scope))
         return None
+
+    def place(self, scope: Scope) -> str:
+        """Tell where a value is missed: the first source whose segment was sent at all."""
+        sent = (place for place in self.places if place.partition("-")[0] in scope.rows)
+        return scope.locate(next(sent, self.places[0]))
 
 
 def compile_tags(node: Node | None, shop: Workshop, known: tuple[str, ...]) -> dict[str, TagRule]:
@@ -80,16 +86,19 @@ def compile_tag(tag: str, node: Node, shop: Workshop) -> TagRule:
     rule = compile_rule(node, shop)
     required_node = node.get("required")
     required = shop.notebook.flag(required_node, default=False)
-    used = shop.paths[before:]
-    place = plain(used[0]) if used else tag
-    return TagRule(tag, rule, required, required or shop.refusing, place)
+    places = tuple(plain(path) for path in shop.paths[before:]) or ("MSH-4",)
+    return TagRule(tag, rule, required, required or shop.refusing, places)
 
 
 def fill(rules: dict[str, TagRule], scope: Scope) -> dict[str, str]:
-    """Fill every tag that has a value; a null is kept as an empty text."""
+    """Fill every tag that has a value; a null becomes an empty text. Raises MissingField."""
     filled: dict[str, str] = {}
     for tag, rule in rules.items():
         value = rule.value(scope)
-        if value:
-            filled[tag] = "" if value == NULL else value
+        if value and value != NULL:
+            filled[tag] = value
+        elif rule.required:
+            raise MissingField(rule.place(scope))
+        elif value:
+            filled[tag] = ""
     return filled

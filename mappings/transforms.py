@@ -9,6 +9,7 @@ written: a wrong form is better seen than lost.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mappings.hl7.elements import Field, Reading
@@ -30,7 +31,7 @@ class Transform:
 
 def compile_transforms(node: Node | None, notebook: Notebook) -> list[Transform]:
     """Read `as:`, one name or several in the order they apply."""
-    chosen = []
+    chosen: list[Transform] = []
     for item in notebook.items(node) if node is not None else ():
         name = notebook.choice(item, "transform", TRANSFORMS)
         if name is None:
@@ -41,9 +42,13 @@ def compile_transforms(node: Node | None, notebook: Notebook) -> list[Transform]
     return chosen
 
 
+_parsed = lru_cache(maxsize=1024)(parse_timestamp)
+"""One message asks for the same few times again and again."""
+
+
 def _local(text: str, scope: Scope) -> Timestamp | None:
     """Read a time; one that names its zone is moved to the site's."""
-    stamp = parse_timestamp(text)
+    stamp = _parsed(text)
     if stamp is None or stamp.offset is None or stamp.precision < Precision.HOUR:
         return stamp
     site = ZoneInfo(scope.defaults.time_zone)
@@ -64,7 +69,7 @@ def _study_time(text: str, scope: Scope) -> str:
 
 def _birth_date(text: str, scope: Scope) -> str:
     """YYYYMMDD, YYYYMM or YYYY as said; a birthday is never moved to another zone."""
-    stamp = parse_timestamp(text)
+    stamp = _parsed(text)
     return text if stamp is None else stamp.date
 
 
@@ -118,7 +123,7 @@ def _dicom(name: PersonName) -> str:
 
 
 def _uid(text: str, scope: Scope) -> str:
-    """A DICOM UID, else nothing: not every ZDS is the one of IHE."""
+    """Let a DICOM UID pass, and nothing else: not every ZDS is the one of IHE."""
     return text if is_uid(text) else ""
 
 
@@ -158,7 +163,7 @@ def age(birth: str, day: str, scope: Scope) -> str:
     Days in the first month, months up to two years, then years; on the study date, else
     today at the site. Nothing when the birth date is too vague to be sure, or lies ahead.
     """
-    born = parse_timestamp(birth)
+    born = _parsed(birth)
     if born is None:
         return ""
     said = _local(day, scope)
@@ -172,7 +177,7 @@ def age(birth: str, day: str, scope: Scope) -> str:
 
 
 def _bounds(born: Timestamp) -> tuple[date, date]:
-    """The first and the last day a birth date of this precision can mean."""
+    """Return the first and the last day a birth date of this precision can mean."""
     first = born.local.date()
     if born.precision is Precision.YEAR:
         return first, date(first.year, 12, 31)

@@ -1,0 +1,110 @@
+"""
+The segments an order came with, ready to be repeated in its result.
+
+Lines in the sender's own delimiters, MSH first, as `OrderEvent.echo` keeps them. Asked for
+by path; without an MSH the standard delimiters are assumed.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from mappings.encode import Encoded, recode, recode_freely, repeated, segment
+from mappings.hl7 import delimiters
+from mappings.hl7.charset import codec_for
+from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.escapes import unescape
+from mappings.hl7.path import Path
+from mappings.hl7.refusals import Malformed
+
+_MSH_18 = 18
+
+
+class Echo:
+    """The echo of one order. Finds nothing where there is nothing; never fails."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        """Take the lines as they were kept."""
+        self._lines = lines
+
+    @cached_property
+    def marks(self) -> Delimiters:
+        """Return the sender's delimiters."""
+        for line in self._lines:
+            if line[:3].upper() == "MSH":
+                declared = line[3:4] + line[4:].partition(line[3:4] or "|")[0]
+                try:
+                    return delimiters.read(declared.encode("latin-1", "replace"))
+                except Malformed:
+                    break
+        return delimiters.STANDARD
+
+    @cached_property
+    def _codec(self) -> str:
+        rows = self._rows.get("MSH", [[]])
+        return codec_for(rows[0][_MSH_18] if len(rows[0]) > _MSH_18 else "")
+
+    @cached_property
+    def _rows(self) -> dict[str, list[list[str]]]:
+        rows: dict[str, list[list[str]]] = {}
+        for line in self._lines:
+            row = line.split(self.marks.field)
+            name = row[0].upper()
+            if name == "MSH":
+                row.insert(1, self.marks.field)
+            rows.setdefault(name, []).append(row)
+        return rows
+
+    def repetitions(self, path: Path) -> list[str]:
+        """Return the repetitions of a field as the sender wrote them, without nulls."""
+        rows = self._rows.get(path.segment, ())
+        index = max(path.occurrence, 1) - 1
+        if len(rows) <= index or len(rows[index]) <= path.field:
+            return []
+        text = rows[index][path.field]
+        parts = text.split(self.marks.repetition) if self.marks.repetition else [text]
+        return [part for part in parts if part.strip() not in ("", '""')]
+
+    def field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
+        """Write a field in our delimiters, in the shape of a data type."""
+        chosen = self.repetitions(path)
+        if not all_repetitions:
+            chosen = chosen[:1]
+        if path.component and self.marks.component:
+            chosen = [_nth(each.split(self.marks.component), path.component) for each in chosen]
+        coded = [
+            recode(_no_nulls(each, self.marks), self.marks, self._codec, kind=kind)
+            for each in chosen
+        ]
+        return repeated([each for each in coded if each])
+
+    def texts(self, path: Path) -> set[str]:
+        """Return every component and subcomponent of a field, unescaped."""
+        found = set()
+        for repetition in self.repetitions(path):
+            for component in _cut(repetition, self.marks.component):
+                leaves = _cut(component, self.marks.subcomponent)
+                found |= {unescape(leaf, self.marks, self._codec).strip() for leaf in leaves}
+        return found
+
+    def segments(self, name: str) -> list[Encoded]:
+        """Write all segments of a name in our delimiters, as they are."""
+        return [
+            segment(name, [recode_freely(each, self.marks, self._codec) for each in row[1:]])
+            for row in self._rows.get(name, ())
+        ]
+
+
+def _cut(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else [text]
+
+
+def _nth(parts: Sequence[str], number: int) -> str:
+    return parts[number - 1] if len(parts) >= number else ""
+
+
+def _no_nulls(text: str, marks: Delimiters) -> str:
+    """Nulls delete on the way in; nobody wants them back."""
+    if '""' not in text or not marks.component:
+        return text
+    parts = text.split(marks.component)
+    return marks.component.join("" if part.strip() == '""' else part for part in parts)

@@ -1,0 +1,126 @@
+"""
+Text becomes HL7: the only place where delimiters are written.
+
+`Encoded` is text whose delimiters mean structure; nothing but this file makes it, and
+segments take nothing else. So escaping cannot be forgotten.
+"""
+
+from collections.abc import Sequence
+from typing import NewType
+
+from mappings.datatypes import COMPONENTS, TIMES
+from mappings.hl7.delimiters import STANDARD, Delimiters
+from mappings.hl7.escapes import escape, unescape
+from mappings.hl7.times import Precision, parse_timestamp
+
+Encoded = NewType("Encoded", str)
+
+NOTHING = Encoded("")
+
+
+def plain(text: str) -> Encoded:
+    """Write a text; line ends and control characters become escapes."""
+    return Encoded(escape(text, STANDARD))
+
+
+def formatted(text: str) -> Encoded:
+    r"""Write a text of several lines for TX and FT: line ends become `\.br\`."""
+    return Encoded(escape(text, STANDARD, formatted=True))
+
+
+def components(parts: Sequence[Encoded]) -> Encoded:
+    """Join components; empty ones at the end are left out."""
+    return _joined(parts, STANDARD.component)
+
+
+def subcomponents(parts: Sequence[Encoded]) -> Encoded:
+    """Join subcomponents; empty ones at the end are left out."""
+    return _joined(parts, STANDARD.subcomponent)
+
+
+def repeated(parts: Sequence[Encoded]) -> Encoded:
+    """Join repetitions; empty ones are kept: in text they are blank lines."""
+    return Encoded(STANDARD.repetition.join(parts))
+
+
+def segment(name: str, fields: Sequence[Encoded]) -> Encoded:
+    """Write a segment; `fields[0]` is field 1."""
+    return _joined((Encoded(name), *fields), STANDARD.field)
+
+
+def header(fields: Sequence[Encoded]) -> Encoded:
+    """Write MSH; `fields[0]` is MSH-3."""
+    marks = Encoded(STANDARD.encoding_characters)
+    return _joined((Encoded("MSH"), marks, *fields), STANDARD.field)
+
+
+def message(segments: Sequence[Encoded]) -> str:
+    """Write a message: every segment ends in CR."""
+    return "".join(f"{each}\r" for each in segments)
+
+
+def _joined(parts: Sequence[Encoded], separator: str) -> Encoded:
+    return Encoded(separator.join(parts).rstrip(separator))
+
+
+def recode(raw: str, theirs: Delimiters, codec: str, *, kind: str) -> Encoded:
+    """
+    Write one repetition of a sender's field in our delimiters, in the shape of a data type.
+
+    Components the type does not have are dropped; separators inside a primitive were never
+    meant as such and are escaped; a time that is none is left out.
+    """
+    if kind in TIMES:
+        return _time(unescape(raw, theirs, codec))
+    if kind not in COMPONENTS:
+        return plain(unescape(raw, theirs, codec).strip())
+    kinds = COMPONENTS[kind]
+    parts = _cut(raw, theirs.component)[: len(kinds)]
+    return components(
+        [_component(part, theirs, codec, each) for part, each in zip(parts, kinds, strict=False)]
+    )
+
+
+def recode_freely(raw: str, theirs: Delimiters, codec: str) -> Encoded:
+    """Write a whole field of a Z segment in our delimiters: no type limits it."""
+    return repeated(
+        [
+            components(
+                [
+                    subcomponents(
+                        [
+                            plain(unescape(leaf, theirs, codec))
+                            for leaf in _cut(part, theirs.subcomponent)
+                        ]
+                    )
+                    for part in _cut(repetition, theirs.component)
+                ]
+            )
+            for repetition in _cut(raw, theirs.repetition)
+        ]
+    )
+
+
+def _component(raw: str, theirs: Delimiters, codec: str, kind: str) -> Encoded:
+    if kind in TIMES:
+        return _time(unescape(raw, theirs, codec))
+    if kind not in COMPONENTS:
+        return plain(unescape(raw, theirs, codec).strip())
+    leaves = _cut(raw, theirs.subcomponent)[: len(COMPONENTS[kind])]
+    return subcomponents([plain(unescape(leaf, theirs, codec).strip()) for leaf in leaves])
+
+
+def _cut(raw: str, separator: str) -> list[str]:
+    return raw.split(separator) if separator else [raw]
+
+
+def _time(text: str) -> Encoded:
+    """Write a time in HL7's own digits, with its zone when it named one."""
+    stamp = parse_timestamp(text)
+    if stamp is None:
+        return NOTHING
+    zone = ""
+    if stamp.offset is not None and stamp.precision >= Precision.HOUR:
+        sign, minutes = "-" if stamp.offset < 0 else "+", abs(stamp.offset)
+        zone = f"{sign}{minutes // 60:02d}{minutes % 60:02d}"
+    return Encoded(stamp.digits + zone)

@@ -1,0 +1,156 @@
+"""
+The variables an outbound definition may name, and what they are at each moment.
+
+`$control_id`, `$order.Accession`, `$line` …: a closed set. A frame is one moment of writing:
+the message, within it an order, within that a row (a line of text, a Metadata key).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from mappings.echo import Echo
+from mappings.encode import NOTHING, Encoded, components, formatted, plain
+from mappings.hl7.times import format_moment
+from mappings.results import ResultContext, ResultOrder, Signer
+from mappings.tags import TAGS
+
+Variable = Callable[["Frame"], Encoded]
+
+
+@dataclass(slots=True)
+class Frame:
+    """One moment of writing a message."""
+
+    context: ResultContext
+    order: ResultOrder
+    echo: Echo
+    number: int
+    """Of the order in this message, from 1."""
+    statuses: Mapping[str, str]
+    row: Mapping[str, Encoded] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    segment: str = ""
+
+    @property
+    def last(self) -> bool:
+        """Whether this is the last order of the message."""
+        return self.number == len(self.context.orders)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonParts:
+    """A name as the report service has it, cut for HL7."""
+
+    family: str
+    given: str
+
+
+def person(name: str) -> PersonParts:
+    """Cut `FAMILY^GIVEN`, `Family, Given` or `Given Family`."""
+    text = name.split(",", 1)
+    if "^" in name:
+        family, _, given = name.partition("^")
+        return PersonParts(family.strip(), given.replace("^", " ").strip())
+    if len(text) > 1 and len(text[1].split()) > 0 and " " not in text[0].strip():
+        return PersonParts(text[0].strip(), text[1].strip())
+    given, _, family = text[0].strip().rpartition(" ")
+    return PersonParts(family, given)
+
+
+def _time(moment: datetime | None, frame: Frame) -> Encoded:
+    if moment is None:
+        return NOTHING
+    return plain(format_moment(moment, ZoneInfo(frame.context.time_zone)))
+
+
+def _signer(frame: Frame) -> Signer:
+    """Who signed what this message is about: the last addendum's signer, else the report's."""
+    addenda = frame.context.addenda
+    latest = addenda[-1].signed_by if addenda else Signer()
+    return latest if latest.name else frame.context.signed_by
+
+
+def _released_at(frame: Frame) -> datetime:
+    addenda = frame.context.addenda
+    latest = addenda[-1].signed_at if addenda else None
+    return latest or frame.context.signed_at or frame.context.now
+
+
+def _study_time(frame: Frame) -> Encoded:
+    tags = frame.order.tags
+    day, time = tags.get("StudyDate", ""), tags.get("StudyTime", "")
+    whole_day = 8
+    if not day.isdigit():
+        return NOTHING
+    return plain(day + time if len(day) == whole_day and time.isdigit() else day)
+
+
+def _xpn(frame: Frame) -> Encoded:
+    """PatientName in the order of XPN: family^given^further^suffix^prefix."""
+    parts = [*frame.order.tags.get("PatientName", "").split("^"), "", "", "", "", ""][:5]
+    family, given, further, prefix, suffix = (plain(part.strip()) for part in parts)
+    return components([family, given, further, suffix, prefix])
+
+
+def _tag(tag: str) -> Variable:
+    return lambda frame: plain(frame.order.tags.get(tag, ""))
+
+
+def _row(name: str) -> Variable:
+    return lambda frame: frame.row.get(name, NOTHING)
+
+
+VARIABLES: Mapping[str, Variable] = {
+    "event": lambda frame: plain(frame.context.event),
+    "control_id": lambda frame: plain(frame.context.control_id),
+    "now": lambda frame: _time(frame.context.now, frame),
+    "site": lambda frame: plain(frame.context.site),
+    "report_status": lambda frame: plain(frame.context.report_status),
+    "result_status": lambda frame: plain(frame.statuses.get("result", "")),
+    "observation_status": lambda frame: plain(frame.statuses.get("observation", "")),
+    "order_status": lambda frame: plain(frame.statuses.get("order", "")),
+    "order_control": lambda frame: plain("RE" if frame.last else "CN"),
+    "set_id": lambda frame: plain(str(frame.counts.get(frame.segment, 0) + 1)),
+    "signed_at": lambda frame: _time(_released_at(frame), frame),
+    "signer.name": lambda frame: plain(_signer(frame).name),
+    "signer.family": lambda frame: plain(person(_signer(frame).name).family),
+    "signer.given": lambda frame: plain(person(_signer(frame).name).given),
+    "signer.id": lambda frame: plain(_signer(frame).identifier),
+    "signer.email": lambda frame: plain(_signer(frame).email),
+    "placer": lambda frame: plain(frame.order.placer),
+    "filler": lambda frame: plain(frame.order.filler),
+    "order.number": lambda frame: plain(str(frame.number)),
+    "order.study_time": _study_time,
+    "order.xpn": _xpn,
+    **{f"order.{tag}": _tag(tag) for tag in TAGS},
+    **{name: _row(name) for name in ("line", "section", "sub_id", "key", "value")},
+}
+DESTINATION = "destination."
+"""`$destination.KEY` is whatever the destination's settings hold under KEY."""
+
+
+def destination(key: str) -> Variable:
+    """Read a setting of the destination."""
+    return lambda frame: plain(frame.context.destination.get(key, ""))
+
+
+def metadata_rows(frame: Frame, wanted: Callable[[str], bool]) -> list[dict[str, Encoded]]:
+    """One row per Metadata key; what is no text is written as JSON."""
+    return [
+        {
+            "key": plain(key),
+            "value": formatted(_as_text(value)),
+            "sub_id": plain(str(number)),
+        }
+        for number, (key, value) in enumerate(frame.order.metadata.items(), start=1)
+        if wanted(key) and value not in ("", None)
+    ]
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

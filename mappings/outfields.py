@@ -1,0 +1,155 @@
+"""
+Field values of outbound segments: YAML becomes a function of the frame.
+
+    TX                                    a text               $order.Accession   a variable
+    ["$placer", "", "A"]                  components (a list in the list: subcomponents)
+    {echo: OBR-4, type: CE}               what the order said  {first: [a, b]}    the first valued
+    {repeat: [a, b]}                      repetitions          {value: …, when: …, codes: …}
+"""
+
+from collections.abc import Callable, Mapping
+
+from mappings.conditions import Test, compile_test
+from mappings.datatypes import COMPONENTS, NAMES, TIMES
+from mappings.encode import NOTHING, Encoded, components, plain, repeated, subcomponents
+from mappings.fetch import parse_path
+from mappings.frames import DESTINATION, VARIABLES, Frame, Variable, destination
+from mappings.hl7.escapes import unescape
+from mappings.nodes import Node
+from mappings.rules import Workshop
+
+Condition = Callable[[Frame], bool]
+
+
+def compile_field(node: Node, shop: Workshop) -> Variable:
+    """Compile the value of a field."""
+    if isinstance(node.value, dict):
+        return _written_out(node, node.value, shop)
+    if isinstance(node.value, list):
+        parts = [_component(item, shop) for item in node.value]
+        return lambda frame: components([part(frame) for part in parts])
+    return compile_text(node, shop)
+
+
+def _component(node: Node, shop: Workshop) -> Variable:
+    if isinstance(node.value, list):
+        parts = [compile_text(item, shop) for item in node.value]
+        return lambda frame: subcomponents([part(frame) for part in parts])
+    if isinstance(node.value, dict):
+        return _written_out(node, node.value, shop)
+    return compile_text(node, shop)
+
+
+def compile_text(node: Node, shop: Workshop) -> Variable:
+    """Compile a text or a `$variable`."""
+    text = shop.notebook.text(node)
+    if not text.startswith("$"):
+        constant = plain(text)
+        return lambda frame: constant
+    name = text[1:]
+    if name.startswith(DESTINATION):
+        return destination(name.removeprefix(DESTINATION))
+    if name not in VARIABLES:
+        shop.notebook.unknown(node, "variable", name, VARIABLES)
+        return lambda frame: NOTHING
+    return VARIABLES[name]
+
+
+def _written_out(node: Node, entries: Mapping[str, Node], shop: Workshop) -> Variable:
+    kind = next((kind for kind in _KINDS if kind in entries), None)
+    if kind is None:
+        shop.notebook.error(node, "field", f"give one of {', '.join(_KINDS)}")
+        return lambda frame: NOTHING
+    known, compile_kind = _KINDS[kind]
+    shop.notebook.mapping(node, (kind, *known, "when"))
+    made = compile_kind(node, shop)
+    when = node.get("when")
+    if when is None:
+        return made
+    condition = compile_when(when, shop)
+    return lambda frame: made(frame) if condition(frame) else NOTHING
+
+
+def _first(node: Node, shop: Workshop) -> Variable:
+    parts = [compile_field(item, shop) for item in shop.notebook.items(node["first"])]
+
+    def get(frame: Frame) -> Encoded:
+        for part in parts:
+            if value := part(frame):
+                return value
+        return NOTHING
+
+    return get
+
+
+def _repeat(node: Node, shop: Workshop) -> Variable:
+    parts = [compile_field(item, shop) for item in shop.notebook.items(node["repeat"])]
+    return lambda frame: repeated([value for part in parts if (value := part(frame))])
+
+
+def _value(node: Node, shop: Workshop) -> Variable:
+    made = compile_field(node["value"], shop)
+    codes, back = node.get("codes"), node.get("codes_back")
+    if codes is not None and (table := shop.table(codes)) is not None:
+        made = _coded(made, table.value)
+    if back is not None and (table := shop.table(back)) is not None:
+        made = _coded(made, table.code)
+    return made
+
+
+def _coded(made: Variable, look_up: Callable[[str], str | None]) -> Variable:
+    """Translate for the receiver; what the table does not have stays."""
+
+    def get(frame: Frame) -> Encoded:
+        value = made(frame)
+        code = look_up(unescape(value))
+        return value if code is None else plain(code)
+
+    return get
+
+
+def _echo(node: Node, shop: Workshop) -> Variable:
+    place = parse_path(shop.notebook.text(node["echo"]), node["echo"], shop.notebook)
+    kind_node = node.get("type")
+    kind = shop.notebook.choice(kind_node, "data type", NAMES) if kind_node else "ST"
+    every = shop.notebook.flag(node.get("all"), default=False)
+    holding_node = node.get("holding")
+    holding = compile_text(holding_node, shop) if holding_node is not None else None
+    if place is None or kind is None:
+        return lambda frame: NOTHING
+    path, shape = place.path, kind if kind in COMPONENTS or kind in TIMES else "ST"
+
+    def get(frame: Frame) -> Encoded:
+        if holding is not None and not _holds(holding(frame), frame.echo.texts(path)):
+            return NOTHING
+        return frame.echo.field(path, shape, all_repetitions=every)
+
+    return get
+
+
+def _holds(value: Encoded, texts: set[str]) -> bool:
+    """Whether the echo still says what the report service says; a merge changes a number."""
+    said = {part.strip() for part in unescape(value).split("^")} - {""}
+    return said <= texts
+
+
+_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Node, Workshop], Variable]]] = {
+    "echo": (("type", "all", "holding"), _echo),
+    "first": ((), _first),
+    "repeat": ((), _repeat),
+    "value": (("codes", "codes_back"), _value),
+}
+"""What a written-out value can be: the keys beside its own, and how it is compiled."""
+
+
+def compile_when(node: Node, shop: Workshop) -> Condition:
+    """Compile a condition over variables: all entries must hold."""
+    tests: list[tuple[Variable, Test]] = []
+    for key, below in shop.notebook.mapping(node).items():
+        if not key.startswith("$"):
+            place = below.at_key()
+            shop.notebook.error(place, "when", f"{key!r} is no variable; variables begin with $")
+            continue
+        key_node = Node(key, node.file, *below.key, below.path)
+        tests.append((compile_text(key_node, shop), compile_test(below, shop.notebook)))
+    return lambda frame: all(test(unescape(variable(frame))) for variable, test in tests)
