@@ -28,6 +28,10 @@ class EngineClient(Launching, Reports, Feeds):
         """
         super().__init__(Transport(http, tokens if isinstance(tokens, Tokens) else Tokens(tokens)))
 
+    def token_of(self, site: str) -> str:
+        """Name the token that a site's calls bear; a batch of launches has one."""
+        return self.tokens.of(site)
+
     @property
     def tokens(self) -> Tokens:
         """Which token goes with which site."""

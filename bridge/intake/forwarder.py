@@ -1,0 +1,200 @@
+"""
+Stored messages to the report service: the `apply` of the queue's worker.
+
+Reads, plans, calls, remembers. Each message has its own outcome: what one of them does to
+the service, to a mapping or to the index never touches the others of its batch.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Protocol
+
+import structlog
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import Launch
+from bridge.intake.launcher import Launcher, LaunchService
+from bridge.intake.listening import Listening
+from bridge.intake.order_rules import Step
+from bridge.intake.outcomes import Waiting, failed, unremembered
+from bridge.intake.patients import PatientService, settle_patient
+from bridge.intake.planning import Task, plan
+from bridge.intake.reading import Job
+from bridge.intake.regrouping import Groups, join, leave, order_key
+from bridge.intake.remembering import Change, Memory
+from bridge.intake.withdrawal import ReportService, detach, withdraw
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe, where
+from bridge.queue.states import Event, Failure
+from bridge.queue.work import Claimed, Outcome
+from bridge.store.order_index import IndexedOrder, Key
+from mappings.events import Action, OrderEvent
+
+FINAL_STATUSES = frozenset({"Final", "Addendum"})
+
+
+class Service(LaunchService, ReportService, PatientService, Protocol):
+    """Everything the forwarder needs of the engine's client."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One message being applied: what is known, what changes, what there is to say."""
+
+    job: Job
+    index: dict[Key, IndexedOrder]
+    groups: Groups = field(default_factory=dict)
+    changed: dict[Key, IndexedOrder] = field(default_factory=dict)
+    merges: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def change(self) -> Change:
+        """Give what is to be remembered, reports filled in."""
+        orders = [
+            replace(each, report_id=self.groups.get(each.key, each.report_id))
+            for each in self.changed.values()
+        ]
+        others = {key: each for key, each in self.groups.items() if key not in self.changed}
+        return Change(self.job.claimed.message_id, orders, others, self.merges)
+
+
+class Forwarder:
+    """Applies batches of messages; one a process is enough."""
+
+    def __init__(
+        self,
+        service: Service,
+        memory: Memory,
+        listeners: Mapping[str, Listening],
+        waiting: Waiting,
+        metrics: Metrics,
+    ) -> None:
+        """Join the report service with the order index and the listeners' definitions."""
+        self._log = structlog.get_logger("forwarder")
+        self._service = service
+        self._memory = memory
+        self._listeners = dict(listeners)
+        self._waiting = waiting
+        self._metrics = metrics
+        self._launcher = Launcher(service)
+
+    def adopt(self, listeners: Mapping[str, Listening]) -> None:
+        """Go on with other definitions (a mapping was activated)."""
+        self._listeners = dict(listeners)
+
+    async def apply(self, claimed: Sequence[Claimed]) -> Sequence[Outcome]:
+        """Apply messages of different lanes; one outcome each."""
+        prepared = await asyncio.to_thread(self._memory.prepare, claimed, self._listeners)
+        for each, error in prepared.failures:
+            self._alarm(each, error)
+        outcomes = [_given_up(each, error) for each, error in prepared.failures]
+        runs = [_Run(job, dict(prepared.index)) for job in prepared.jobs]
+        applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
+        kept = [
+            run.change()
+            for run, outcome in zip(runs, applied, strict=True)
+            if outcome.event is Event.ACCEPTED
+        ]
+        lost = await asyncio.to_thread(self._memory.keep, kept)
+        outcomes += [
+            unremembered(run.job.claimed) if outcome.message_id in lost else outcome
+            for run, outcome in zip(runs, applied, strict=True)
+        ]
+        for outcome in outcomes:
+            self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
+        self._waiting.tell(outcomes)
+        return outcomes
+
+    async def _apply_one(self, run: _Run) -> Outcome:
+        claimed = run.job.claimed
+        try:
+            await self._follow(run)
+        except EngineFailure as failure:
+            self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
+            return failed(claimed, failure, self._memory.now())
+        except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
+            self._alarm(claimed, error)
+            return _given_up(claimed, error)
+        idle = all(event.action is Action.IGNORE for event in run.job.events)
+        event = Event.IGNORED if idle else Event.ACCEPTED
+        return Outcome(claimed.message_id, event, notes=run.notes or None)
+
+    async def _follow(self, run: _Run) -> None:
+        """Do what a message asks for, patients first: they are whom the orders are for."""
+        for event in run.job.events:
+            if event.action in {Action.PATIENT_UPDATE, Action.PATIENT_MERGE}:
+                await self._patient(run, event)
+        tasks = plan(run.job.events, run.index, run.job.occasion)
+        for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
+            if registers:  # neighbours share a call
+                await asyncio.gather(*(self._register(run, task) for task in together))
+                continue
+            for task in together:
+                await self._step(run, task)
+        regrouped = [task for task in tasks if task.regroups]
+        for task in regrouped:
+            run.notes += await leave(self._service, task, run.index, run.groups)
+        for task in regrouped:
+            run.notes += await join(self._service, task, run.index, run.groups)
+
+    async def _patient(self, run: _Run, event: OrderEvent) -> None:
+        run.notes.append(await settle_patient(self._service, event))
+        if event.action is Action.PATIENT_MERGE:
+            run.merges.append((event.site, event.prior_mrn, event.mrn))
+
+    async def _step(self, run: _Run, task: Task) -> None:
+        """Do what is no registration."""
+        key = order_key(task.after.key)
+        match task.step:
+            case Step.WITHDRAW:
+                run.notes += await withdraw(self._service, key)
+                run.changed[task.after.key] = replace(task.after, report_id="")
+            case Step.REMEMBER:
+                run.changed[task.after.key] = task.after
+            case Step.DETACH:
+                record, note = await detach(self._service, key)
+                run.notes += [note] if note else []
+                if record is not None:
+                    run.groups[task.after.key] = record.report_id
+            case _:
+                run.notes.append(f"stays_{task.after.state}")
+        run.index[task.after.key] = task.after
+
+    async def _register(self, run: _Run, task: Task) -> None:
+        after = task.after
+        launched = await self._launcher.launch(_launch(task))
+        if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
+            run.notes.append("already_signed")
+        order = replace(after, report_id=launched.report_id or after.report_id)
+        run.changed[after.key] = run.index[after.key] = order
+
+    def _alarm(self, claimed: Claimed, error: Exception) -> None:
+        self._log.error(
+            "not applied",
+            message_id=claimed.message_id,
+            listener=claimed.listener,
+            error=describe(error),
+            trace=where(error),
+        )
+
+
+def _launch(task: Task) -> Launch:
+    """Make the launch that registers an order, with everything that is known of it."""
+    key, event = task.after.key, task.event
+    tags = {
+        **task.after.tags,
+        "SiteID": key.site,
+        "PatientMRN": key.mrn,
+        "Accession": key.accession,
+    }
+    if event.location:
+        tags["SiteLocation"] = event.location
+    return Launch(tags, event.reporting_app, lazy=True, register_order=True)
+
+
+def _given_up(claimed: Claimed, error: Exception) -> Outcome:
+    return Outcome(
+        claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, "not_readable", describe(error)
+    )

@@ -1,0 +1,104 @@
+"""
+Launches of many messages in few calls: whatever waits at the same moment shares a batch.
+
+Falls back to single launches where the service has no batch, and where a batch failed as a
+whole for something that may be the fault of one of its members.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import Launch, Launched
+
+SHARED = frozenset({None, 401, 429, 502, 503, 504})
+"""Statuses of a batch (None: no answer) that say nothing about its members."""
+
+
+class LaunchService(Protocol):
+    """What the launcher needs of the engine's client."""
+
+    async def launch(self, launch: Launch) -> Launched:
+        """Launch one report."""
+
+    async def launch_batch(self, launches: Sequence[Launch]) -> list[Launched | EngineFailure]:
+        """Launch several; one result each, in order."""
+
+    def token_of(self, site: str) -> str:
+        """Name the token that a site's calls bear: a batch has one."""
+
+
+class Launcher:
+    """Collects launches, sends them in batches, hands each caller its own result."""
+
+    def __init__(self, service: LaunchService, *, most: int = 100, parallel: int = 8) -> None:
+        """Send at most `most` launches in a batch, `parallel` single ones at a time."""
+        self._service = service
+        self._most = most
+        self._slots = asyncio.Semaphore(parallel)
+        self._waiting: list[tuple[Launch, asyncio.Future[Launched]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._has_batch = True
+
+    async def launch(self, launch: Launch) -> Launched:
+        """Launch one report, together with whatever else waits. Raises EngineFailure."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Launched] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._flush)
+        self._waiting.append((launch, future))
+        return await future
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        by_token: defaultdict[str, list[tuple[Launch, asyncio.Future[Launched]]]]
+        by_token = defaultdict(list)
+        for each in waiting:
+            by_token[self._service.token_of(each[0].site)].append(each)
+        for group in by_token.values():
+            for chunk in _chunks(group, self._most):
+                task = asyncio.ensure_future(self._send(chunk))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, chunk: "list[tuple[Launch, asyncio.Future[Launched]]]") -> None:
+        launches = [launch for launch, _ in chunk]
+        try:
+            results = await self._results(launches)
+        except Exception as error:  # noqa: BLE001  # every caller must hear of it
+            results = [error] * len(chunk)
+        for (_, future), result in zip(chunk, results, strict=True):
+            if future.done():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+    async def _results(self, launches: Sequence[Launch]) -> Sequence[Launched | Exception]:
+        if len(launches) > 1 and self._has_batch:
+            try:
+                return await self._service.launch_batch(launches)
+            except EngineFailure as failure:
+                if failure.status in SHARED:
+                    raise
+                self._has_batch = not failure.is_unsupported
+        return await asyncio.gather(*(self._single(each) for each in launches))
+
+    async def _single(self, launch: Launch) -> Launched | Exception:
+        async with self._slots:
+            try:
+                return await self._service.launch(launch)
+            except Exception as error:  # noqa: BLE001  # only its own caller hears of it
+                return error
+
+
+def _chunks(
+    items: "list[tuple[Launch, asyncio.Future[Launched]]]", size: int
+) -> "Iterator[list[tuple[Launch, asyncio.Future[Launched]]]]":
+    remaining = iter(items)
+    while chunk := list(islice(remaining, size)):
+        yield chunk

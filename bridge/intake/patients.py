@@ -1,0 +1,53 @@
+"""
+Demographic updates and merges, as calls to the report service.
+
+A patient whom the service does not know, and a service that lacks the call, are notes: there
+is nothing to correct there.
+"""
+
+from typing import Protocol
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import PatientUpdate
+from bridge.intake.withdrawal import NOT_FOUND
+from mappings.events import Action, OrderEvent
+
+DEMOGRAPHICS = (
+    "PatientName",
+    "PatientBirthDate",
+    "PatientAge",
+    "PatientSex",
+    "Race",
+    "Ethnicity",
+)
+
+
+class PatientService(Protocol):
+    """What is needed of the engine's client."""
+
+    async def update_patient(self, update: PatientUpdate) -> None:
+        """Correct demographics."""
+
+    async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
+        """Give one patient's reports to another."""
+
+
+async def settle_patient(service: PatientService, event: OrderEvent) -> str:
+    """Make the call that a patient event asks for; give a note. Raises EngineFailure."""
+    try:
+        if event.action is Action.PATIENT_MERGE:
+            await service.merge_patients(event.site, event.mrn, event.prior_mrn)
+            return "patient_merged"
+        tags = {
+            tag: str(event.clinical_info[tag])
+            for tag in DEMOGRAPHICS
+            if event.clinical_info.get(tag)
+        }
+        await service.update_patient(PatientUpdate(event.site, event.mrn, tags))
+    except EngineFailure as failure:
+        if failure.is_unsupported:
+            return "patients_not_supported"
+        if failure.status == NOT_FOUND:
+            return "patient_unknown"
+        raise
+    return "patient_updated"

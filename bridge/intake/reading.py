@@ -1,0 +1,63 @@
+"""
+From a stored message to a job: its events, and when its sender says it was sent.
+
+Pure. Reads with the definition that the message was accepted under, or the one in force now.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from bridge.intake.listening import Definition, Listening
+from bridge.intake.planning import Occasion
+from bridge.queue.work import Claimed
+from mappings.events import OrderEvent
+from mappings.hl7.message import Message
+from mappings.hl7.times import Precision, parse_timestamp
+from mappings.scope import Defaults
+
+
+class NoDefinition(Exception):  # noqa: N818  # says what is missing
+    """The listener or the mapping of a stored message is no longer configured."""
+
+    def __init__(self, what: str) -> None:
+        """Say which of the two."""
+        super().__init__(f"no such {what} in the settings")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One message, read."""
+
+    claimed: Claimed
+    occasion: Occasion
+    events: Sequence[OrderEvent]
+
+
+def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
+    """Map a stored message. Raises Refusal, NoDefinition, and what hooks raise."""
+    listening = listeners.get(claimed.listener)
+    if listening is None:
+        raise NoDefinition("listener")
+    definition = _definition(listening, claimed.mapping)
+    message = Message.parse(claimed.payload, fallback=listening.charset)
+    received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
+    defaults = Defaults(listening.site, listening.time_zone, received)
+    events = definition.apply(message, defaults)
+    return Job(claimed, Occasion(claimed.message_id, sent_at(message, listening)), events)
+
+
+def sent_at(message: Message, listening: Listening) -> int | None:
+    """Give MSH-7 in milliseconds; None when it is missing or no more precise than a day."""
+    stamp = parse_timestamp(message.value("MSH-7.1"))
+    if stamp is None or stamp.precision < Precision.MINUTE:
+        return None
+    return round(stamp.moment(ZoneInfo(listening.time_zone)).timestamp() * 1000)
+
+
+def _definition(listening: Listening, name: str) -> Definition:
+    for definition in listening.definitions:
+        if definition.name == name:
+            return definition
+    raise NoDefinition("mapping")

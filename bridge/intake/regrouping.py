@@ -1,0 +1,94 @@
+"""
+Link what belongs together and unlink what no longer does, after orders were registered.
+
+An order that can no longer be linked stands alone; that is a note, not a failure.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import OrderKey
+from bridge.intake.grouping import Member, group_to_link, has_left
+from bridge.intake.order_rules import OrderState
+from bridge.intake.planning import Task
+from bridge.intake.withdrawal import REFUSED, ReportService, detach, reports_of
+from bridge.store.order_index import IndexedOrder, Key
+
+Groups = dict[Key, str]
+"""Which report each order belongs to, as the service said last."""
+
+
+def neighbours(task: Task, index: Mapping[Key, IndexedOrder]) -> list[IndexedOrder]:
+    """Give the live orders of the same patient that share a signal with the task's, and it."""
+    own = task.after
+    wanted = {each.signal for each in own.signals}
+    found = {own.key: own}
+    for order in index.values():
+        same_patient = (order.key.site, order.key.mrn) == (own.key.site, own.key.mrn)
+        shares = any(each.signal in wanted for each in order.signals)
+        if same_patient and shares and order.state == OrderState.ORDERED:
+            found.setdefault(order.key, order)
+    return list(found.values())
+
+
+def order_key(key: Key) -> OrderKey:
+    """Give the key as the engine's client takes it."""
+    return OrderKey(key.site, key.mrn, key.accession)
+
+
+def member(order: IndexedOrder) -> Member:
+    """Give an order as the grouping rules see it."""
+    signals = frozenset(each.signal for each in order.signals)
+    return Member(order_key(order.key), signals, (order.first_message, order.place))
+
+
+async def leave(
+    service: ReportService, task: Task, index: Mapping[Key, IndexedOrder], groups: Groups
+) -> list[str]:
+    """Unlink an order that has lost what bound it to its group."""
+    before = task.before
+    if before is None or not before.signals - task.after.signals:
+        return []
+    records = await reports_of(service, [order_key(task.after.key)])
+    others = [
+        frozenset(each.signal for each in index[key].signals)
+        for record in records
+        for key in (Key(each.site, each.mrn, each.accession) for each in record.orders)
+        if key != task.after.key and key in index
+    ]
+    was = frozenset(each.signal for each in before.signals)
+    now = frozenset(each.signal for each in task.after.signals)
+    if not has_left(was, now, others):
+        return []
+    record, note = await detach(service, order_key(task.after.key))
+    if record is not None:
+        groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
+    return [note] if note else []
+
+
+async def join(
+    service: ReportService, task: Task, index: Mapping[Key, IndexedOrder], groups: Groups
+) -> list[str]:
+    """Link an order with those that share a signal with it."""
+    members = [member(each) for each in neighbours(task, index)]
+    if len(members) == 1 or _together(members, groups):
+        return []
+    own = order_key(task.after.key)
+    chosen = group_to_link(own, members, await reports_of(service, [m.key for m in members]))
+    if not chosen:
+        return []
+    try:
+        records = await service.link_orders(chosen)
+    except EngineFailure as failure:
+        if failure.status not in REFUSED:
+            raise
+        return ["stands_alone"]
+    for record in records:
+        groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
+    return ["linked"]
+
+
+def _together(members: Sequence[Member], groups: Groups) -> bool:
+    """Whether a call for this same message has put all of them into one report already."""
+    reports = {groups.get(Key(m.key.site, m.key.mrn, m.key.accession), "") for m in members}
+    return len(reports) == 1 and "" not in reports

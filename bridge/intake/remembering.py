@@ -1,0 +1,104 @@
+"""
+What is read before and written after a batch of messages: definitions, the order index.
+
+Blocking; the forwarder calls it in a thread. One transaction a batch; when that fails, one
+for each message, so that only what cannot be stored is left out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.intake.listening import Listening
+from bridge.intake.planning import ORDERS, fold, key_of, signals_after
+from bridge.intake.reading import Job, read
+from bridge.queue.work import Claimed
+from bridge.store import order_index
+from bridge.store.database import Database
+from bridge.store.errors import StoreError, StoreUnavailable
+from bridge.store.order_index import IndexedOrder, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch, read: jobs, what could not be read, and what the index knows of their orders."""
+
+    jobs: Sequence[Job]
+    failures: Sequence[tuple[Claimed, Exception]]
+    index: Mapping[Key, IndexedOrder]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one message changes: orders, reports of further orders, merged patients."""
+
+    message_id: int
+    orders: Sequence[IndexedOrder]
+    reports: Mapping[Key, str] = field(default_factory=dict)
+    merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
+
+
+class Memory:
+    """The order index as the forwarder uses it."""
+
+    def __init__(self, database: Database, clock: Callable[[], int]) -> None:
+        """Take the bridge's database, and a clock in milliseconds."""
+        self._database = database
+        self.now = clock
+
+    def prepare(self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]) -> Prepared:
+        """Read a batch of messages. Raises StoreError."""
+        jobs: list[Job] = []
+        failures: list[tuple[Claimed, Exception]] = []
+        for each in claimed:
+            try:
+                jobs.append(read(each, listeners))
+            except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
+                failures.append((each, error))
+        return Prepared(jobs, failures, self._known(jobs))
+
+    def _known(self, jobs: Sequence[Job]) -> dict[Key, IndexedOrder]:
+        """Read the orders that the jobs are about, and all that share a signal with them."""
+        events = [e for job in jobs for e in fold(job.events) if e.action in ORDERS]
+        with self._database.read() as connection:
+            index = order_index.find(connection, map(key_of, events))
+            signals = {
+                each.signal
+                for event in events
+                for known in [index.get(key_of(event))]
+                for each in (
+                    signals_after(known.signals, event) | known.signals
+                    if known
+                    else signals_after(frozenset(), event)
+                )
+            }
+            for order in order_index.sharing(connection, signals) if signals else ():
+                index.setdefault(order.key, order)
+        return index
+
+    def keep(self, changes: Sequence[Change]) -> set[int]:
+        """Write what was learned; give the messages whose part could not be written."""
+        if not changes:
+            return set()
+        try:
+            self._write(changes)
+        except StoreUnavailable:
+            return {change.message_id for change in changes}
+        except StoreError:
+            return {change.message_id for change in changes if not self._written(change)}
+        return set()
+
+    def _written(self, change: Change) -> bool:
+        try:
+            self._write([change])
+        except StoreError:
+            return False
+        return True
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        with self._database.write() as connection:
+            for change in changes:
+                for site, prior_mrn, mrn in change.merges:
+                    order_index.move_patient(connection, site, prior_mrn, mrn)
+            order_index.save(connection, [each for change in changes for each in change.orders])
+            reports = {key: value for change in changes for key, value in change.reports.items()}
+            order_index.set_reports(connection, reports)
