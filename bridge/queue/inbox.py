@@ -75,7 +75,7 @@ class Inbox:
         """Give claims back untried, or not known to have been tried to the end."""
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, Event.INTERRUPTED, None, "interrupted", "", now)
+                Settlement.of(each, Event.INTERRUPTED, None, "interrupted", "", 0)
                 for each in message_ids
             ]
             self._line.settle(connection, self._owner, now, settlements)

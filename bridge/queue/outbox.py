@@ -135,7 +135,7 @@ class Outbox:
         """Give claims back, at shutdown."""
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, Event.INTERRUPTED, None, "interrupted", "", now)
+                Settlement.of(each, Event.INTERRUPTED, None, "interrupted", "", 0)
                 for each in delivery_ids
             ]
             self._line.settle(connection, self._owner, now, settlements)

@@ -1,0 +1,164 @@
+"""
+Look at what is queued, for operators and metrics.
+
+Reads only. Lists carry no patient data; the messages themselves come with `message` and
+`delivery` alone, for those whose role lets them see one. Blocking: call it from a thread.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import Connection, Select, TableClause, func, literal, select
+
+from bridge.queue.errors import NoSuchRow
+from bridge.queue.rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
+from bridge.queue.states import Acknowledgment, State
+from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
+from bridge.store.database import Database
+
+_OPEN = (State.QUEUED, State.CLAIMED, State.PARKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What to list: the newest first, or those before the id `before`; None leaves it open."""
+
+    state: State | None = None
+    source: str | None = None  # the listener of messages, the destination of deliveries
+    report_id: str | None = None  # of deliveries
+    since: int | None = None  # ms
+    before: int | None = None
+    limit: int = 50
+
+
+def messages(database: Database, wanted: Filter) -> list[MessageRow]:
+    """List messages, newest first."""
+    statement = _filtered(_rows(MESSAGE, MessageRow), MESSAGE, wanted, "listener", "received_at")
+    with database.read() as connection:
+        return [_message(row) for row in connection.execute(statement).mappings()]
+
+
+def message(database: Database, message_id: int) -> MessageDetail:
+    """Give one message with its content. Raises NoSuchRow."""
+    rows = _rows(MESSAGE, MessageRow).where(MESSAGE.c.id == message_id)
+    content = (
+        select(MESSAGE_BODY.c.payload, MESSAGE_BODY.c.ack, MESSAGE.c.notes)
+        .join_from(MESSAGE, MESSAGE_BODY, MESSAGE_BODY.c.message_id == MESSAGE.c.id)
+        .where(MESSAGE.c.id == message_id)
+    )
+    with database.read() as connection:
+        row = connection.execute(rows).mappings().first()
+        body = connection.execute(content).first()
+    if row is None or body is None:
+        raise NoSuchRow("message", message_id)
+    notes = json.loads(body.notes) if body.notes else None
+    return MessageDetail(_message(row), bytes(body.payload), bytes(body.ack), notes)
+
+
+def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
+    """List deliveries, newest first."""
+    rows = _rows(DELIVERY, DeliveryRow)
+    statement = _filtered(rows, DELIVERY, wanted, "destination", "created_at")
+    if wanted.report_id is not None:
+        statement = statement.where(DELIVERY.c.report_id == wanted.report_id)
+    with database.read() as connection:
+        return [_delivery(row) for row in connection.execute(statement).mappings()]
+
+
+def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
+    """Give one delivery with its content. Raises NoSuchRow."""
+    rows = _rows(DELIVERY, DeliveryRow).where(DELIVERY.c.id == delivery_id)
+    content = (
+        select(DELIVERY_BODY.c.payload, DELIVERY.c.orders, DELIVERY.c.reply)
+        .outerjoin_from(DELIVERY, DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == DELIVERY.c.id)
+        .where(DELIVERY.c.id == delivery_id)
+    )
+    with database.read() as connection:
+        row = connection.execute(rows).mappings().first()
+        body = connection.execute(content).first()
+    if row is None or body is None:
+        raise NoSuchRow("delivery", delivery_id)
+    orders = json.loads(body.orders)
+    return DeliveryDetail(_delivery(row), orders, _bytes(body.payload), _bytes(body.reply))
+
+
+def open_messages(database: Database) -> dict[State, Depth]:
+    """Count what is queued, claimed or parked. Costs what is open, not what is done."""
+    with database.read() as connection:
+        found = _depths(connection, MESSAGE, "listener", "received_at", by_source=False)
+        return found.get("", {})
+
+
+def open_deliveries(database: Database) -> dict[str, dict[State, Depth]]:
+    """Count what is queued, claimed or parked, for each destination that has any."""
+    with database.read() as connection:
+        return _depths(connection, DELIVERY, "destination", "created_at", by_source=True)
+
+
+def totals(database: Database) -> dict[str, dict[State, int]]:
+    """Count all by state. Reads every row: for people, not for metrics."""
+    found: dict[str, dict[State, int]] = {}
+    with database.read() as connection:
+        for table in (MESSAGE, DELIVERY):
+            counted = select(table.c.state, func.count()).group_by(table.c.state)
+            rows = connection.execute(counted)
+            found[table.name] = {State(state): number for state, number in rows}
+    return found
+
+
+def _rows(table: TableClause, row: type[MessageRow | DeliveryRow]) -> Select[Any]:
+    return select(*(table.c[each.name] for each in fields(row)))
+
+
+def _filtered(
+    statement: Select[Any], table: TableClause, wanted: Filter, source: str, came: str
+) -> Select[Any]:
+    if wanted.state is not None:
+        statement = statement.where(table.c.state == wanted.state.value)
+    if wanted.source is not None:
+        statement = statement.where(table.c[source] == wanted.source)
+    if wanted.since is not None:
+        statement = statement.where(table.c[came] >= wanted.since)
+    if wanted.before is not None:
+        statement = statement.where(table.c.id < wanted.before)
+    return statement.order_by(table.c.id.desc()).limit(wanted.limit)
+
+
+def _depths(
+    connection: Connection, table: TableClause, source: str, came: str, *, by_source: bool
+) -> dict[str, dict[State, Depth]]:
+    """Count the open states one by one: each has an index of its own, together they have none."""
+    found: dict[str, dict[State, Depth]] = {}
+    group = [table.c[source]] if by_source else []
+    for state in _OPEN:
+        counted = select(func.count(), func.min(table.c.id), *group).group_by(*group)
+        # Written out, not bound: a partial index is used only for a state that is known.
+        known = counted.where(table.c.state == _literal(state))
+        for number, first, *names in connection.execute(known):
+            if number:
+                oldest = select(table.c[came]).where(table.c.id == first)
+                depth = Depth(number, connection.execute(oldest).scalar_one())
+                found.setdefault("".join(names), {})[state] = depth
+    return found
+
+
+def _literal(state: State) -> Any:
+    return literal(state.value, literal_execute=True)
+
+
+def _message(row: Mapping[Any, Any]) -> MessageRow:
+    states = {
+        "state": State(row["state"]),
+        "acknowledgment": Acknowledgment(row["acknowledgment"]),
+    }
+    return MessageRow(**{**row, **states})
+
+
+def _delivery(row: Mapping[Any, Any]) -> DeliveryRow:
+    return DeliveryRow(**{**row, "state": State(row["state"])})
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)

@@ -1,0 +1,123 @@
+"""
+What a person may do to the queue: replay, retry, skip.
+
+Each asks `states.TRANSITIONS` first and raises IllegalTransition where that has no answer.
+Blocking: call it from a thread.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, update
+
+from bridge.queue.errors import NoSuchRow
+from bridge.queue.lanes import Line
+from bridge.queue.statements import INBOX, OUTBOX, LineStatements
+from bridge.queue.states import Event, State, after
+from bridge.queue.tables import DELIVERY, MESSAGE
+from bridge.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Where a replayed message is to go, when that has changed since it arrived."""
+
+    mapping: str
+    mapping_version: str
+    lanes: tuple[int, ...]
+
+
+def replay_message(database: Database, message_id: int, routing: Routing | None = None) -> int:
+    """
+    Apply a message again, in the place of its id among what is unfinished in its lanes.
+
+    A refused message never had lanes: give it its `routing`. Gives how many later messages of
+    its lanes have been applied meanwhile, for whoever asked must know. Raises NoSuchRow,
+    IllegalTransition.
+    """
+    line = Line(database, INBOX, parked_block=False)
+    with database.write() as connection:
+        row = _locked(connection, MESSAGE, message_id)
+        before = _lanes(row, INBOX)
+        _queue(connection, MESSAGE, message_id, after(State(row.state), Event.REPLAYED))
+        if routing is not None:
+            line.leave(connection, message_id, before)
+            connection.execute(_route(message_id, routing))
+        lanes = before if routing is None else routing.lanes
+        line.enter(connection, message_id, lanes)
+        return _overtaken(connection, message_id, lanes)
+
+
+def cancel_message(database: Database, message_id: int) -> None:
+    """Decide that a queued or parked message is not to be applied."""
+    _cancel(database, Line(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
+
+
+def retry_delivery(database: Database, delivery_id: int) -> None:
+    """Deliver again, or now what waits for its next attempt; the bytes stay the same."""
+    line = Line(database, OUTBOX, parked_block=True)
+    with database.write() as connection:
+        row = _locked(connection, DELIVERY, delivery_id)
+        state = State(row.state)
+        if state is not State.QUEUED:
+            state = after(state, Event.REPLAYED)
+        _queue(connection, DELIVERY, delivery_id, state)
+        line.enter(connection, delivery_id, _lanes(row, OUTBOX))
+
+
+def skip_delivery(database: Database, delivery_id: int) -> None:
+    """Decide that a queued or parked delivery is not to be sent; its report's others go on."""
+    line = Line(database, OUTBOX, parked_block=True)
+    _cancel(database, line, DELIVERY, OUTBOX, delivery_id)
+
+
+def _cancel(
+    database: Database, line: Line, table: TableClause, statements: LineStatements, row_id: int
+) -> None:
+    with database.write() as connection:
+        row = _locked(connection, table, row_id)
+        state = after(State(row.state), Event.CANCELLED)
+        connection.execute(update(table).where(table.c.id == row_id).values(state=state.value))
+        line.leave(connection, row_id, _lanes(row, statements))
+
+
+def _locked(connection: Connection, table: TableClause, row_id: int) -> Row[Any]:
+    statement = select(table).where(table.c.id == row_id).with_for_update()
+    row = connection.execute(statement).first()
+    if row is None:
+        raise NoSuchRow(table.name, row_id)
+    return row
+
+
+def _queue(connection: Connection, table: TableClause, row_id: int, state: State) -> None:
+    """Begin afresh: due at once, no attempts made, nothing known to stand before it."""
+    afresh = update(table).where(table.c.id == row_id)
+    connection.execute(afresh.values(state=state.value, not_before=0, attempts=0, blocked=0))
+
+
+def _lanes(row: Row[Any], statements: LineStatements) -> tuple[int, ...]:
+    values = (getattr(row, name) for name in statements.lanes)
+    return tuple(value for value in values if value is not None)
+
+
+def _route(message_id: int, routing: Routing) -> Update:
+    lane_1, lane_2 = (*routing.lanes, None, None)[:2]
+    return (
+        update(MESSAGE)
+        .where(MESSAGE.c.id == message_id)
+        .values(
+            mapping=routing.mapping,
+            mapping_version=routing.mapping_version,
+            lane_1=lane_1,
+            lane_2=lane_2,
+        )
+    )
+
+
+def _overtaken(connection: Connection, message_id: int, lanes: tuple[int, ...]) -> int:
+    """Count what was applied since in these lanes. Reads all rows that are newer."""
+    shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+    later = select(func.count()).where(
+        MESSAGE.c.id > message_id, MESSAGE.c.state == State.DONE.value, shares
+    )
+    return connection.execute(later).scalar_one()
