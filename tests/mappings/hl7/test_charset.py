@@ -7,6 +7,7 @@ from mappings.hl7.charset import codec_for, is_codec, known_codec
 
 
 def message(text: str, codec: str, msh18: str) -> bytes:
+    """Put a text into PID-5 and encode it all."""
     head = f"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5||||||{msh18}\rPID|1||7||{text}\r"
     return head.encode(codec)
 
@@ -127,8 +128,10 @@ def test_one_byte_of_latin_1_without_msh18() -> None:
 
 @pytest.mark.parametrize(
     ("name", "usable"),
-    [("utf-8", True), ("latin-1", True), ("gb18030", True), ("utf-16", False), ("rot13", False)]
-    + [("nonsense", False), ("base64", False), ("cp037", False)],
+    [
+        *((name, True) for name in ("utf-8", "latin-1", "gb18030", "iso2022_jp")),
+        *((name, False) for name in ("utf-16", "rot13", "nonsense", "base64", "cp037")),
+    ],
 )
 def test_codecs_for_settings(name: str, usable: bool) -> None:
     """A setting can only name a codec in which ASCII is itself."""

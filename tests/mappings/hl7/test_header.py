@@ -6,8 +6,8 @@ from mappings.hl7 import Malformed, Message, peek
 from mappings.hl7.refusals import Malformation
 
 FULL = (
-    b"MSH|^~\\&|RIS^1.2^ISO|NORD |PACS|S\xfcd|20260102030405+0100|sec|ORM^O01^ORM_O01|\xfc7 |P^T|2.5.1^DEU"
-    b"|12|ptr|AL|NE|DEU|8859/1~ISO IR87|de|ISO 2022-1994|prof"
+    b"MSH|^~\\&|RIS^1.2^ISO|NORD |PACS|S\xfcd|20260102030405+0100|sec|ORM^O01^ORM_O01|\xfc7 |P^T"
+    b"|2.5.1^DEU|12|ptr|AL|NE|DEU|8859/1~ISO IR87|de|ISO 2022-1994|prof"
 )
 
 

@@ -13,6 +13,7 @@ NOTE = b"NTE|1||first"
 
 
 def segments(raw: bytes) -> list[bytes]:
+    """Trim and split."""
     body, _ = lines.trim(raw)
     return lines.split(body, b"|")
 

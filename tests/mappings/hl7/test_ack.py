@@ -1,0 +1,252 @@
+"""Acknowledgments as we build them: exact bytes, and what two other parsers make of them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import hl7
+import pytest
+from hl7apy.consts import VALIDATION_LEVEL
+from hl7apy.core import Message as ApyMessage
+from hl7apy.parser import get_message_info, parse_segments
+
+from mappings.hl7 import AckCode, Malformed, Refusal, build_ack, peek, read_ack, unframed_nak
+from mappings.hl7.refusals import (
+    DuplicateKey,
+    InternalError,
+    Malformation,
+    MissingField,
+    UnknownCode,
+    UnknownKey,
+    UnsupportedEvent,
+    UnsupportedMessage,
+    UnsupportedProcessingId,
+    UnsupportedVersion,
+    WrongDataType,
+    strictest,
+)
+from mappings.hl7.tables import AckCondition, ErrorCode
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+VERSIONS = ["2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.8"]
+REFUSALS: Sequence[Refusal] = (
+    Malformed(Malformation.SECOND_HEADER, "MSH[2]"),
+    UnsupportedMessage(),
+    UnsupportedEvent(),
+    UnsupportedProcessingId(),
+    UnsupportedVersion(),
+    MissingField("PID-3[2].1"),
+    WrongDataType("OBR[2]-7.1"),
+    UnknownCode("ORC-1"),
+    UnknownKey("PID-3"),
+    DuplicateKey("MRG-1"),
+    InternalError(),
+    MissingField("not a place"),
+)
+
+
+def order(version: str = "2.5.1", encoding: str = "^~\\&") -> bytes:
+    """Write the header of an order."""
+    kind = f"ORM{encoding[0]}O01"
+    return f"MSH|{encoding}|RIS|NORD|PACS|SUED|2026||{kind}|ID7|P|{version}\rPID|1".encode()
+
+
+def answer(raw: bytes, *refusals: Refusal) -> bytes:
+    """Answer with what the refusals demand."""
+    code = strictest(refusals)
+    return build_ack(peek(raw), code, control_id="B1", now=NOW, refusals=refusals)
+
+
+def test_positive() -> None:
+    """Addresses swap, MSH-11, MSH-12 and the control id come back."""
+    assert answer(order()) == (
+        b"MSH|^~\\&|PACS|SUED|RIS|NORD|20260102030405+0000||ACK^O01^ACK|B1|P|2.5.1\rMSA|AA|ID7\r"
+    )
+
+
+def test_negative_from_2_5() -> None:
+    """ERR-2 has the place, ERR-3 the code, ERR-4 E, ERR-7 and ERR-8 the words."""
+    patient, control = b"required field missing: PID-3[2].1", b"table value not found: ORC[2]-1"
+    assert answer(order(), MissingField("PID-3[2].1"), UnknownCode("ORC[2]-1")).split(b"\r")[
+        1:
+    ] == [
+        b"MSA|AE|ID7|" + patient,
+        b"ERR||PID^1^3^2^1|101^Required field missing^HL70357|E|||%b|%b" % (patient, patient),
+        b"ERR||ORC^2^1^1|103^Table value not found^HL70357|E|||%b|%b" % (control, control),
+        b"",
+    ]
+
+
+def test_negative_up_to_2_4() -> None:
+    """One ERR, a repetition for each error: segment, sequence, field, code."""
+    event = b"MSH^1^9^201&Unsupported event code&HL70357"
+    ack = answer(order("2.3"), MissingField("PID-3"), UnsupportedEvent())
+    assert ack.split(b"\r")[0].endswith(b"||ACK|B1|P|2.3")
+    assert ack.split(b"\r")[1:] == [
+        b"MSA|AR|ID7|required field missing: PID-3",
+        b"ERR|PID^1^3^101&Required field missing&HL70357~%b" % event,
+        b"",
+    ]
+
+
+def test_verbatim_bytes() -> None:
+    """Control id, addresses, MSH-11, 12 and 18 are the sender's bytes, whatever they are."""
+    raw = (
+        b"MSH|^~\\&|R\xfcS^1.2^ISO| NORD |P\\T\\S|\xff|2026||ORM^O01|\xfc 7\\F\\^x|T^T|2.4^DEU|||||"
+        b"|8859/1~ISO IR87\rPID"
+    )
+    head, msa = answer(raw).split(b"\r")[:2]
+    fields = head.split(b"|")
+    assert fields[2:6] == [b"P\\T\\S", b"\xff", b"R\xfcS^1.2^ISO", b" NORD "]
+    assert fields[10:12] == [b"T^T", b"2.4^DEU"]
+    assert fields[17] == b"8859/1~ISO IR87"
+    assert msa == b"MSA|AA|\xfc 7\\F\\^x"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (
+            b"MSH^~|\\&^A^B^C^D^2026^^ORM~O01^7^P^2.3.1",
+            b"MSH^~|\\&^C^D^A^B^20260102030405+0000^^ACK^B1^P^2.3.1\rMSA^AA^7\r",
+        ),
+        (
+            b"MSH|^~|A|B|C|D|2026||ORM^O01|7|P|2.5",
+            b"MSH|^~\\&|C|D|A|B|20260102030405+0000||ACK^O01^ACK|B1|P|2.5\rMSA|AA|7\r",
+        ),
+        (
+            b"MSH|^~\\&#|A|B|C|D|2026||ORM^O01|7|P|2.7",
+            b"MSH|^~\\&#|C|D|A|B|20260102030405+0000||ACK^O01^ACK|B1|P|2.7\rMSA|AA|7\r",
+        ),
+        (
+            b"MSH|^~\\\\&|A|B|C|D|2026||ORM^O01|7|P|2.3",
+            b"MSH|^~\\&|C|D|A|B|20260102030405+0000||ACK|B1|P|2.3\rMSA|AA|7\r",
+        ),
+    ],
+    ids=["VistA's", "only two", "truncation", "doubled backslash"],
+)
+def test_delimiters_of_the_sender(raw: bytes, expected: bytes) -> None:
+    """The answer is written in the sender's delimiters; missing ones are filled in."""
+    assert answer(raw) == expected
+
+
+def test_texts_are_escaped_in_odd_delimiters() -> None:
+    """A place such as PID-3.1 survives a sender who uses - and . as delimiters."""
+    raw = b"MSH-.~\\&-A-B-C-D-2026--ORM.O01-7-P-2-6"
+    msa = answer(raw, MissingField("PID-3.1")).split(b"\r")[1]
+    assert msa == b"MSA-AE-7-required field missing: PID\\F\\3\\S\\1"
+    assert read_ack(answer(raw, MissingField("PID-3.1"))).text == "required field missing: PID-3.1"
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "kind", "processing", "version"),
+    [
+        (b"MSH|^~\\&|A|B|C|D", b"AA", b"ACK", b"P", b"2.5.1"),
+        (b"MSH|^~\\&|A|B|C|D|||ORM|1|D|2.9", b"AA", b"ACK", b"D", b"2.9"),
+        (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|two", b"AA", b"ACK^O01^ACK", b"T", b"2.5.1"),
+        (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|2.4 ", b"AA", b"ACK^O01^ACK", b"T", b"2.4 "),
+        (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|2", b"AA", b"ACK", b"T", b"2"),
+        (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|3.0", b"AA", b"ACK^O01^ACK", b"T", b"2.5.1"),
+    ],
+)
+def test_what_the_sender_left_out(
+    raw: bytes, code: bytes, kind: bytes, processing: bytes, version: bytes
+) -> None:
+    """Absent or senseless: MSH-11 reads P, MSH-12 2.5.1, and MSA-2 stays empty."""
+    head, msa = answer(raw).split(b"\r")[:2]
+    assert head.split(b"|")[8] == kind
+    assert head.split(b"|")[10:12] == [processing, version]
+    assert msa.split(b"|")[1:] == [code, peek(raw).control_id]
+
+
+def test_enhanced_mode() -> None:
+    """Commit codes for the accept ACK; the application ACK says what it expects itself."""
+    header = peek(order())
+    assert AckCode.REJECT.commit is AckCode.COMMIT_REJECT
+    assert AckCode.COMMIT_ERROR.application is AckCode.ERROR
+    commit = build_ack(header, AckCode.COMMIT_ACCEPT, control_id="B1", now=NOW)
+    assert b"\rMSA|CA|ID7\r" in commit
+    application = build_ack(
+        header, AckCode.ACCEPT, control_id="B2", now=NOW, expects=AckCondition.ALWAYS
+    )
+    assert application.split(b"\r")[0].endswith(b"|B2|P|2.5.1|||AL|NE")
+
+
+def test_a_positive_ack_bears_no_errors() -> None:
+    """Refusals of a message that is taken all the same are not sent."""
+    ack = build_ack(peek(order()), AckCode.ACCEPT, control_id="B1", now=NOW, refusals=REFUSALS[:1])
+    assert b"ERR" not in ack
+
+
+def apy(text: str) -> ApyMessage:
+    """Parse an ACK with hl7apy, strictly; it knows a plain `ACK` only by being told."""
+    marks, _, version = get_message_info(text)
+    strict = VALIDATION_LEVEL.STRICT
+    message = ApyMessage("ACK", version=version, validation_level=strict, encoding_chars=marks)
+    message.children = parse_segments(text, version, marks, strict, message.reference, True)
+    return message
+
+
+@pytest.mark.parametrize("refusals", [(), REFUSALS[:1], REFUSALS], ids=["AA", "one", "many"])
+@pytest.mark.parametrize("encoding", ["^~\\&", "$%?!", "^~"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_structure_in_every_version(
+    version: str, encoding: str, refusals: Sequence[Refusal]
+) -> None:
+    """Every ACK passes hl7apy's strict validation for its version."""
+    message = apy(answer(order(version, encoding), *refusals).decode())
+    assert message.validate()
+    assert message.msa.msa_1.value == strictest(refusals)
+    assert message.msa.msa_2.value == "ID7"
+
+
+@pytest.mark.parametrize("refusals", [(), REFUSALS], ids=["AA", "many"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_python_hl7_reads_the_same(version: str, refusals: Sequence[Refusal]) -> None:
+    """python-hl7 finds what our own reader finds."""
+    ack = answer(order(version), *refusals)
+    theirs = hl7.parse(ack.decode())
+    ours = read_ack(ack)
+    assert str(theirs.segment("MSA")[1]) == ours.code
+    assert str(theirs.segment("MSA")[2]) == ours.control_id.decode()
+    if refusals:
+        place = "ERR.F1.R1.C4.S1" if version < "2.5" else "ERR.F3.R1.C1"
+        assert theirs[place] == ours.error_codes[0] == ErrorCode.SEGMENT_SEQUENCE
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.5.1", "2.7"])
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: type(refusal).__name__)
+def test_reading_our_own(version: str, refusal: Refusal) -> None:
+    """The reader finds in an ACK what the builder put there."""
+    read = read_ack(answer(order(version), refusal))
+    assert read.code is refusal.ack_code
+    assert read.control_id == b"ID7"
+    assert read.error_codes == (refusal.error_code,)
+    assert read.text == refusal.text[:80]
+
+
+@pytest.mark.parametrize(
+    ("head", "control_id", "sender"),
+    [
+        (b"", b"", b""),
+        (b"GET / HTTP/1.1", b"", b""),
+        (b"MSH", b"", b""),
+        (b"MSH|^^\\&|RIS|N|P|S|2026||ORM^O01|77|P|2.5\rPID", b"77", b"RIS"),
+        (b"MSH|^\xcb\x9c\\&|RIS|N|P|S|2026||ORM^O01|77|P|2.5\nPID", b"77", b"RIS"),
+        (b"MSH|^~\\&|RIS|N|P|S|2026||ORM^O01|77|P|2.5\rMSH|", b"77", b"RIS"),
+        (b"MSH|^~\\&|RIS|N|P|S|20", b"", b"RIS"),
+        (b"MSH|", b"", b""),
+        ("MSH|^~\\&|RIS".encode("utf-16"), b"", b""),
+        (b"\x00\xff" * 99, b"", b""),
+    ],
+)
+def test_unreadable_messages_get_a_readable_no(
+    head: bytes, control_id: bytes, sender: bytes
+) -> None:
+    """Never AA, always parseable, with the control id where one can be found."""
+    refusal = Malformed(Malformation.NOT_HL7)
+    nak = unframed_nak(head, refusal, control_id="B1", now=NOW)
+    assert read_ack(nak).code is AckCode.REJECT
+    assert read_ack(nak).control_id == control_id
+    assert nak.split(b"\r")[0].split(b"|")[4] == sender
+    assert read_ack(nak).error_codes == ("100",)
+    assert apy(nak.decode("latin-1").replace("||ACK|", "||ACK^^ACK|"))

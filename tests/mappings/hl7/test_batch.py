@@ -1,0 +1,87 @@
+"""Batches and files of messages (HL7 v2.5.1 §2.10.3)."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mappings.hl7 import AckCode, Malformed, Message, build_ack, peek, read_ack
+from mappings.hl7.batch import join_acks, split
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ONE = b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5\rNTE|1||MSH in the text\r"
+TWO = b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|2|P|2.5\rPID|1||9\r"
+FILE = b"FHS|^~\\&|A|B|C|D|2026||name|comment|F1\r"
+FILE_ANSWER = b"FHS|^~\\&|C|D|A|B|20260102030405+0000||||R1|F1\r"
+BATCH_ANSWER = b"BHS|^~\\&|C|D|A|B|20260102030405+0000||||R1|B1\r"
+BATCH = b"BHS|^~\\&|A|B|C|D|2026||name|comment|B1\r"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        FILE + BATCH + ONE + TWO + b"BTS|2\rFTS|1\r",
+        BATCH + ONE + TWO + b"BTS|2",
+        BATCH + ONE + TWO,
+        FILE + ONE + TWO + b"FTS|1\r",
+        FILE + BATCH + ONE + b"BTS|1\r" + BATCH + TWO + b"BTS|1\rFTS|2\r",
+    ],
+)
+def test_split(raw: bytes) -> None:
+    """Each message comes out byte for byte, without the envelope."""
+    found = split(raw)
+    assert found is not None
+    assert b"".join(one.removesuffix(b"\r") + b"\r" for one in found) == ONE + TWO
+    assert [Message.parse(one).header.control_id for one in found] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_other_line_ends(end: bytes) -> None:
+    """Files have the line ends of the systems they come from."""
+    raw = (FILE + BATCH + ONE + TWO + b"BTS|2\rFTS|1\r").replace(b"\r", end)
+    assert split(raw) == [ONE.replace(b"\r", end), TWO.replace(b"\r", end)]
+
+
+@pytest.mark.parametrize("raw", [ONE, ONE + TWO, b"", b"FHSA", b"hello", b"PID|1"])
+def test_no_batch(raw: bytes) -> None:
+    """Without FHS or BHS in front there is no batch, however many headers follow."""
+    assert split(raw) is None
+
+
+def test_empty_batch() -> None:
+    """A batch may hold nothing."""
+    assert split(BATCH + b"BTS|0\r") == []
+
+
+def test_wide_encoding() -> None:
+    """UTF-16 is refused here too."""
+    with pytest.raises(Malformed):
+        split(BATCH.decode().encode("utf-16"))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "opening", "closing"),
+    [
+        (
+            FILE + BATCH,
+            FILE_ANSWER + BATCH_ANSWER,
+            b"BTS|2\rFTS|1\r",
+        ),
+        (BATCH, BATCH_ANSWER, b"BTS|2\r"),
+        (b"FHS|\r", b"FHS|^~\\&|||||20260102030405+0000||||R1|\r", b"FTS|1\r"),
+        (
+            b"BHS^~|\\&^A^B^C^D\r",
+            b"BHS^~|\\&^C^D^A^B^20260102030405+0000^^^^R1^\r",
+            b"BTS^2\r",
+        ),
+    ],
+)
+def test_answers_are_wrapped_alike(envelope: bytes, opening: bytes, closing: bytes) -> None:
+    """The answer has the sender's envelope, and refers to its control ids."""
+    raw = envelope + ONE + TWO
+    acks = [
+        build_ack(peek(one), AckCode.ACCEPT, control_id=f"K{index}", now=NOW)
+        for index, one in enumerate(split(raw) or [])
+    ]
+    joined = join_acks(raw, acks, control_id="R1", now=NOW)
+    assert joined == opening + b"".join(acks) + closing
+    assert [read_ack(ack).control_id for ack in split(joined) or []] == [b"1", b"2"]

@@ -1,0 +1,146 @@
+"""Real messages: each is read, or refused with reason and place; two other parsers agree."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path as File
+
+import hl7
+import pytest
+from hl7apy.consts import VALIDATION_LEVEL
+from hl7apy.parser import parse_segment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.hl7 import (
+    AckCode,
+    Malformed,
+    Message,
+    Segment,
+    build_ack,
+    peek,
+    read_ack,
+    unframed_nak,
+)
+from mappings.hl7.batch import split
+from mappings.hl7.refusals import Malformation
+from mappings.hl7.tables import ErrorCode
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CORPUS = sorted((File(__file__).parents[4] / "shared" / "corpus").glob("*.hl7"))
+REFUSED = {
+    "cosyte-duplicate-required-segment": (Malformation.SECOND_HEADER, "MSH[2]"),
+    "cosyte-single-batch": (Malformation.BATCH, "MSH"),
+    # its repetition separator is a small tilde, U+02DC in UTF-8
+    "ansforge-message_ORU_CR_Bio_RPLC_N1_Base64_N3_Base64": (
+        Malformation.ENCODING_CHARACTERS,
+        "MSH-2",
+    ),
+}
+READ = [file for file in CORPUS if file.stem not in REFUSED]
+HL7APY_IS_SLOW = 15_000  # bytes
+
+
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+def test_read_or_refused(file: File) -> None:
+    """Nothing crashes, and what is refused says where and why, in an answer with its id."""
+    raw = file.read_bytes()
+    if file.stem in REFUSED:
+        with pytest.raises(Malformed) as raised:
+            Message.parse(raw)
+        assert (raised.value.reason, raised.value.place) == REFUSED[file.stem]
+        nak = read_ack(unframed_nak(raw, raised.value, control_id="B1", now=NOW))
+        assert nak.code is AckCode.REJECT
+        assert nak.error_codes == (ErrorCode.SEGMENT_SEQUENCE,)
+        return
+    read = Message.parse(raw)
+    assert read.raw == raw
+    assert peek(raw) == read.header
+    assert read.header.control_id
+
+
+@pytest.mark.parametrize("file", READ, ids=lambda file: file.stem)
+def test_acknowledged_with_its_own_control_id(file: File) -> None:
+    """Our ACK bears MSA-2 as sent, whatever the message looks like."""
+    header = peek(file.read_bytes())
+    ack = read_ack(build_ack(header, AckCode.ACCEPT, control_id="B1", now=NOW))
+    assert (ack.code, ack.control_id) == (AckCode.ACCEPT, header.control_id)
+
+
+@pytest.mark.parametrize("file", READ, ids=lambda file: file.stem)
+def test_python_hl7_sees_the_same_fields(file: File) -> None:
+    """Fed with our segments as text, python-hl7 splits them exactly as we do."""
+    read = Message.parse(file.read_bytes())
+    lines = [segment.text() for segment in read.segments]
+    theirs = hl7.parse("\r".join(lines).replace("\\\\&", "\\&", 1))
+    assert len(theirs) == len(read.segments)
+    for segment, their in zip(read.segments, theirs, strict=True):
+        assert str(their[0]).upper() == segment.id
+        first = 3 if segment.id == "MSH" else 1
+        for number in range(first, len(segment) + 1):
+            assert str(their(number)) == segment.field(number).raw
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in READ if file.stat().st_size < HL7APY_IS_SLOW],
+    ids=lambda file: file.stem,
+)
+def test_hl7apy_sees_the_same_texts(file: File) -> None:
+    """hl7apy finds as many repetitions in each field, and the same texts in them."""
+    read = Message.parse(file.read_bytes())
+    for segment in filter(comparable, read.segments):
+        line = segment.id + segment.text()[3:]
+        their = parse_segment(line, "2.6", None, VALIDATION_LEVEL.TOLERANT)
+        for number in range(1, len(segment) + 1):
+            name = f"{segment.id}_{number}"
+            found = [child.to_er7() for child in their.children if child.name == name]
+            ours = [one.raw for one in segment.field(number).repetitions]
+            assert not found or leaves(found) == leaves(ours)
+
+
+def comparable(segment: Segment) -> bool:
+    """Leave out what hl7apy does not know (Z segments, PRT of 2.7) or rewrites (escapes)."""
+    name = segment.id
+    return name not in {"MSH", "PRT"} and not name.startswith("Z") and "\\" not in segment.text()
+
+
+def leaves(repetitions: list[str]) -> list[list[str]]:
+    """Return the smallest texts, sorted: hl7apy moves components, and drops zeros of numbers."""
+    texts = [re.split("[\\^&]", one) for one in repetitions]
+    return [sorted(filter(None, (text.lstrip("0") for text in row))) for row in texts]
+
+
+def test_the_batch() -> None:
+    """The one batch of the corpus holds two messages, both readable."""
+    for file in CORPUS:
+        if file.stem == "cosyte-single-batch":
+            found = split(file.read_bytes()) or []
+            ids = [Message.parse(one).header.control_id for one in found]
+            assert ids == [b"MSGA0001", b"MSGA0002"]
+
+
+@pytest.mark.skipif(not CORPUS, reason="no corpus beside the repository")
+@given(data=st.data())
+def test_damaged_messages(data: st.DataObject) -> None:
+    """Cut, overwritten or doubled anywhere, a message is read or refused, and answered."""
+    small = [file for file in CORPUS if file.stat().st_size < HL7APY_IS_SLOW]
+    raw = bytearray(data.draw(st.sampled_from(small)).read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, min(len(raw), 200)) | st.integers(0, len(raw)))
+        end = start + data.draw(st.integers(0, 20))
+        raw[start:end] = data.draw(st.binary(max_size=6) | st.sampled_from([b"\r", b"\n", b"|"]))
+    damaged = bytes(raw)
+    try:
+        read = Message.parse(damaged)
+    except Malformed as refusal:
+        nak = unframed_nak(damaged, refusal, control_id="B1", now=NOW)
+        assert read_ack(nak).code is AckCode.REJECT
+        return
+    assert read.raw == damaged
+    assert peek(damaged) == read.header
+    for segment in read.segments:
+        assert read.value(f"{segment.id.replace('0', 'O')}-1") is not None
+        assert "\r" not in segment.text()
+    ack = build_ack(read.header, AckCode.ACCEPT, control_id="B1", now=NOW)
+    assert read_ack(ack).code is AckCode.ACCEPT
+    assert read_ack(ack).control_id == read.header.control_id.strip()

@@ -1,0 +1,143 @@
+"""What holds for any bytes."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.hl7 import AckCode, Malformed, Message, Path, build_ack, peek, read_ack, unframed_nak
+from mappings.hl7.batch import join_acks, split
+from mappings.hl7.elements import NULL
+from mappings.hl7.escapes import escape
+from mappings.hl7.path import EVERY
+from mappings.hl7.refusals import Malformation
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+_pieces = st.sampled_from(
+    [
+        *(
+            b"MSH|^~\\&|",
+            b"MSH^~|\\&^",
+            b"MSH",
+            b"PID|",
+            b"\rPID|1||7^^^H~8",
+            b"OBX|1|TX|||",
+            b"NTE",
+        ),
+        *(
+            b"\r",
+            b"\n",
+            b"\r\n",
+            b"|",
+            b"^",
+            b"~",
+            b"\\",
+            b"&",
+            b'""',
+            b"\\F\\",
+            b"\\X0D\\",
+            b"\\E\\",
+        ),
+        *(b"8859/1", b"ISO IR87", b"GB 18030-2000", b"UNICODE UTF-8", b"\x1b$B", b"\xc3\xa9"),
+        *(b"\xfc", b"\x0b", b"\x1c\r", b"\xef\xbb\xbf", b"\x00", b"FHS|^~\\&", b"BHS|^~\\&", b"A"),
+    ]
+)
+_likely = st.lists(_pieces, max_size=30).map(b"".join)
+_header = st.lists(st.binary(max_size=4) | _pieces, max_size=25).map(
+    lambda fields: b"MSH|^~\\&|" + b"|".join(fields)
+)
+_bytes = st.binary(max_size=80) | _likely | _header
+
+
+@given(_bytes)
+def test_read_or_malformed(raw: bytes) -> None:
+    """Any bytes are a message or Malformed, and nothing else; reading changes none."""
+    try:
+        read = Message.parse(raw)
+    except Malformed:
+        return
+    assert read.raw == raw
+    for segment in read.segments:
+        assert b"\r" not in segment.raw
+        for number in range(len(segment) + 1):
+            assert isinstance(segment.field(number).text(), str)
+
+
+@given(_bytes)
+def test_peek_agrees_with_parse(raw: bytes) -> None:
+    """Where a message can be read, peek has read its header."""
+    try:
+        header = Message.parse(raw).header
+    except Malformed:
+        return
+    assert peek(raw) == header
+
+
+@given(_bytes)
+def test_everything_gets_an_honest_answer(raw: bytes) -> None:
+    """A NAK to anything is one readable negative message, never a positive one."""
+    nak = unframed_nak(raw, Malformed(Malformation.NOT_HL7), control_id="B1", now=NOW)
+    assert read_ack(nak).code is AckCode.REJECT
+    assert nak.count(b"\r") == 3
+    assert b"\n" not in nak
+
+
+@given(_bytes)
+def test_acks_echo_the_control_id(raw: bytes) -> None:
+    """MSA-2 is MSH-10, whatever it consists of."""
+    try:
+        header = peek(raw)
+    except Malformed:
+        return
+    ack = build_ack(header, AckCode.ERROR, control_id="B1", now=NOW)
+    separator = header.fields[1]
+    assert ack.split(b"\r")[1] == separator.join((b"MSA", b"AE", header.control_id))
+
+
+@given(_bytes)
+def test_batches_split_or_not(raw: bytes) -> None:
+    """Splitting and answering a batch never fails but with Malformed."""
+    try:
+        found = split(raw)
+    except Malformed:
+        return
+    for one in found or []:
+        assert one in raw
+        assert one.startswith(b"MSH")
+    if found is not None:
+        assert isinstance(join_acks(raw, [], control_id="R1", now=NOW), bytes)
+
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@given(st.lists(st.lists(_text, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_any_text_survives_a_message(rows: list[list[str]]) -> None:
+    """Components written with escapes are read as the same texts, in any field."""
+    fields = "|".join("^".join(map(escape, row)) for row in rows)
+    raw = f"MSH|^~\\&|A|||||||1|P|2.5||||||UNICODE UTF-8\rZZZ|{fields}|end\r".encode()
+    read = Message.parse(raw)
+    for number, row in enumerate(rows, start=1):
+        for component, text in enumerate(row, start=1):
+            assert read.value(Path("ZZZ", number, component)) == text
+    assert read.value(Path("ZZZ", len(rows) + 1)) == "end"
+
+
+@given(_likely)
+def test_every_segment_can_be_addressed(raw: bytes) -> None:
+    """What is there is found under its path, and `""` stays `""`."""
+    try:
+        read = Message.parse(raw)
+    except Malformed:
+        return
+    for segment in read.segments:
+        if segment.id[0].isalpha():
+            nth = read.named(segment.id).index(segment) + 1
+            for number in range(1, len(segment) + 1):
+                path = Path(segment.id, number, occurrence=nth)
+                repetitions = read.values(path)
+                assert read.value(path) == (repetitions[0] if repetitions else "")
+                every = read.values(Path(segment.id, number, occurrence=EVERY))
+                assert len(every) >= len(repetitions)
+                if segment.field(number).raw == NULL:
+                    assert read.value(path) == NULL
