@@ -8,6 +8,8 @@ holds patient data, so it belongs on a screen and in no log.
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from mappings.errors import HookFailed
 from mappings.events import Issue, OrderEvent
 from mappings.hl7.message import Message
@@ -39,6 +41,7 @@ class _Watched(list[str]):
         super().__init__(row)
         self.read: set[int] = set()
 
+    @override
     def __getitem__(self, index: Any) -> Any:
         self.read.add(index)
         return super().__getitem__(index)
@@ -111,7 +114,8 @@ def _fields(
     message: Message, watched: dict[str, list[_Watched]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the fields that have a value, used ones and unused ones."""
-    used, unused = [], []
+    used: list[str] = []
+    unused: list[str] = []
     counts: dict[str, int] = {}
     for segment in message.segments:
         number = counts[segment.id] = counts.get(segment.id, 0) + 1

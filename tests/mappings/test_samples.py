@@ -1,0 +1,172 @@
+"""
+Every sample message beside its expected output: a file dropped in is a test.
+
+`sample_messages/README.md` says what the folders and endings mean.
+"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mappings.acceptance import refusal_for
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.ack import build_ack, read_ack, unframed_nak
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Malformed, Refusal, strictest
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.results import Addendum, ResultContext, ResultEvent, ResultOrder, Signer
+from mappings.scope import Defaults
+from mappings.trial import try_message
+
+SAMPLES = Path(__file__).parents[2] / "sample_messages"
+NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
+DEFAULTS = Defaults("SITE1", "Europe/Zurich", NOW)
+INBOUND = ("orders", "patients")
+
+
+def inbound(folder: Path) -> list[InboundMapping]:
+    """The definitions of a sample folder, where it brings its own, else those that ship."""
+    own = folder / "mappings"
+    home = own if own.is_dir() else DEFINITIONS
+    names = [name for name in INBOUND if (home / f"{name}.yaml").exists()]
+    return [mapping for name in names if isinstance(mapping := load(home, name), InboundMapping)]
+
+
+def route(raw: bytes, mappings: list[InboundMapping]) -> tuple[InboundMapping | None, list[Refusal]]:
+    """Find the mapping of a message, or why there is none."""
+    try:
+        header = peek(raw)
+    except Malformed as refusal:
+        return None, [refusal]
+    for mapping in mappings:
+        if mapping.accepts(header):
+            return mapping, []
+    return None, [refusal_for(header, [mapping.acceptance for mapping in mappings])]
+
+
+def outcome(path: Path) -> tuple[dict[str, Any], list[Refusal]]:
+    """What becomes of a message, as the expected file writes it."""
+    raw = path.read_bytes()
+    mapping, refusals = route(raw, inbound(path.parent))
+    if mapping is None:
+        return {"refused": [told(each) for each in refusals]}, refusals
+    trial = try_message(mapping, raw, DEFAULTS)
+    refusals = [issue.refusal for issue in trial.issues if issue.refusal]
+    if refusals:
+        return {"refused": [told(each) for each in refusals]}, refusals
+    events = [{**event, "echo": [line[:3] for line in event["echo"]]} for event in trial.events]
+    return {"lanes": list(trial.lanes), "events": events}, []
+
+
+def told(refusal: Refusal) -> dict[str, str]:
+    """What the sender would be told."""
+    return {
+        "ack": refusal.ack_code.value,
+        "error": refusal.error_code.value,
+        "place": refusal.place,
+    }
+
+
+def negative_ack(path: Path, refusals: list[Refusal]) -> bytes:
+    """The acknowledgment of a refused sample."""
+    raw = path.read_bytes()
+    try:
+        header = peek(raw)
+    except Malformed:
+        return unframed_nak(raw, refusals[0], control_id="ACK0001", now=NOW)
+    code = strictest(refusals)
+    return build_ack(header, code, control_id="ACK0001", now=NOW, refusals=refusals)
+
+
+def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
+    """Read a result sample: the release, and the order messages it reports on."""
+    sample = json.loads(path.read_text(encoding="utf-8"))
+    own = path.parent / "mappings"
+    home = own if own.is_dir() else DEFINITIONS
+    mapping = load(home, sample.get("mapping", "results"))
+    assert isinstance(mapping, OutboundMapping)
+    orders = [each for name in sample["orders"] for each in result_orders(path.parent / name)]
+    for order in orders:
+        order.tags.update(sample.get("tags", {}))  # type: ignore[attr-defined]  # made as a dict
+        order.metadata.update(sample.get("metadata", {}))  # type: ignore[attr-defined]  # as above
+    signer = Signer(**sample.get("signed_by", {}))
+    return mapping, ResultContext(
+        event=ResultEvent(sample["event"]),
+        control_id="C0001",
+        now=NOW,
+        site="SITE1",
+        orders=tuple(orders),
+        report_text=sample.get("text", ""),
+        addenda=tuple(
+            Addendum(each["text"], NOW, Signer(**each.get("signed_by", {})))
+            for each in sample.get("addenda", [])
+        ),
+        signed_at=NOW if signer.name else None,
+        signed_by=signer,
+        destination=sample.get("destination", {}),
+        report_status=sample.get("report_status", ""),
+        time_zone=DEFAULTS.time_zone,
+    )
+
+
+def result_orders(path: Path) -> list[ResultOrder]:
+    """The orders of one message, as a report would have them."""
+    message = Message.parse(path.read_bytes())
+    mapping = next(each for each in inbound(path.parent) if each.accepts(message.header))
+    orders = []
+    for event in mapping.apply(message, DEFAULTS):
+        tags = dict(event.clinical_info)
+        metadata = tags.pop("Metadata", {})
+        orders.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
+    return orders
+
+
+def files(*folders: str, ending: str) -> list[Any]:
+    """All samples of some folders and of the folders in them."""
+    return [
+        pytest.param(path, id=path.relative_to(SAMPLES).as_posix())
+        for folder in folders
+        for path in sorted((SAMPLES / folder).rglob(f"*{ending}"))
+        if not path.name.endswith(".ack.hl7") and "mappings" not in path.parts[-2]
+    ]
+
+
+@pytest.mark.parametrize("path", files("orders", "quirks", "invalid", ending=".hl7"))
+def test_inbound(path: Path) -> None:
+    """A message becomes the events, or meets the refusals, that stand beside it."""
+    told_now, refusals = outcome(path)
+    assert told_now == json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    if refusals:
+        assert negative_ack(path, refusals) == path.with_suffix(".ack.hl7").read_bytes()
+
+
+@pytest.mark.parametrize("path", files("results", ending=".json"))
+def test_results(path: Path) -> None:
+    """A release becomes the message that stands beside it, byte for byte."""
+    mapping, context = context_of(path)
+    assert mapping.render(context) == path.with_suffix(".hl7").read_bytes()
+
+
+@pytest.mark.parametrize("path", files("acks", ending=".hl7"))
+def test_acks(path: Path) -> None:
+    """A reply is understood as the file beside it says."""
+    reply = read_ack(path.read_bytes())
+    assert {
+        "code": reply.code,
+        "control_id": reply.control_id.decode("latin-1"),
+        "errors": list(reply.error_codes),
+    } == json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def test_there_are_enough() -> None:
+    """Three message types from two senders in two charsets, at least."""
+    messages = [Message.parse(path.values[0].read_bytes()) for path in files("orders", ending=".hl7")]
+    assert {m.header.message_code for m in messages} >= {"ORM", "OMG", "OMI", "ADT"}
+    assert len({m.header.sending_application for m in messages}) >= 2
+    assert len({m.encoding for m in messages}) >= 2
+    assert all(path.values[0].with_suffix(".json").exists() for path in files("orders", ending=".hl7"))
