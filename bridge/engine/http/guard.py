@@ -17,6 +17,7 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.addresses import is_loopback
 from bridge.engine.http.problems import Problem, Refused, bad_request, too_large, unauthorized
 from bridge.engine.http.quotas import Allowance
+from bridge.engine.http.sessions import session_desk
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.http.strict_json import parse
 from bridge.engine.service.caller import Caller, Scope
@@ -112,6 +113,23 @@ class AdminRoute(GuardedRoute):
     """A route that administers sites."""
 
     scope = Scope.ADMIN
+
+
+class SessionRoute(APIRoute):
+    """A route behind a page's session, that opening a report began."""
+
+    @override
+    def get_route_handler(self) -> Handler:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            strict = StrictRequest(request.scope, request.receive)
+            strict.limit = engine_of(request).settings.sizes.body
+            request.state.desk = await session_desk(request)
+            await _syntax(strict)
+            return await handler(strict)
+
+        return guarded
 
 
 async def authenticated(engine: Engine, request: Request) -> Caller:

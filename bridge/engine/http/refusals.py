@@ -5,6 +5,9 @@ Every exception that is a refusal is listed here; anything else is a defect and 
 answered by `bridge.engine.http.envelope`.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -53,7 +56,7 @@ async def _bad_shape(request: Request, error: Exception) -> Response:
     return answer(request, shape_problem(error.errors()))
 
 
-def shape_problem(errors: list[dict[str, object]]) -> Problem:
+def shape_problem(errors: Sequence[Any]) -> Problem:
     """Return the 400 for a request of the wrong shape: places and reasons, never values."""
     found = [FieldError(_pointer(each.get("loc", ())), str(each.get("msg", ""))) for each in errors]
     first = found[0] if found else FieldError("", "wrong shape")

@@ -3,7 +3,9 @@ Why a launch or a link is refused.
 
     EngineError
     ├── BadLaunch           400  a value of the request makes no sense; `code` says which kind
-    ├── NoFrameAuthority    403  only site administrators launch for people they name
+    ├── NoAuthority         403  only site administrators launch for people they name
+    ├── FrameForbidden      403  the link opens in a tab or window only
+    ├── LoginNeeded         401  the link names nobody: its bearer signs in first
     └── LinkGone            404  unknown, expired or revoked: strangers cannot tell which
         └── LinkExpired     410  a handle that was good once; its bearer may know
 """
@@ -41,3 +43,18 @@ class LinkExpired(LinkGone):
     status = 410
     code = "link_expired"
     text = "this link has expired"
+
+
+class FrameForbidden(Forbidden):
+    """Interface document, Authentication 5: no frame without userInfo and an administrator."""
+
+    code = "frame_not_permitted"
+    text = "this link does not open inside another page"
+
+
+class LoginNeeded(EngineError):  # noqa: N818  # named for what happened
+    """The link does not say who opens it."""
+
+    status = 401
+    code = "login_needed"
+    text = "sign in to open this report"

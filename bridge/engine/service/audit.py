@@ -85,7 +85,7 @@ def first_broken(connection: Connection) -> int | None:
     """Walk the whole chain; return the sequence number where it breaks, or None."""
     previous = GENESIS
     for row in connection.execute(select(EVENTS).order_by(EVENTS.c.sequence)).mappings():
-        if row["previous_hash"] != previous or row["hash"] != event_hash(row):
+        if row["previous_hash"] != previous or row["hash"] != event_hash(dict(row)):
             return int(row["sequence"])
         previous = row["hash"]
     return None

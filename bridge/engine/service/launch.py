@@ -8,7 +8,6 @@ leaves nothing behind. Links are returned as handles; addresses and QR codes are
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 from sqlmodel import select
 
@@ -85,13 +84,15 @@ def launch_one(work: Work, desk: Desk, request: LaunchRequest) -> Launched:
     return _with_handle(ready.outcome, handle)
 
 
-def deeds_of(desk: Desk, requests: Sequence[LaunchRequest], outcomes: Sequence[Any]) -> list[Deed]:
-    """Return what the audit trail says about launches: one deed each, refusals with their code."""
+def deeds_of(
+    desk: Desk, requests: Sequence[LaunchRequest], outcomes: Sequence[Launched | EngineError]
+) -> list[Deed]:
+    """Return what the audit trail says about launches that were carried out."""
     return [
         Deed(
             "launch",
             request.triple.site_id,
-            outcome.report_id if isinstance(outcome, Launched) else None,
+            outcome.report_id,
             desk.caller.account_id,
             desk.caller.token_id,
             details={"lazy": request.lazy, "registers": request.register_order},

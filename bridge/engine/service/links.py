@@ -57,7 +57,7 @@ class FoundLink:
     account_id: int | None = None
     token_id: int | None = None
     framed: bool = False
-    target: str | None = None
+    opened: bool = False  # before this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def find(
         row.account_id,
         row.token_id,
         bool(row.framed),
-        row.target,
+        row.opened_at is not None,
     )
 
 

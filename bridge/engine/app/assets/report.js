@@ -32,6 +32,7 @@
     at("say").className = "say " + (kind || "");
   }
 
+  const draft = () => report.addenda.find((one) => one.state === "draft");
   const clock = (ms) => new Date(ms).toLocaleString(boot.language);
 
   function facts(list, entries) {
@@ -47,20 +48,20 @@
   }
 
   function showStudy() {
-    const first = report.clinicalInfo[0] || {};
+    const first = report.orders[0] || {};
     const name = (first.PatientName || "").split("^").filter(Boolean).join(", ");
     at("patient").textContent = name || first.PatientMRN || "";
     at("facts").textContent = [
       first.PatientMRN, first.PatientBirthDate, first.PatientAge, first.PatientSex,
       first.Modality, first.StudyDescription,
     ].filter(Boolean).join(" · ");
-    facts(at("orders"), report.clinicalInfo.map((each) => [
+    facts(at("orders"), report.orders.map((each) => [
       each.Accession, [each.StudyDescription, each.PatientMRN].filter(Boolean).join(", ") || "-",
     ]));
     facts(at("context"), [
       ["Reason", first.ReasonForExam], ["Notes", first.Notes], ["Body part", first.BodyPartExamined],
       ["Study date", first.StudyDate], ["Referring", first.ReferringPhysician],
-      ["Key findings", report.keyFindings],
+      ["Key findings", first.KeyFindings],
     ]);
   }
 
@@ -78,10 +79,11 @@
       box.append(text, by);
       place.append(box);
     }
-    const draft = report.addenda.find((one) => one.state === "draft");
-    at("addendum-box").hidden = !draft;
-    if (draft && document.activeElement !== at("addendum")) at("addendum").value = draft.content;
-    savedAddendum = draft ? draft.content : "";
+    const open = draft();
+    const typed = at("addendum").value !== savedAddendum;
+    at("addendum-box").hidden = !open;
+    if (!open || !typed) at("addendum").value = open ? open.content : "";
+    savedAddendum = open ? open.content : "";
   }
 
   function show(next) {
@@ -127,7 +129,7 @@
         show(next);
       }
       if (!at("addendum-box").hidden && addendum !== savedAddendum) {
-        const next = await call("addendum/save", { version: report.version, text: addendum });
+        const next = await call("addendum/save", { version: draft().version, text: addendum });
         savedAddendum = addendum;
         show(next);
       }
@@ -147,7 +149,7 @@
       say(done, "good");
     } catch (error) {
       say(error.message || "The service cannot be reached.", "bad");
-      if (error.code === "changed") show(await call("report"));
+      if (["version_conflict", "being_edited"].includes(error.code)) show(await call("report"));
     }
   }
 
@@ -174,7 +176,7 @@
     },
     "addendum-create": () => step("addendum/create", "Write the addendum below.")()
       .then(() => at("addendum").focus()),
-    "addendum-sign": step("addendum/sign", "Addendum signed."),
+    "addendum-sign": step("addendum/sign", "Addendum signed.", () => ({ version: draft().version })),
     "addendum-sign-now": step("addendum/sign-now", "Addendum released."),
     "addendum-unsign": step("addendum/unsign", "The addendum's signature is withdrawn."),
     "addendum-cancel": () => act(async () => {

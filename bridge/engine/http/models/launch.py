@@ -10,6 +10,7 @@ make sense together is decided by `bridge.engine.launching`.
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt
+from pydantic.config import JsonDict
 
 from bridge.engine.http.models.fields import (
     Body,
@@ -22,7 +23,7 @@ from bridge.engine.http.models.fields import (
     Text,
 )
 
-EXAMPLE = {
+EXAMPLE: JsonDict = {
     "clinicalInfo": {
         "SiteID": "SITE1",
         "PatientMRN": "MRN-1001",

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic.config import JsonDict
 
 from bridge.engine.http.models.fields import (
     Body,
@@ -24,7 +25,7 @@ from bridge.engine.http.models.launch import StructuredReportFile
 
 IDENTITY = ("SiteID", "SiteLocation", "PatientMRN", "Accession")
 _SITE = ("SiteID", "SiteLocation")
-_EXAMPLE = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+_EXAMPLE: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
 
 
 class OrderIdentity(Body):

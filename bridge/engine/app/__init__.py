@@ -1,0 +1,1 @@
+"""The report page: its files, and what may be done on it."""

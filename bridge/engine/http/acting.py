@@ -1,0 +1,167 @@
+"""
+How a route reaches a use case: the role checked, the deed audited, repeats answered.
+
+Everything happens in one transaction. A request with an Idempotency-Key that was
+carried out before gets the stored answer and changes nothing.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo, available_timezones
+
+from fastapi import Request
+from sqlalchemy import insert, select
+from sqlmodel import Session
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.models.reports import OrderIdentity
+from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.records.tables import Report, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service import audit
+from bridge.engine.service.caller import Caller, require_administrator
+from bridge.engine.service.work import Actor, Work
+
+Result = TypeVar("Result")
+
+REPEATS = metadata.tables["engine_idempotency"]
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_ZONES = available_timezones()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The site that a request is about, and the location within it."""
+
+    site_id: str
+    location: str = ""
+
+
+def place_of(identity: OrderIdentity) -> Place:
+    """Return where an order is."""
+    return Place(identity.SiteID, identity.SiteLocation)
+
+
+def triple_of(identity: OrderIdentity) -> Triple:
+    """Return what identifies an order."""
+    return Triple(identity.SiteID, identity.PatientMRN, identity.Accession)
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """Return a time zone by its IANA name, None for none; raise 400."""
+    if name is None or not name.strip():
+        return None
+    if name not in _ZONES:
+        message = "is not an IANA time zone"
+        raise bad_request(f"timeZone {message}", FieldError("/timeZone", message), code="bad_zone")
+    return ZoneInfo(name)
+
+
+def actor_of(caller: Caller) -> Actor:
+    """Return the caller as the use cases know them."""
+    return Actor(caller.account_id, caller.token_id)
+
+
+async def look(
+    request: Request, places: Sequence[Place], reading: Callable[[Session], Result]
+) -> Result:
+    """Read, as an administrator of all these sites."""
+    caller: Caller = request.state.caller
+
+    def permitted(session: Session) -> Result:
+        for place in dict.fromkeys(places):
+            require_administrator(session.connection(), caller, place.site_id, place.location)
+        return reading(session)
+
+    return await engine_of(request).work.read_session(permitted)
+
+
+async def act(request: Request, action: str, place: Place, deed: Callable[[Work], Any]) -> Response:
+    """
+    Change something, as an administrator of the site; answer 200.
+
+    `deed` returns the report it changed (no body), or the JSON of the body.
+    """
+    engine, caller = engine_of(request), request.state.caller
+    repeat = await _repeat_of(request, caller)
+
+    def permitted(work: Work) -> Any:
+        require_administrator(work.connection, caller, place.site_id, place.location)
+        if repeat is not None and (stored := _stored(work, repeat)) is not None:
+            return stored.body
+        result = deed(work)
+        work.session.flush()
+        report_id = result.report_id if isinstance(result, Report) else None
+        _audit(engine, work, caller, action, place.site_id, report_id)
+        body = None if isinstance(result, Report) else result
+        if repeat is not None:
+            _store(work, repeat, body)
+        return body
+
+    body = await engine.work.change(actor_of(caller), engine.clock(), permitted)
+    return Response() if body is None else JSONResponse(body)
+
+
+def _audit(
+    engine: Engine, work: Work, caller: Caller, action: str, site_id: str, report_id: str | None
+) -> None:
+    deed = audit.Deed(action, site_id, report_id, caller.account_id, caller.token_id)
+    audit.record(work.connection, engine.work.database.serialize, [deed], work.now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    key: str
+    token_id: int
+    route: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    body: Any
+
+
+async def _repeat_of(request: Request, caller: Caller) -> _Repeat | None:
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")
+    digest = hashlib.sha256(await request.body()).hexdigest()
+    return _Repeat(key, caller.token_id, request.url.path, digest)
+
+
+def _stored(work: Work, repeat: _Repeat) -> _Stored | None:
+    row = work.connection.execute(
+        select(REPEATS.c.request_hash, REPEATS.c.response).where(
+            REPEATS.c.key == repeat.key,
+            REPEATS.c.token_id == repeat.token_id,
+            REPEATS.c.route == repeat.route,
+        )
+    ).first()
+    if row is None:
+        return None
+    if row.request_hash != repeat.digest:
+        raise bad_request(
+            "the Idempotency-Key was used for another request", code="key_reused", status=409
+        )
+    return _Stored(None if row.response is None else row.response["body"])
+
+
+def _store(work: Work, repeat: _Repeat, body: Any) -> None:
+    work.connection.execute(
+        insert(REPEATS).values(
+            key=repeat.key,
+            token_id=repeat.token_id,
+            route=repeat.route,
+            request_hash=repeat.digest,
+            status=200,
+            response={"body": body},
+            at=work.now,
+        )
+    )

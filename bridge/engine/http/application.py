@@ -1,0 +1,102 @@
+"""
+The engine as an ASGI application.
+
+The composition root calls `create_application` and, for the background work,
+`application.state.engine.start()` and `.stop()`. Reads no settings file.
+"""
+
+import uuid
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+
+from bridge.engine.http import refusals
+from bridge.engine.http.envelope import Envelope
+from bridge.engine.http.guard import TOKEN_HEADER
+from bridge.engine.http.models.responses import ProblemBody
+from bridge.engine.http.routes import (
+    browser,
+    exporting,
+    health,
+    launching,
+    orders,
+    patients,
+    reading,
+    session,
+    signing,
+)
+from bridge.engine.http.state import Engine
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
+
+ROUTERS = (
+    launching.router,
+    reading.router,
+    exporting.router,
+    signing.router,
+    orders.router,
+    patients.router,
+    health.router,
+    browser.router,
+    session.router,
+)
+_SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
+
+
+def create_application(
+    settings: EngineSettings, database: Database, *, clock: Callable[[], int]
+) -> FastAPI:
+    """Return the whole engine over HTTP; `clock` gives milliseconds since the epoch."""
+    application = FastAPI(
+        title="Clinical report service",
+        summary="Launch, read, sign, link and export clinical reports.",
+        version=_version(),
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    application.state.engine = Engine(settings, database, clock)
+    refusals.install(application)
+    for router in ROUTERS:
+        application.include_router(router)
+    describe = application.openapi
+    application.openapi = lambda: _described(application, describe)  # type: ignore[method-assign]  # FastAPI's documented way
+    application.add_middleware(Envelope, new_id=lambda: uuid.uuid4().hex)
+    return application
+
+
+def _version() -> str:
+    try:
+        return version("report-bridge")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _described(application: FastAPI, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Complete FastAPI's description: problem bodies instead of 422, and the token header."""
+    if application.openapi_schema:
+        return application.openapi_schema
+    description = describe()
+    _, problem = models_json_schema(
+        [(ProblemBody, "serialization")], ref_template="#/components/schemas/{model}"
+    )
+    components = description.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas.update(problem["$defs"])
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    components["securitySchemes"] = {
+        "token": {"type": "apiKey", "in": "header", "name": TOKEN_HEADER},
+        "session": {"type": "http", "scheme": "bearer"},
+    }
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            scheme = next((name for start, name in _SCHEMES.items() if path.startswith(start)), "")
+            if scheme:
+                operation["security"] = [{scheme: []}]
+    application.openapi_schema = description
+    return description

@@ -1,0 +1,48 @@
+"""
+Wait for the change feed without holding a thread.
+
+A reader is woken by any write of this process, and looks by itself from time to
+time for those of others.
+"""
+
+import asyncio
+
+from fastapi import Request
+from sqlalchemy import Connection
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.state import engine_of
+from bridge.engine.live.wakeups import heard
+from bridge.engine.service.caller import Caller, administered_sites, require_administrator
+from bridge.engine.service.feed import ChangePage, read_changes
+
+POLL_SECONDS = 0.5
+
+
+async def wait_for_changes(
+    request: Request, after: int, limit: int, seconds: float, site_id: str
+) -> ChangePage:
+    """Return the changes after a cursor, at the latest after `seconds`."""
+    engine, caller = engine_of(request), request.state.caller
+    sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        bell = engine.work.changed.bell()
+        page = await engine.work.read(lambda c: read_changes(c, sites, after, limit))
+        left = deadline - loop.time()
+        if page.changes or left <= 0 or engine.stopping:
+            bell.cancel()
+            return page
+        await heard(bell, min(left, POLL_SECONDS))
+
+
+def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | None:
+    """Return the sites whose changes the caller sees, None for all; raise 403 for none."""
+    if site_id:
+        require_administrator(connection, caller, site_id)
+        return [site_id]
+    sites = administered_sites(connection, caller)
+    if sites == []:
+        raise Forbidden
+    return sites

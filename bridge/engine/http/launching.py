@@ -1,0 +1,179 @@
+"""
+Between the body of a launch and the use case, and back: parts, links, QR codes.
+
+Decides nothing about reports. Files and QR codes are worked on off the event loop.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from bridge.engine.documents.errors import QrTooLong
+from bridge.engine.documents.qr import QrMode, QrSize, data_uri
+from bridge.engine.errors import EngineError
+from bridge.engine.http.acting import actor_of
+from bridge.engine.http.models.fields import ResponseType
+from bridge.engine.http.models.launch import LaunchBody, QrCodeOptions, ResponseOptions
+from bridge.engine.http.refusals import problem_of, shape_problem
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.launching.errors import BadLaunch
+from bridge.engine.launching.outcome import Launched
+from bridge.engine.launching.reading import LaunchParts, read_launch
+from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.links.handles import Purpose
+from bridge.engine.service import audit
+from bridge.engine.service.launch import Desk, deeds_of, launch_all, launch_one
+from bridge.engine.service.links import Vault
+from bridge.engine.service.work import Work
+
+PATHS = {
+    Purpose.LAUNCH: "/reporting/launch-report/clinical",
+    Purpose.INIT: "/reporting/init",
+}
+
+
+def link_to(base_url: str, purpose: Purpose, handle: str) -> str:
+    """Return the address that a handle is given out in."""
+    return f"{base_url}{PATHS[purpose]}?token={handle}"
+
+
+def desk_of(engine: Engine, request: Request) -> Desk:
+    """Return what launches by this request's caller need."""
+    vault = Vault(engine.keys, engine.random)
+    return Desk(request.state.caller, vault, engine.settings.lifetimes)
+
+
+async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
+    """Carry out one launch; return the response's members."""
+    engine, desk = engine_of(request), desk_of(engine_of(request), request)
+    options = qr_options(body.response)
+    wanted = await engine.work.run(lambda: read_launch(_parts(body), engine.settings.sizes))
+
+    def deed(work: Work) -> Launched:
+        outcome = launch_one(work, desk, wanted)
+        _audit(engine, work, desk, [wanted], [outcome])
+        return outcome
+
+    outcome = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
+    base = engine.base_url(request)
+    return await engine.work.run(lambda: answer(outcome, body.response.type, options, base))
+
+
+async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:
+    """Carry out many launches in one transaction; return a response or a problem for each."""
+    engine, desk = engine_of(request), desk_of(engine_of(request), request)
+    read = await engine.work.run(lambda: [_read(engine, each) for each in bodies])
+    wanted = [each[1] for each in read if isinstance(each, tuple)]
+
+    def deed(work: Work) -> list[Launched | EngineError]:
+        outcomes = launch_all(work, desk, wanted)
+        _audit(engine, work, desk, wanted, outcomes)
+        return outcomes
+
+    outcomes = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
+    base, request_id = engine.base_url(request), request.state.request_id
+
+    def answers() -> list[dict[str, Any]]:
+        each_outcome = iter(outcomes)
+        return [
+            _answer_of(one, each_outcome, base, f"{request.url.path}#{index}", request_id)
+            for index, one in enumerate(read)
+        ]
+
+    return await engine.work.run(answers)
+
+
+def _audit(engine: Engine, work: Work, desk: Desk, wanted: Any, outcomes: Any) -> None:
+    work.session.flush()
+    serialize = engine.work.database.serialize
+    audit.record(work.connection, serialize, deeds_of(desk, wanted, outcomes), work.now)
+
+
+_Read = tuple[LaunchBody, LaunchRequest, QrCodeOptions]
+
+
+def _read(engine: Engine, item: Any) -> _Read | EngineError | ValidationError:
+    try:
+        body = LaunchBody.model_validate(item)
+        options = qr_options(body.response)
+        return body, read_launch(_parts(body), engine.settings.sizes), options
+    except (ValidationError, EngineError) as error:
+        return error
+
+
+def _answer_of(
+    one: _Read | EngineError | ValidationError,
+    outcomes: Iterator[Launched | EngineError],
+    base: str,
+    instance: str,
+    request_id: str,
+) -> dict[str, Any]:
+    if isinstance(one, ValidationError):
+        errors = [{**each, "loc": ("body", *each["loc"])} for each in one.errors()]
+        return shape_problem(errors).body(instance=instance, request_id=request_id)
+    if isinstance(one, EngineError):
+        return problem_of(one).body(instance=instance, request_id=request_id)
+    body, _, options = one
+    outcome = next(outcomes)
+    if isinstance(outcome, EngineError):
+        return problem_of(outcome).body(instance=instance, request_id=request_id)
+    return answer(outcome, body.response.type, options, base)
+
+
+def qr_options(response: ResponseOptions) -> QrCodeOptions:
+    """Return the options of the QR code; they are not even looked at where none is wanted."""
+    if response.type is ResponseType.LINK or response.qrCodeOptions is None:
+        return QrCodeOptions()
+    try:
+        return QrCodeOptions.model_validate(response.qrCodeOptions)
+    except ValidationError:
+        detail = "qrCodeOptions: size is standard or mini, mode is light or dark"
+        raise BadLaunch("bad_qr_options", detail, pointer="/response/qrCodeOptions") from None
+
+
+def _parts(body: LaunchBody) -> LaunchParts:
+    info = dict(body.clinicalInfo)
+    user = None if body.userInfo is None else dict(body.userInfo)
+    return LaunchParts(
+        clinical_info=info,
+        reporting_app=dict(body.reportingApp),
+        user_info=user,
+        structured_reports=[each.fileData for each in body.dicomSR or ()],
+        key_images=[
+            (each.imageData, each.contentType, each.fileName) for each in body.keyImages or ()
+        ],
+        lazy=body.lazyLaunch,
+        register_order=body.registerOrder,
+        force_name=body.forceUpdatePatientName,
+        emptied=[name for name in body.clinicalInfo.model_fields_set if info[name] == ""],
+    )
+
+
+def answer(
+    outcome: Launched, wanted: ResponseType, options: QrCodeOptions, base_url: str
+) -> dict[str, Any]:
+    """Return the members of a launch response (interface document, launch; both QR spellings)."""
+    link = link_to(base_url, Purpose.LAUNCH, outcome.handle)
+    name, email = outcome.owner or ("", "")
+    members: dict[str, Any] = {
+        "status": outcome.status.value,
+        "owner": {"name": name, "email": email} if outcome.owner else {},
+        "reportStatus": outcome.report_status.value if outcome.report_status else None,
+        "reportId": outcome.report_id,
+        "warnings": [each.value for each in outcome.warnings],
+    }
+    if wanted is not ResponseType.QRCODE:
+        members["reportLink"] = link
+    if wanted is not ResponseType.LINK:
+        members["reportQRCode"] = members["reportQrCode"] = _qr_code(link, options)
+    return members
+
+
+def _qr_code(link: str, options: QrCodeOptions) -> str:
+    try:
+        return data_uri(link, QrSize(options.size), QrMode(options.mode))
+    except QrTooLong:
+        detail = "the service's public address is too long for a QR code of this size"
+        raise BadLaunch("qr_too_long", detail, pointer="/response/qrCodeOptions/size") from None

@@ -1,0 +1,163 @@
+"""
+Shapes of the responses, for the OpenAPI description; the routes send plain JSON.
+
+Every member is the interface document's, or an addition that `docs` names as ours.
+"""
+
+# ruff: noqa: N815  # the spelling of the interface document
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from bridge.engine.http.problems import MEDIA_TYPE
+
+
+class ProblemError(BaseModel):
+    """One thing wrong with the request."""
+
+    pointer: str
+    message: str
+
+
+class ProblemBody(BaseModel):
+    """RFC 9457, with `code`, `errors`, `requestId` and `message`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    errors: list[ProblemError]
+    requestId: str
+    message: str
+
+
+class Owner(BaseModel):
+    """Name and e-mail address; an empty object where nobody owns the report."""
+
+    name: str | None = None
+    email: str | None = None
+
+
+class LaunchResponse(BaseModel):
+    """The answer to a launch; both spellings of the QR code carry the same value."""
+
+    status: str
+    owner: Owner
+    reportLink: str | None = None
+    reportQRCode: str | None = None
+    reportQrCode: str | None = None
+    reportStatus: str | None = None
+    reportId: str | None = None
+    warnings: list[str]
+
+
+class InitResponse(BaseModel):
+    """The answer to init."""
+
+    sessionLink: str
+    expiresAt: str
+
+
+class Identity(BaseModel):
+    """One order."""
+
+    SiteID: str
+    PatientMRN: str
+    Accession: str
+
+
+class StatusRecordBody(BaseModel):
+    """The report status record."""
+
+    reportId: str
+    status: str
+    userEmail: str
+    unsignUntil: int | None
+    clinicalInfo: list[Identity]
+    hasContent: bool
+    addendumUnsignUntil: int | None
+
+
+class ContentResponse(BaseModel):
+    """The report's plain text."""
+
+    content: str
+
+
+class HtmlResponse(BaseModel):
+    """The report as a self-contained HTML document."""
+
+    html: str
+
+
+class PrelimsResponse(BaseModel):
+    """The longest-waiting match, and all matches."""
+
+    reportId: str | None
+    clinicalInfo: list[Identity]
+    userEmail: str | None
+    reports: list[dict[str, Any]]
+
+
+class ReleaseBody(BaseModel):
+    """What was released."""
+
+    kind: str
+    sequence: int
+
+
+class ChangeBody(BaseModel):
+    """One change of one report."""
+
+    cursor: int
+    at: int
+    event: str
+    reportId: str
+    record: StatusRecordBody
+    orders: list[dict[str, Any]]
+    release: ReleaseBody | None
+
+
+class ChangesResponse(BaseModel):
+    """Changes in commit order; go on from `cursor`."""
+
+    changes: list[ChangeBody]
+    cursor: int
+
+
+class WorklistResponse(BaseModel):
+    """A page of the worklist; `next` is null on the last one."""
+
+    items: list[dict[str, Any]]
+    next: str | None = Field(default=None)
+
+
+_MEANINGS = {
+    400: "The request is of the wrong shape, or a rule is broken; `code` says which",
+    401: "No valid access token",
+    403: "The caller may not do this",
+    404: "The site or the report does not exist",
+    409: "Conflicts with the present state; `changed` may be retried",
+    413: "The request is too large",
+    429: "Too many requests; see Retry-After",
+    500: "A business rule that the interface document answers with 500 (X-Error-Class: business)",
+    503: "The database is not available at the moment",
+}
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def problems(*statuses: int) -> Responses:
+    """Describe the error responses of a route: the usual ones and these."""
+    usual = (400, 401, 403, 404, 409, 413, 429, 503)
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+    return {
+        status: {"description": _MEANINGS[status], "content": content}
+        for status in sorted({*usual, *statuses})
+    }
+
+
+NO_BODY: Responses = {200: {"description": "Done; no body", "content": {}}}

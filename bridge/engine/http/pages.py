@@ -1,0 +1,129 @@
+"""
+Make the pages that browsers see, and the headers that keep them safe.
+
+Only templates are filled here, with everything escaped; no page holds a patient's
+data: the report page asks the session endpoints for it.
+"""
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from starlette.responses import HTMLResponse, Response
+
+from bridge.engine.service.opening import Opened
+
+ASSETS = {
+    "report.css": "text/css; charset=utf-8",
+    "report.js": "text/javascript; charset=utf-8",
+    "docs.js": "text/javascript; charset=utf-8",
+}
+COOKIE = "report_session"
+_SECURE_COOKIE = "__Host-report_session"
+PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Return a file of the page."""
+    return files("bridge.engine.app").joinpath("assets", name).read_bytes()
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template(asset(name).decode("utf-8"))
+
+
+def policy(ancestors: Sequence[str]) -> dict[str, str]:
+    """Return the security headers of a page that these origins may frame; none may when empty."""
+    framing = " ".join(ancestors) or "'none'"
+    return {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+            "connect-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; "
+            f"frame-ancestors {framing}"
+        ),
+        "Permissions-Policy": ", ".join(f"{name}=(self)" for name in PERMISSIONS),
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        "Cross-Origin-Embedder-Policy": "require-corp",
+        "Cross-Origin-Resource-Policy": "cross-origin",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
+    """Return the page of an opened document."""
+    boot = {
+        "session": opened.secret,
+        "reportId": opened.report_id,
+        "language": opened.language,
+        "transfer": opened.transfer,
+        "prelimGroups": list(opened.prelim_groups),
+    }
+    filled = _template("report.html").substitute(
+        language=html.escape(opened.language),
+        boot=_script_json(boot),
+        owner=html.escape(opened.owner_name or "Somebody else"),
+    )
+    return HTMLResponse(filled, headers=dict(headers))
+
+
+def notice_page(
+    title: str,
+    text: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    form: str = "",
+    language: str = "en-US",
+) -> Response:
+    """Return a page that says one thing; `form` is markup of ours."""
+    filled = _template("notice.html").substitute(
+        language=html.escape(language),
+        title=html.escape(title),
+        text=html.escape(text),
+        form=form,
+    )
+    return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+
+
+def login_form(handle: str) -> str:
+    """Return the form that signs a user in and then opens the link."""
+    return (
+        '<form method="post" action="/reporting/login">'
+        f'<input type="hidden" name="token" value="{html.escape(handle, quote=True)}">'
+        '<label>E-mail <input name="email" type="email" autocomplete="username" required></label>'
+        '<label>Password <input name="password" type="password" '
+        'autocomplete="current-password" required></label>'
+        '<button class="main" type="submit">Sign in</button></form>'
+    )
+
+
+def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:
+    """
+    Return the Set-Cookie header of a session.
+
+    In another site's frame only a partitioned cookie is kept; elsewhere a plain one
+    is. Written by hand: the framework knows Partitioned only on newer Pythons.
+    """
+    name = cookie_name(secure=secure)
+    cookie = f"{name}={secret}; Path=/; HttpOnly"
+    if not secure:
+        return f"{cookie}; SameSite=Lax"
+    return f"{cookie}; Secure; " + ("SameSite=None; Partitioned" if framed else "SameSite=Lax")
+
+
+def cookie_name(*, secure: bool) -> str:
+    """Return the cookie's name; the prefix binds it to the host where it can."""
+    return _SECURE_COOKIE if secure else COOKIE
+
+
+def _script_json(value: Any) -> str:
+    """Write JSON that no HTML parser can take for the end of its script."""
+    text = json.dumps(value, ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,27 @@
+"""`/healthz` and `/readyz`: without a token, without details."""
+
+from fastapi import APIRouter, Request
+from sqlalchemy import text
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.state import engine_of
+from bridge.store.errors import StoreError
+
+router = APIRouter(tags=["Health"])
+
+
+@router.get("/healthz", response_model=dict[str, str])
+async def healthz() -> Response:
+    """Tell that the process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz", response_model=dict[str, str], responses={503: {"description": "Not yet"}})
+async def readyz(request: Request) -> Response:
+    """Tell whether requests can be served: whether the database answers."""
+    engine = engine_of(request)
+    try:
+        await engine.work.read(lambda connection: connection.execute(text("SELECT 1")).scalar())
+    except StoreError:
+        return JSONResponse({"status": "unavailable"}, 503)
+    return JSONResponse({"status": "stopping"} if engine.stopping else {"status": "ready"})

@@ -1,0 +1,47 @@
+"""`launch/clinical`, its batch form (ours), and `init`."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http import initiating, launching
+from bridge.engine.http.guard import LaunchRoute
+from bridge.engine.http.models.launch import InitBody, LaunchBody
+from bridge.engine.http.models.responses import InitResponse, LaunchResponse, problems
+from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+
+router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
+
+
+@router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
+async def launch(body: LaunchBody, request: Request) -> Response:
+    """Create or retrieve a report and return its link, QR code, or both."""
+    return JSONResponse(await launching.launch(request, body))
+
+
+@router.post(
+    "/launch/clinical/batch",
+    response_model=list[dict[str, Any]],
+    responses=problems(),
+    openapi_extra={"x-addition": True},
+)
+async def launch_batch(
+    request: Request,
+    bodies: Annotated[
+        list[Any], Body(description="Launch requests, each as for a single launch", min_length=1)
+    ],
+) -> Response:
+    """Launch many reports in one transaction: a response or a problem body for each, in order."""
+    limit = engine_of(request).settings.sizes.batch
+    if len(bodies) > limit:
+        detail = f"at most {limit} launches in one request"
+        raise bad_request(detail, FieldError("", detail), code="batch_too_large")
+    return JSONResponse(await launching.launch_batch(request, bodies))
+
+
+@router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
+async def init(body: InitBody, request: Request) -> Response:
+    """Make a short-lived link that pre-warms an embedded session; creates no report."""
+    return JSONResponse(await initiating.prepare_session(request, body))

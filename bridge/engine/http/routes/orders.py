@@ -1,0 +1,106 @@
+"""`delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from bridge.engine.errors import ReportNotFound
+from bridge.engine.http.acting import Place, act, place_of, triple_of
+from bridge.engine.http.guard import WriteRoute
+from bridge.engine.http.models.reports import (
+    FlatIdentity,
+    LinkBody,
+    OneReport,
+    UpdateStructuredReports,
+)
+from bridge.engine.http.models.responses import NO_BODY, StatusRecordBody, problems
+from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+from bridge.engine.launching.attachments import structured_reports
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service.assigning import unassign
+from bridge.engine.service.deletion import delete_report, reset_order
+from bridge.engine.service.files import UpdateMode, update_structured_reports
+from bridge.engine.service.linking import link_orders
+from bridge.engine.service.unlinking import unlink_orders
+
+router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
+
+DONE = {**NO_BODY, **problems()}
+
+
+@router.post("/delete", response_class=Response, responses=DONE)
+async def delete(body: OneReport, request: Request) -> Response:
+    """Delete an unsigned report with all its orders."""
+    triple = triple_of(body.clinicalInfo)
+    gone: list[bool] = []
+    response = await act(
+        request,
+        "delete",
+        place_of(body.clinicalInfo),
+        lambda work: gone.append(delete_report(work, triple)),
+    )
+    # Pending links of an order without a report are revoked all the same, and stay so.
+    if gone and not gone[-1]:
+        raise ReportNotFound
+    return response
+
+
+@router.post("/update-dicomsr", response_class=Response, responses=DONE)
+async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
+    """Replace or extend the DICOM SR files of an unsigned report."""
+    triple, engine = triple_of(body.clinicalInfo), engine_of(request)
+    texts = [each.fileData for each in body.dicomSR]
+    read = await engine.work.run(lambda: structured_reports(texts, engine.settings.sizes))
+    files = [kept for _, kept in read]
+    return await act(
+        request,
+        "update-dicomsr",
+        place_of(body.clinicalInfo),
+        lambda work: update_structured_reports(work, triple, files, UpdateMode(body.mode)),
+    )
+
+
+@router.post("/reset-order", response_class=Response, responses=DONE)
+async def reset(body: FlatIdentity, request: Request) -> Response:
+    """Make a Draft that was created as Ordered an empty, unassigned order again."""
+    triple = triple_of(body)
+    return await act(request, "reset-order", place_of(body), lambda work: reset_order(work, triple))
+
+
+@router.post("/unassign", response_class=Response, responses=DONE)
+async def unassign_report(body: FlatIdentity, request: Request) -> Response:
+    """Give a Draft back to the worklist with its content."""
+    triple = triple_of(body)
+    return await act(request, "unassign", place_of(body), lambda work: unassign(work, triple))
+
+
+def _triples(body: LinkBody, request: Request) -> list[Triple]:
+    limit = engine_of(request).settings.sizes.link_list
+    if len(body.clinicalInfo) > limit:
+        detail = f"at most {limit} orders in one request"
+        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+    return [Triple(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+
+
+@router.post("/link-orders", response_model=list[StatusRecordBody], responses=problems())
+async def link(body: LinkBody, request: Request) -> Response:
+    """Make one report of several orders; the first is the anchor. All or nothing."""
+    triples = _triples(body, request)
+    return await act(
+        request,
+        "link-orders",
+        Place(body.SiteID, body.SiteLocation),
+        lambda work: [each.as_json() for each in link_orders(work, triples)],
+    )
+
+
+@router.post("/unlink-orders", response_model=list[StatusRecordBody], responses=problems())
+async def unlink(body: LinkBody, request: Request) -> Response:
+    """Take orders out of their groups. All or nothing."""
+    triples = _triples(body, request)
+    return await act(
+        request,
+        "unlink-orders",
+        Place(body.SiteID, body.SiteLocation),
+        lambda work: [each.as_json() for each in unlink_orders(work, triples)],
+    )

@@ -1,0 +1,120 @@
+"""`status`, `content`, `site/prelims`, and our `changes` and `worklist`."""
+
+# ruff: noqa: N803  # the spelling of the interface document
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.http.acting import Place, look, place_of, triple_of
+from bridge.engine.http.feed import wait_for_changes
+from bridge.engine.http.guard import GuardedRoute
+from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
+from bridge.engine.http.models.reports import OrderIdentity, StatusBody
+from bridge.engine.http.models.responses import (
+    ChangesResponse,
+    ContentResponse,
+    PrelimsResponse,
+    StatusRecordBody,
+    WorklistResponse,
+    problems,
+)
+from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+from bridge.engine.rules.status import Status
+from bridge.engine.service.prelim import waiting
+from bridge.engine.service.reading import query_status, read_content
+from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
+
+router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
+
+Optional = Annotated[str, Query(max_length=TAG_LENGTH)]
+
+
+def _identity(
+    SiteID: QueryText, PatientMRN: QueryText, Accession: QueryText, SiteLocation: Optional = ""
+) -> OrderIdentity:
+    return OrderIdentity(
+        SiteID=SiteID, SiteLocation=SiteLocation, PatientMRN=PatientMRN, Accession=Accession
+    )
+
+
+@router.post("/report/status", response_model=list[StatusRecordBody], responses=problems())
+async def status(body: StatusBody, request: Request) -> Response:
+    """Return the status record of every report found, in the order of its first mention."""
+    limit = engine_of(request).settings.sizes.status_list
+    if len(body.clinicalInfo) > limit:
+        detail = f"at most {limit} orders in one request"
+        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+    now = engine_of(request).clock()
+    triples = [triple_of(each) for each in body.clinicalInfo]
+    places = [place_of(each) for each in body.clinicalInfo]
+    records = await look(request, places, lambda session: query_status(session, triples, now))
+    return JSONResponse([each.as_json() for each in records])
+
+
+@router.get("/report/content", response_model=ContentResponse, responses=problems())
+async def content(
+    identity: Annotated[OrderIdentity, Depends(_identity)], request: Request
+) -> Response:
+    """Return the report's plain text, without addenda."""
+    triple = triple_of(identity)
+    text = await look(request, [place_of(identity)], lambda session: read_content(session, triple))
+    return JSONResponse({"content": text})
+
+
+@router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
+async def prelims(
+    SiteID: QueryText, prelimGroup: QueryText, prelimTag: QueryText, request: Request
+) -> Response:
+    """Return the report that waits longest for a review in a group and tag, and all others."""
+    now = engine_of(request).clock()
+    found = await look(
+        request,
+        [Place(SiteID)],
+        lambda session: waiting(session, SiteID, prelimGroup, prelimTag, now),
+    )
+    reports = [each.as_json() for each in found]
+    return JSONResponse({**_first(reports), "reports": reports})
+
+
+def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    if not reports:
+        return {"reportId": None, "clinicalInfo": [], "userEmail": None}
+    return {name: reports[0][name] for name in ("reportId", "clinicalInfo", "userEmail")}
+
+
+@router.get("/report/changes", response_model=ChangesResponse, responses=problems())
+async def changes(
+    request: Request,
+    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
+    SiteID: Optional = "",
+) -> Response:
+    """Return what changed after a cursor, in commit order; wait for it up to `wait` seconds."""
+    page = await wait_for_changes(request, after, limit, wait, SiteID.strip())
+    return JSONResponse(page.as_json())
+
+
+@router.get("/worklist", response_model=WorklistResponse, responses=problems())
+async def worklist(
+    *,
+    request: Request,
+    SiteID: QueryText,
+    status: Annotated[list[Status] | None, Query()] = None,
+    PatientMRN: Optional = "",
+    Accession: Optional = "",
+    q: Optional = "",
+    sort: Sort = Sort.NEWEST_UPDATED,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    cursor: Optional = "",
+) -> Response:
+    """Return a page of a site's reports, by default the latest change first."""
+    now = engine_of(request).clock()
+    query = WorklistQuery(
+        SiteID, tuple(status or ()), PatientMRN.strip(), Accession.strip(), q, sort, limit, cursor
+    )
+    page = await look(request, [Place(SiteID)], lambda session: read_worklist(session, query, now))
+    return JSONResponse(page.as_json())

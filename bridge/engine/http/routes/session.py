@@ -1,0 +1,205 @@
+"""
+The endpoints of the report page: they stay when another page takes its place.
+
+Behind the session that opening a link began, for the one report it was opened for.
+Every change answers with the page's new state.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field, StrictInt, model_validator
+from starlette.responses import Response
+
+from bridge.engine.http.guard import SessionRoute
+from bridge.engine.http.models.fields import Body, Identifier
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.sessions import DeskDep
+from bridge.engine.rules.document import from_text, to_json
+from bridge.engine.service import editing, opening
+
+router = APIRouter(
+    prefix="/reporting/api/session",
+    tags=["Report page"],
+    route_class=SessionRoute,
+    responses=problems(500),
+)
+
+Page = dict[str, Any]
+
+
+class Versioned(Body):
+    """A deed on the report as the page has seen it."""
+
+    version: StrictInt = 0
+
+
+class Writing(Versioned):
+    """A text to be kept: a document of ours, or plain text that becomes one."""
+
+    document: dict[str, Any] | None = None
+    text: str | None = Field(default=None, max_length=4_000_000)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Writing":
+        if (self.document is None) == (self.text is None):
+            message = "either document or text is needed"
+            raise ValueError(message)
+        return self
+
+    def content(self) -> dict[str, Any]:
+        """Return the document, whichever was sent."""
+        return to_json(from_text(self.text or "")) if self.document is None else self.document
+
+
+class Prelim(Versioned):
+    """A preliminary read."""
+
+    prelimGroup: Identifier  # noqa: N815  # the spelling of the interface document
+    prelimTag: Identifier  # noqa: N815  # the spelling of the interface document
+
+
+class Opening(Body):
+    """Whether the writing lease is taken from another session."""
+
+    takeOver: bool = False  # noqa: N815  # as its neighbours are spelled
+
+
+@router.get("/report", response_model=Page)
+async def load(desk: DeskDep) -> Response:
+    """Return the report as the page shows it."""
+    return await desk.show()
+
+
+@router.post("/open", response_model=Page)
+async def open_again(body: Opening, desk: DeskDep) -> Response:
+    """Return the report, and take the writing lease from another session if asked to."""
+    return await desk.show(take_over=body.takeOver)
+
+
+@router.post("/transfer", response_model=Page)
+async def transfer(desk: DeskDep) -> Response:
+    """Take the Draft over from its owner: the user has agreed to the prompt."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "transfer", lambda work, editor: opening.take_over(work, report_id, editor.account_id)
+    )
+
+
+@router.post("/save", response_model=Page)
+async def save(body: Writing, desk: DeskDep) -> Response:
+    """Keep the text, if it was made from the present version."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "save",
+        lambda work, editor: editing.save(work, editor, report_id, body.version, body.content()),
+    )
+
+
+@router.post("/sign", response_model=Page)
+async def sign(body: Versioned, desk: DeskDep) -> Response:
+    """Sign."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "sign", lambda work, editor: editing.sign(work, editor, report_id, body.version)
+    )
+
+
+@router.post("/sign-now", response_model=Page)
+async def sign_now(body: Versioned, desk: DeskDep) -> Response:
+    """End the cooling period of a signed report, or sign without one."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "sign",
+        lambda work, editor: editing.sign(work, editor, report_id, body.version, ignore_delay=True),
+    )
+
+
+@router.post("/unsign", response_model=Page)
+async def unsign(desk: DeskDep) -> Response:
+    """Recall the report."""
+    report_id = desk.session.report_id
+    return await desk.change("unsign", lambda work, editor: editing.unsign(work, editor, report_id))
+
+
+@router.post("/prelim", response_model=Page)
+async def prelim(body: Prelim, desk: DeskDep) -> Response:
+    """Make the report Preliminary."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "prelim",
+        lambda work, editor: editing.prelim(
+            work, editor, report_id, body.version, body.prelimGroup, body.prelimTag
+        ),
+    )
+
+
+@router.post("/discard", status_code=204, response_class=Response)
+async def discard(desk: DeskDep) -> Response:
+    """Discard the Draft."""
+    report_id = desk.session.report_id
+    return await desk.leave(
+        "discard", lambda work, editor: editing.discard_report(work, editor, report_id)
+    )
+
+
+@router.post("/addendum/create", response_model=Page)
+async def create_addendum(desk: DeskDep) -> Response:
+    """Begin an addendum."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "addendum-create",
+        lambda work, editor: editing.create_addendum(work, editor, report_id),
+    )
+
+
+@router.post("/addendum/save", response_model=Page)
+async def save_addendum(body: Writing, desk: DeskDep) -> Response:
+    """Keep the addendum's text; `version` is the addendum's own."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "addendum-save",
+        lambda work, editor: editing.save_addendum(
+            work, editor, report_id, body.version, body.content()
+        ),
+    )
+
+
+@router.post("/addendum/sign", response_model=Page)
+async def sign_addendum(body: Versioned, desk: DeskDep) -> Response:
+    """Sign the addendum; `version` is the addendum's own."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "addendum-sign",
+        lambda work, editor: editing.sign_addendum(work, editor, report_id, body.version),
+    )
+
+
+@router.post("/addendum/sign-now", response_model=Page)
+async def release_addendum(desk: DeskDep) -> Response:
+    """Release the newest signed addendum before its time."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "addendum-release",
+        lambda work, editor: editing.release_addendum(work, editor, report_id),
+    )
+
+
+@router.post("/addendum/unsign", response_model=Page)
+async def unsign_addendum(desk: DeskDep) -> Response:
+    """Recall the newest signed addendum."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "addendum-unsign",
+        lambda work, editor: editing.unsign_addendum(work, editor, report_id),
+    )
+
+
+@router.post("/addendum/cancel", response_model=Page)
+async def cancel_addendum(desk: DeskDep) -> Response:
+    """Throw the open addendum away."""
+    report_id = desk.session.report_id
+    return await desk.change(
+        "addendum-cancel",
+        lambda work, editor: editing.cancel_addendum(work, editor, report_id),
+    )

@@ -1,0 +1,99 @@
+"""
+Who sits at a report page: the session behind its bearer, and work in its name.
+
+Only the bearer of the page counts here, never a cookie, so that no other site can
+make a browser act.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.app.controls import controls
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.problems import unauthorized
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.service import audit, editing
+from bridge.engine.service.caller import account_role
+from bridge.engine.service.editing import Editor
+from bridge.engine.service.sessions import SEEN_EVERY_MS, Session, find_session, keep_alive
+from bridge.engine.service.work import Actor, Work
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A session at its report; `change` and `show` answer with the page's state."""
+
+    engine: Engine
+    session: Session
+
+    async def show(self, *, take_over: bool = False) -> Response:
+        """Return the page's state."""
+        return await self._state(lambda work, editor: None, take_over=take_over)
+
+    async def change(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
+        """Carry out a deed, note it in the audit trail, and return the page's new state."""
+        return await self._state(lambda work, editor: self._noted(action, deed, work, editor))
+
+    async def leave(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
+        """Carry out a deed after which there may be no page to show."""
+        await self._do(lambda work, editor: self._noted(action, deed, work, editor))
+        return Response(status_code=204)
+
+    def _noted(
+        self, action: str, deed: Callable[[Work, Editor], Any], work: Work, editor: Editor
+    ) -> None:
+        deed(work, editor)
+        work.session.flush()
+        session = self.session
+        done = audit.Deed(action, session.site_id, session.report_id, editor.account_id)
+        audit.record(work.connection, self.engine.work.database.serialize, [done], work.now)
+
+    async def _state(
+        self, deed: Callable[[Work, Editor], None], *, take_over: bool = False
+    ) -> Response:
+        def loading(work: Work, editor: Editor) -> dict[str, Any]:
+            deed(work, editor)
+            return editing.load(work, editor, self.session.report_id, take_over=take_over)
+
+        page = await self._do(loading)
+        return JSONResponse({**page, "can": [each.value for each in controls(page)]})
+
+    async def _do(self, deed: Callable[[Work, Editor], Result]) -> Result:
+        session, now = self.session, self.engine.clock()
+
+        def permitted(work: Work) -> Result:
+            role = account_role(work.connection, session.account_id, session.site_id)
+            if role is None:
+                raise Forbidden
+            if now - session.last_seen_at > SEEN_EVERY_MS:
+                keep_alive(work.connection, session, now)
+            return deed(work, Editor(session.account_id, role, session.holder))
+
+        return await self.engine.work.change(Actor(session.account_id), now, permitted)
+
+
+async def session_desk(request: Request) -> Desk:
+    """Return the session of the request's bearer; raise 401."""
+    engine = engine_of(request)
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise unauthorized("the session of an opened report is required")
+    now, life = engine.clock(), engine.settings.lifetimes
+    session = await engine.work.read(lambda c: find_session(c, secret.strip(), now, life))
+    if session is None or not session.report_id:
+        raise unauthorized("the session has ended; open the report again")
+    return Desk(engine, session)
+
+
+async def _desk(request: Request) -> Desk:
+    desk: Desk = request.state.desk
+    return desk
+
+
+DeskDep = Annotated[Desk, Depends(_desk)]

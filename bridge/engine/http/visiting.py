@@ -1,0 +1,243 @@
+"""
+How browsers come in: by report links, session links, the init address, and sign-in.
+
+Turns every refusal into a page that says why, without telling strangers more than
+that a link does not exist.
+"""
+
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
+from bridge.engine.http import pages
+from bridge.engine.http.initiating import issue, refuse_study, session_link
+from bridge.engine.http.problems import Refused, bad_request, unauthorized
+from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.launching.errors import BadLaunch, FrameForbidden, LinkExpired, LoginNeeded
+from bridge.engine.launching.reading import read_language
+from bridge.engine.launching.request import NamedUser
+from bridge.engine.service import audit
+from bridge.engine.service.caller import SITES
+from bridge.engine.service.initiation import InitRequest, Warmed, warm
+from bridge.engine.service.links import Vault
+from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
+from bridge.engine.service.sessions import Session, find_session
+from bridge.engine.service.users import check_password
+from bridge.engine.service.work import Actor, Work
+
+_PLACES: dict[type[EngineError], tuple[str, str]] = {
+    FrameForbidden: ("This report does not open here", "Open it in a tab or window of its own."),
+    LinkExpired: ("This link has expired", "Ask the application it came from for a new one."),
+    NotFound: ("There is nothing here", "This link or its report does not exist (any more)."),
+    PatientNameMismatch: (
+        "The patient's name has changed",
+        "Reports of this patient bear another name. Ask for a new link.",
+    ),
+    Forbidden: ("Not permitted", "You are not a member of this site."),
+}
+
+
+def in_frame(request: Request) -> bool:
+    """Tell whether the browser loads this page into a frame."""
+    return request.headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object")
+
+
+def is_prefetch(request: Request) -> bool:
+    """Tell whether nobody has asked to see this page yet: nothing may come of it."""
+    purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
+    return "prefetch" in purpose or request.method == "HEAD"
+
+
+async def visitor(engine: Engine, request: Request) -> Session | None:
+    """Return the session of the browser's cookie, if there is one."""
+    name = pages.cookie_name(secure=engine.addresses.secure)
+    secret = request.cookies.get(name, "")
+    if not secret:
+        return None
+    now, life = engine.clock(), engine.settings.lifetimes
+    return await engine.work.read(lambda c: find_session(c, secret, now, life))
+
+
+async def open_report(request: Request, handle: str) -> Response:
+    """Open a report link, or the cookie's document where the address has no handle any more."""
+    engine = engine_of(request)
+    if is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    session = await visitor(engine, request)
+    if not handle and (session is None or not session.report_id):
+        return _refusal(NotFound(), handle)
+    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+    visit = Visit(handle, in_frame(request), session.account_id if session else None)
+
+    def deed(work: Work) -> Opened:
+        if session is not None and not handle:
+            opened = reopen(work, door, session)
+        else:
+            opened = open_link(work, door, visit)
+        _audit(engine, work, "open", opened.site_id, opened.account.id, opened.report_id)
+        return opened
+
+    try:
+        actor = Actor(visit.visitor_id)
+        opened = await engine.work.change(actor, engine.clock(), deed)
+    except EngineError as refusal:
+        return _refusal(refusal, handle)
+    page = pages.report_page(opened, pages.policy(_ancestors(engine, opened)))
+    _set_cookie(engine, page, opened.secret, request)
+    return page
+
+
+def _ancestors(engine: Engine, opened: Opened) -> list[str]:
+    """Return who may frame a document: the site's hosts, or anybody's while none are set up."""
+    if not opened.framed:
+        return []
+    return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
+
+
+def _audit(
+    engine: Engine, work: Work, action: str, site_id: str, account_id: int, report_id: str | None
+) -> None:
+    work.session.flush()
+    deed = audit.Deed(action, site_id, report_id, account_id)
+    audit.record(work.connection, engine.work.database.serialize, [deed], work.now)
+
+
+def _refusal(refusal: EngineError, handle: str) -> Response:
+    if isinstance(refusal, LoginNeeded):
+        return pages.notice_page(
+            "Sign in", "Sign in to open this report.", form=pages.login_form(handle)
+        )
+    title, text = next(
+        (words for kind, words in _PLACES.items() if isinstance(refusal, kind)),
+        ("This report cannot be opened", refusal.detail),
+    )
+    # The reason is for the frame's user to read, whoever frames it.
+    headers = pages.policy(["*"])
+    return pages.notice_page(title, text, status=refusal.status, headers=headers)
+
+
+def _set_cookie(engine: Engine, response: Response, secret: str, request: Request) -> None:
+    cross_site = request.headers.get("sec-fetch-site") == "cross-site"
+    cookie = pages.session_cookie(
+        secret, secure=engine.addresses.secure, framed=cross_site and in_frame(request)
+    )
+    response.headers.append("Set-Cookie", cookie)
+
+
+async def sign_in(request: Request, form: dict[str, str]) -> Response:
+    """Sign a user in with a password and go on to their link; never inside a frame."""
+    engine = engine_of(request)
+    handle = form.get("token", "")
+    if in_frame(request):
+        return _refusal(FrameForbidden(), handle)
+    client, quota = engine.client(request), engine.settings.rates.failed_authentications
+    allowance = engine.quotas.peek("authentication", client, quota)
+    if allowance is not None and not allowance.granted:
+        return pages.notice_page("Too many attempts", "Try again later.", status=429)
+    email, password = form.get("email", ""), form.get("password", "")
+    account = await engine.work.read(lambda c: check_password(c, email, password))
+    if account is None:
+        engine.quotas.take("authentication", client, quota)
+        return pages.notice_page(
+            "Sign in",
+            "That e-mail address and password do not belong together.",
+            status=401,
+            form=pages.login_form(handle),
+        )
+    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
+
+    def deed(work: Work) -> Opened:
+        opened = open_link(work, door, Visit(handle, visitor_id=account.id))
+        _audit(engine, work, "login", opened.site_id, account.id, opened.report_id)
+        return opened
+
+    try:
+        opened = await engine.work.change(Actor(account.id), engine.clock(), deed)
+    except EngineError as refusal:
+        return _refusal(refusal, handle)
+    page = pages.report_page(opened, pages.policy(()))
+    _set_cookie(engine, page, opened.secret, request)
+    return page
+
+
+async def init(request: Request) -> Response:
+    """`GET /reporting/init`: by a session link, or with the user and the token in the address."""
+    engine = engine_of(request)
+    query = dict(request.query_params)
+    if is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    try:
+        refuse_study(query, "")
+        if not query.get("token"):
+            return await _init_from_address(engine, request, query)
+        return await _waiting(engine, request, query["token"])
+    except Refused as refused:
+        problem = refused.problem
+        return _reason(problem.detail, problem.status)
+    except EngineError as refusal:
+        return _reason(refusal.detail, refusal.status)
+
+
+def _reason(detail: str, status: int) -> Response:
+    title = "The session cannot be prepared"
+    return pages.notice_page(title, detail, status=status, headers=pages.policy(["*"]))
+
+
+async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
+    vault = Vault(engine.keys, engine.random)
+    present = await visitor(engine, request)
+
+    def deed(work: Work) -> tuple[Warmed, list[str]]:
+        warmed = warm(work, vault, engine.settings.lifetimes, handle, present)
+        site = SITES.select().where(SITES.c.site_id == warmed.site_id)
+        return warmed, list(work.connection.execute(site).one().host_origins)
+
+    warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
+    ancestors = ["'self'", *origins] if origins else ["*"]
+    page = pages.notice_page(
+        "Waiting for a study",
+        "The session is ready. The report opens here as soon as a study is opened.",
+        headers=pages.policy(ancestors),
+        language=warmed.language,
+    )
+    if warmed.secret:
+        _set_cookie(engine, page, warmed.secret, request)
+    return page
+
+
+async def _init_from_address(engine: Engine, request: Request, query: dict[str, Any]) -> Response:
+    """Exchange what stands in the address for a session link at once, so that it does not stay."""
+    if not engine.settings.browser_init:
+        raise bad_request("the browser route is switched off", code="route_disabled", status=403)
+    site_id = query.get("SiteID", "").strip()
+    if not site_id:
+        raise BadLaunch("missing_parameter", "SiteID is missing", pointer="SiteID")
+    if not any(query.get(each) for each in ("Auth", "UserName", "UserEmail")):
+        return await _again(engine, request)
+    for name in ("Auth", "UserName", "UserEmail"):
+        if not query.get(name, "").strip():
+            raise BadLaunch("missing_parameter", f"{name} is missing", pointer=name)
+    wanted = InitRequest(
+        site_id=site_id,
+        user=NamedUser(query["UserEmail"].strip(), query["UserName"].strip()),
+        location=query.get("SiteLocation", "").strip(),
+        app_language=read_language(query.get("AppLanguage"), "AppLanguage"),
+        speech_language=read_language(query.get("SpeechLanguage"), "SpeechLanguage"),
+    )
+    caller = await engine.bearer(query["Auth"])
+    if caller is None:
+        raise unauthorized("the token in Auth is not valid")
+    request.state.caller = caller
+    prepared = await issue(engine, request, wanted)
+    target = session_link("", prepared)
+    headers = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    return RedirectResponse(target, 303, headers)
+
+
+async def _again(engine: Engine, request: Request) -> Response:
+    """Keep the session of a user who is signed in already; never inside a frame."""
+    if in_frame(request) or await visitor(engine, request) is None:
+        raise unauthorized("Auth, UserName and UserEmail are needed")
+    return pages.notice_page("Waiting for a study", "You are signed in. Open a study.")

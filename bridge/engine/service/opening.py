@@ -1,0 +1,184 @@
+"""
+Open a report link (interface document, States: what happens when the link is opened).
+
+A lazy launch comes into being here, at the first opening. A Draft of somebody else is
+not taken before the user has agreed, or the launch has forced it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.launching.errors import FrameForbidden, LinkGone, LoginNeeded
+from bridge.engine.launching.languages import first_language
+from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.links import Purpose
+from bridge.engine.records.tables import Report, metadata
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import SIGNED
+from bridge.engine.service import links
+from bridge.engine.service.assigning import needs_transfer
+from bridge.engine.service.caller import SITES, account_role
+from bridge.engine.service.finding import current_triple, lock_orders, lock_report_by_id
+from bridge.engine.service.sessions import NewSession, Session, begin_session
+from bridge.engine.service.starting import begin, bring, give, known_names, refuse_other_name
+from bridge.engine.service.users import Account, get_account, settings_of
+from bridge.engine.service.work import Work
+from bridge.engine.settings import Lifetimes
+
+GROUPS = metadata.tables["engine_prelim_group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """How a link was visited: `visitor_id` is the account of a session that was already there."""
+
+    handle: str
+    in_frame: bool = False
+    visitor_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An opened document: what its page needs to begin."""
+
+    secret: str
+    site_id: str
+    report_id: str
+    account: Account
+    framed: bool
+    transfer: bool
+    owner_name: str
+    language: str
+    prelim_groups: Sequence[dict[str, Any]]
+    host_origins: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Keys and lifetimes that opening needs."""
+
+    vault: links.Vault
+    lifetimes: Lifetimes
+
+
+def open_link(work: Work, door: Door, visit: Visit) -> Opened:
+    """Open a link; raise `LinkGone`, `LinkExpired`, `LoginNeeded` or `FrameForbidden`."""
+    link = links.find(work.connection, door.vault, visit.handle, Purpose.LAUNCH, work.now)
+    account = _user(work, link, visit)
+    request = LaunchRequest.from_json(link.payload["launch"])
+    report = _report(work, link, request, account)
+    transfer = needs_transfer(report, account.id) and not request.force_transfer
+    if not transfer:
+        give(work, report, account.id)
+    links.mark_opened(work.connection, link, work.now)
+    work.session.flush()
+    return present(work, door, report, account, link, request=request, transfer=transfer)
+
+
+def _user(work: Work, link: links.FoundLink, visit: Visit) -> Account:
+    """Return as whom a link opens: its own user, or the visitor who signed in."""
+    if visit.in_frame and not link.framed:
+        raise FrameForbidden
+    if link.payload["authenticated"] and link.account_id is not None:
+        return get_account(work.connection, link.account_id)
+    if visit.visitor_id is None:
+        raise LoginNeeded
+    if account_role(work.connection, visit.visitor_id, link.site_id) is None:
+        raise Forbidden
+    return get_account(work.connection, visit.visitor_id)
+
+
+def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: Account) -> Report:
+    triple = current_triple(work.connection, request.triple)
+    found = lock_orders(work, [triple])[0]
+    creates = bool(link.payload["creates"])
+    if found is None and not creates:
+        raise LinkGone
+    # A launch is brought in once: a second opening must not undo what came later.
+    if creates and not link.opened and (found is None or found.report.status not in SIGNED):
+        _refuse_other_name(work, request, triple)
+        if found is not None:
+            bring(work, found.report, found.order, request)
+    return begin(work, request, triple, account.id) if found is None else found.report
+
+
+def _refuse_other_name(work: Work, request: LaunchRequest, triple: Triple) -> None:
+    """Check again: the patient may have got another name since the launch."""
+    names = known_names(work, triple.site_id, [triple.mrn])
+    refuse_other_name(names.get(triple.mrn, ()), request)
+
+
+def reopen(work: Work, door: Door, session: Session) -> Opened:
+    """Open the document of a session again, after its page was loaded anew."""
+    report = lock_report_by_id(work, session.report_id)
+    account = get_account(work.connection, session.account_id)
+    transfer = needs_transfer(report, account.id)
+    if not transfer:
+        give(work, report, account.id)
+    work.session.flush()
+    return present(work, door, report, account, None, framed=session.framed, transfer=transfer)
+
+
+def take_over(work: Work, report_id: str, account_id: int) -> Report:
+    """Take a Draft over from its owner: the user has agreed to the prompt."""
+    return give(work, lock_report_by_id(work, report_id), account_id)
+
+
+def present(
+    work: Work,
+    door: Door,
+    report: Report,
+    account: Account,
+    link: links.FoundLink | None,
+    *,
+    transfer: bool,
+    framed: bool = False,
+    request: LaunchRequest | None = None,
+) -> Opened:
+    """Begin the document's session and gather what its page needs."""
+    site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
+    framed = link.framed if link is not None else framed
+    wishes = report.reporting if request is None else request.app.to_json()
+    language = _language(work, account, wishes, site.settings)
+    secret = begin_session(
+        work.connection,
+        door.vault.random_bytes,
+        NewSession(
+            report.site_id,
+            account.id,
+            framed,
+            link.pk if link else None,
+            {"report_id": report.report_id, "app_language": language},
+        ),
+        work.now,
+        door.lifetimes,
+    )
+    owner = None if report.owner_id is None else get_account(work.connection, report.owner_id)
+    return Opened(
+        secret=secret,
+        site_id=report.site_id,
+        report_id=report.report_id,
+        account=account,
+        framed=framed,
+        transfer=transfer,
+        owner_name=(owner.name or owner.email) if owner else "",
+        language=language,
+        prelim_groups=_groups(work, report.site_id),
+        host_origins=tuple(site.host_origins),
+    )
+
+
+def _language(work: Work, account: Account, wishes: Any, site_settings: Any) -> str:
+    own = settings_of(work.connection, account.id)
+    choices = (own.get("AppLanguage"), site_settings.get("AppLanguage"))
+    return first_language([wishes.get("app_language"), *(str(each or "") for each in choices)])
+
+
+def _groups(work: Work, site_id: str) -> list[dict[str, Any]]:
+    query = select(GROUPS.c.name, GROUPS.c.tags).where(GROUPS.c.site_id == site_id)
+    rows = work.connection.execute(query.order_by(GROUPS.c.name))
+    return [{"name": row.name, "tags": list(row.tags)} for row in rows]

@@ -1,0 +1,117 @@
+"""
+Browser sessions: one for each opened document, and one for each pre-warmed frame or login.
+
+The secret is in the browser, its hash here. A session ends by idleness, by its
+absolute end, or on purpose; what it may do is decided where it is used.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from bridge.engine.links.handles import RandomBytes
+from bridge.engine.records.tables import metadata
+from bridge.engine.settings import Lifetimes
+
+SESSIONS = metadata.tables["engine_browser_session"]
+SECRET_BYTES = 32
+SEEN_EVERY_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to begin; `details` are the document's id and its languages."""
+
+    site_id: str
+    account_id: int
+    framed: bool = False
+    link_pk: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A valid session."""
+
+    pk: int
+    site_id: str
+    account_id: int
+    framed: bool
+    details: Mapping[str, Any]
+    last_seen_at: int
+
+    @property
+    def report_id(self) -> str:
+        """The document that this session was opened for; empty when for none."""
+        return str(self.details.get("report_id", ""))
+
+    @property
+    def holder(self) -> str:
+        """The name under which this session holds a document's writing lease."""
+        return f"session {self.pk}"
+
+
+def secret_hash(secret: str) -> str:
+    """Return the SHA-256 of a session's secret in hexadecimal."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def begin_session(
+    connection: Connection, random_bytes: RandomBytes, new: NewSession, now: int, life: Lifetimes
+) -> str:
+    """Begin a session and return its secret, which is stored nowhere."""
+    secret = base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode("ascii")
+    connection.execute(
+        insert(SESSIONS).values(
+            secret_hash=secret_hash(secret),
+            site_id=new.site_id,
+            account_id=new.account_id,
+            link_pk=new.link_pk,
+            framed=new.framed,
+            details=dict(new.details),
+            created_at=now,
+            last_seen_at=now,
+            expires_at=now + life.session * 1000,
+        )
+    )
+    return secret
+
+
+def find_session(connection: Connection, secret: str, now: int, life: Lifetimes) -> Session | None:
+    """Return the session of a secret, None when there is none (any more)."""
+    row = connection.execute(
+        select(SESSIONS).where(
+            SESSIONS.c.secret_hash == secret_hash(secret),
+            SESSIONS.c.ended_at.is_(None),
+            SESSIONS.c.expires_at > now,
+            SESSIONS.c.last_seen_at > now - life.session_idle * 1000,
+        )
+    ).first()
+    if row is None:
+        return None
+    return Session(
+        row.pk, row.site_id, row.account_id, bool(row.framed), row.details, row.last_seen_at
+    )
+
+
+def keep_alive(connection: Connection, session: Session, now: int) -> None:
+    """Note that a session is in use; callers do so at most twice a minute."""
+    connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(last_seen_at=now))
+
+
+def end_session(connection: Connection, session: Session, now: int) -> None:
+    """End a session on purpose."""
+    connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(ended_at=now))
+
+
+def purge_sessions(connection: Connection, now: int, limit: int = 1000) -> int:
+    """Delete sessions whose end has passed, at most `limit` of them; return how many."""
+    old = select(SESSIONS.c.pk).where(SESSIONS.c.expires_at < now).limit(limit)
+    keys = list(connection.execute(old).scalars())
+    if keys:
+        connection.execute(delete(SESSIONS).where(SESSIONS.c.pk.in_(keys)))
+    return len(keys)
