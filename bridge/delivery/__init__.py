@@ -1,6 +1,6 @@
 """
 From release to acknowledged result: what goes out.
 
-The pure part is in `replies`, `releases`, `identity`; the shells are `poller`, `composer` and
-`courier`.
+The pure part is in `destinations`, `announcing`, `polling` and `replies`; the shells are
+`follower` and `poller` (what happened), `composer` and `courier` (what is sent).
 """

@@ -48,17 +48,17 @@ def upgrade() -> None:
     op.create_index("ix_order_signal_signal", "order_signal", ["signal"])
     op.create_table(
         "report_seen",
-        sa.Column("report_id", sa.Text, primary_key=True),
-        sa.Column("site", sa.Text, nullable=False),
-        sa.Column("mrn", sa.Text, nullable=False),
-        sa.Column("accession", sa.Text, nullable=False),
+        sa.Column("site", sa.Text, primary_key=True),
+        sa.Column("accession", sa.Text, primary_key=True),
+        sa.Column("mrn", sa.Text, primary_key=True),
+        sa.Column("report_id", sa.Text, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
         sa.Column("final", sa.Integer, nullable=False),
         sa.Column("addenda", sa.Integer, nullable=False),
         sa.Column("changed_at", sa.BigInteger, nullable=False),
         sa.Column("check_at", sa.BigInteger, nullable=False),
     )
-    # Whose status is asked next; most recently active reports come due most often.
+    # Whose status is asked next; what was active lately comes due most often.
     op.create_index("ix_report_seen_check", "report_seen", ["check_at"])
     op.create_table(
         "feed_cursor",

@@ -1,0 +1,126 @@
+"""
+What a change of a report means for each destination: which deliveries, under which names.
+
+Pure. The names are deterministic, so that learning of a change twice queues nothing twice.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any
+
+from bridge.delivery.destinations import Destination
+from bridge.engine_client.models import Change, OrderKey
+from bridge.queue.deliveries import Release
+from mappings.results import ResultEvent
+
+KINDS: Mapping[str, ResultEvent] = MappingProxyType(
+    {
+        "final": ResultEvent.FINAL,
+        "addendum": ResultEvent.ADDENDUM,
+        "retraction": ResultEvent.RETRACTION,
+    }
+)
+"""Releases of the change feed."""
+
+PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
+    {
+        "report_prelimed": (ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS),
+        "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
+        "report_created": (ResultEvent.ORDER_STATUS,),
+        "report_opened": (ResultEvent.ORDER_STATUS,),
+        "report_signed": (ResultEvent.ORDER_STATUS,),
+        "report_reset": (ResultEvent.ORDER_STATUS,),
+        "report_unassigned": (ResultEvent.ORDER_STATUS,),
+        "report_discarded": (ResultEvent.ORDER_STATUS,),
+        "report_deleted": (ResultEvent.ORDER_STATUS,),
+        "addendum_signed": (ResultEvent.ORDER_STATUS,),
+        "addendum_unsigned": (ResultEvent.ORDER_STATUS,),
+    }
+)
+"""Events of the change feed that are progress and no release."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """
+    Something to tell of a report.
+
+    `name` is unique within the report; `addenda` says how many of its addenda are out by
+    now; `orders` are all tags of its orders with Metadata, anchor first; `at` in ms.
+    """
+
+    event: ResultEvent
+    report_id: str
+    name: str
+    status: str
+    orders: Sequence[Mapping[str, Any]]
+    addenda: int
+    at: int
+
+
+def news_of(change: Change, addenda: int) -> list[News]:
+    """Read a change of the feed; `addenda` is how many were out before it."""
+    orders = change.orders or [key.tags() for key in change.record.orders]
+    common = (change.record.report_id,)
+    status = change.record.status.value
+    if change.release is not None:
+        event = KINDS.get(change.release.kind)
+        if event is None:
+            return []
+        out = max(addenda, change.release.sequence) if event is ResultEvent.ADDENDUM else addenda
+        name = f"{change.release.kind}:{change.release.sequence}"
+        return [News(event, *common, name, status, orders, out, change.at)]
+    return [
+        News(event, *common, f"{event}:{change.cursor}", status, orders, addenda, change.at)
+        for event in PROGRESS.get(change.event, ())
+    ]
+
+
+def deliveries(news: Iterable[News], destinations: Sequence[Destination]) -> list[Release]:
+    """Name what has to be delivered, in order: one an order, unless its mapping combines them."""
+    return [
+        _release(each, destination, orders)
+        for each in news
+        for destination in destinations
+        if each.orders and destination.wants(str(each.orders[0].get("SiteID", "")), each.event)
+        for orders in _split(each, destination)
+    ]
+
+
+def _split(news: News, destination: Destination) -> list[list[Mapping[str, Any]]]:
+    mapping = destination.mapping_for(news.event)
+    if mapping is None:
+        return []
+    if mapping.combined:
+        return [list(news.orders)]
+    return [[order] for order in news.orders]
+
+
+def _release(news: News, destination: Destination, orders: Sequence[Mapping[str, Any]]) -> Release:
+    content = {
+        "orders": [dict(order) for order in orders],
+        "status": news.status,
+        "addenda": news.addenda,
+    }
+    which = "all" if len(orders) > 1 else _fingerprint(orders[0])
+    return Release(
+        destination=destination.name,
+        report_id=news.report_id,
+        release_key=f"{news.report_id}:{news.name}:{which}",
+        event=news.event.value,
+        release_at=news.at,
+        orders=content,
+    )
+
+
+def _fingerprint(order: Mapping[str, Any]) -> str:
+    """Tell the orders of a report apart without naming them; a merge changes the MRN only."""
+    named = f"{order.get('SiteID', '')}\x1f{order.get('Accession', '')}".encode()
+    return blake2b(named, digest_size=6).hexdigest()
+
+
+def key_of(order: Mapping[str, Any]) -> OrderKey:
+    """Give the triple of an order's tags."""
+    return OrderKey(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))

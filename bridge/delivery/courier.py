@@ -1,0 +1,255 @@
+"""
+One destination's courier: claims what is due, composes it once, sends it, writes down the reply.
+
+One message in flight. What becomes of a reply is `replies`' table. A destination that cannot
+be reached holds up itself only; a result that is refused holds up its own report only.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Protocol
+
+import structlog
+from twisted.internet.defer import Deferred
+
+from bridge.delivery.composer import Composer
+from bridge.delivery.destinations import Destination
+from bridge.delivery.errors import CompositionError
+from bridge.delivery.replies import LOST, Reply, consequence, read_reply
+from bridge.engine_client.errors import EngineFailure
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe, where
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import Event, Failure
+from bridge.store.errors import StoreError, StoreUnavailable
+from mappings.errors import NotRenderable
+from mllp.errors import NotConnected, ReplyLost, Unframeable
+
+LOOK_EVERY = 0.25  # seconds, when nobody notifies
+PAUSE = 1.0  # seconds, when the database is not to be had
+AT_ONCE = 16  # reports whose messages are composed together
+SETTLE_EVERY = 0.2  # seconds that outcomes may wait to share a commit
+
+
+class Sender(Protocol):
+    """What is needed of an MLLP client."""
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Send one payload, give its reply."""
+
+    def close(self) -> Deferred[None]:
+        """Stop for good."""
+
+
+class Courier:
+    """Delivers to one destination until it is stopped."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        outbox: Outbox,
+        composer: Composer,
+        sender: Sender,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], int],
+        random: Random,
+    ) -> None:
+        """Join a destination with its connection; `clock` is in milliseconds."""
+        self.destination = destination
+        self._log = structlog.get_logger("courier").bind(destination=destination.name)
+        self._outbox = outbox
+        self._composer = composer
+        self._sender = sender
+        self._metrics = metrics
+        self._clock = clock
+        self._random = random
+        self._news = asyncio.Event()
+        self._stopping = False
+        self._in_hand: dict[int, ClaimedDelivery] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin. Claims of our former self must have been taken back (`Outbox.reclaim`)."""
+        self._tasks = [
+            asyncio.create_task(self._run(), name=f"courier {self.destination.name}"),
+            asyncio.create_task(self._keep_leases(), name=f"leases {self.destination.name}"),
+        ]
+
+    async def stop(self, drain: float = 5.0) -> None:
+        """Send no more; let the one in flight be answered, give the others back."""
+        self._stopping = True
+        self._news.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks[:1], timeout=drain)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._give_back()
+        await self._sender.close().asFuture(asyncio.get_running_loop())
+
+    def notify(self) -> None:
+        """Tell that there may be something to deliver. On the event loop's thread."""
+        self._news.set()
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            self._news.clear()
+            try:
+                claimed = await self._claim()
+                if claimed:
+                    await self._deliver(claimed)
+                else:
+                    await self._rest(LOOK_EVERY)
+            except StoreError as error:
+                self._alarm("nothing delivered", error)
+                await self._rest(PAUSE)
+
+    async def _claim(self) -> Sequence[ClaimedDelivery]:
+        name = self.destination.name
+        claimed = await asyncio.to_thread(self._outbox.claim, name, self._clock(), AT_ONCE)
+        self._in_hand = {each.delivery_id: each for each in claimed}
+        return claimed
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+
+    async def _deliver(self, claimed: Sequence[ClaimedDelivery]) -> None:
+        """Compose all, then send one after the other; what is not sent is given back."""
+        composed = await asyncio.gather(*(self._compose(each) for each in claimed))
+        outcomes = [each for each in composed if isinstance(each, DeliveryOutcome)]
+        loop = asyncio.get_running_loop()
+        settled_at = loop.time()
+        try:
+            for delivery, payload in zip(claimed, composed, strict=True):
+                if self._stopping:
+                    break
+                if isinstance(payload, DeliveryOutcome):
+                    continue
+                outcome = await self._send(delivery, payload)
+                if outcome is None:
+                    break
+                outcomes.append(outcome)
+                if loop.time() - settled_at > SETTLE_EVERY:
+                    await self._settle(outcomes)
+                    outcomes, settled_at = [], loop.time()
+        finally:
+            await self._settle(outcomes)
+            await self._give_back()
+
+    async def _compose(self, delivery: ClaimedDelivery) -> bytes | DeliveryOutcome:
+        """Give the bytes to send: those of the first attempt, if there was one."""
+        if delivery.payload is not None:
+            return delivery.payload
+        try:
+            payload, name = await self._composer.compose(delivery, self.destination)
+            kept, _ = await asyncio.to_thread(
+                self._outbox.store_payload, delivery.delivery_id, payload, name
+            )
+        except EngineFailure as failure:
+            return self._postponed(delivery, failure.failure, failure.code, failure.retry_after)
+        except StoreError:
+            return self._postponed(delivery, Failure.TRANSIENT, "store", None)
+        except CompositionError as error:
+            return _given_up(delivery, error.code)
+        except NotRenderable:
+            return _given_up(delivery, "no_definition")
+        except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
+            self._alarm("not composed", error)
+            return _given_up(delivery, "not_composed")
+        return kept
+
+    async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
+        """Send one message; None when there is no connection, so that no other is tried."""
+        sent_at = self._clock()
+        try:
+            reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
+        except NotConnected:
+            self._metrics.deliveries.labels(self.destination.name, "", "not_connected").inc()
+            return None
+        except ReplyLost as loss:
+            return self._judged(delivery, LOST[loss.reason], loss.reason.value, None, sent_at)
+        except Unframeable:
+            return _given_up(delivery, "unframeable")
+        said, error = read_reply(reply)
+        return self._judged(delivery, said, error, reply, sent_at)
+
+    def _judged(
+        self, delivery: ClaimedDelivery, said: Reply, detail: str, reply: bytes | None, at: int
+    ) -> DeliveryOutcome:
+        """Look up what follows a reply."""
+        follows = consequence(said, self.destination.replies, delivery.attempts)
+        now = self._clock()
+        name = self.destination.name
+        self._metrics.deliveries.labels(name, said.value, follows.event.value).inc()
+        retry_at = None
+        if follows.event is Event.ACCEPTED:
+            seconds = max(0, now - delivery.release_at) / 1000
+            self._metrics.delivery_seconds.labels(name).observe(seconds)
+        elif follows.event is Event.POSTPONED:
+            retry_at = now + self._delay(delivery)
+        return DeliveryOutcome(
+            delivery.delivery_id,
+            follows.event,
+            follows.failure,
+            said.value,
+            detail,
+            retry_at,
+            reply,
+            at,
+        )
+
+    def _postponed(
+        self, delivery: ClaimedDelivery, failure: Failure, code: str, after: float | None
+    ) -> DeliveryOutcome:
+        if failure is Failure.PERMANENT:
+            return _given_up(delivery, code)
+        wait = self._delay(delivery) if after is None else round(after * 1000)
+        return DeliveryOutcome(
+            delivery.delivery_id,
+            Event.POSTPONED,
+            failure,
+            code,
+            "not composed yet",
+            self._clock() + wait,
+        )
+
+    def _delay(self, delivery: ClaimedDelivery) -> int:
+        return round(self.destination.retry.delay(delivery.attempts, self._random) * 1000)
+
+    async def _settle(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+        """Write down what came of deliveries, however long the database is away."""
+        while outcomes:
+            try:
+                await asyncio.to_thread(self._outbox.settle, outcomes, self._clock())
+            except StoreUnavailable as error:
+                self._alarm("outcomes not written down yet", error)
+                await asyncio.sleep(PAUSE)
+            else:
+                for outcome in outcomes:
+                    self._in_hand.pop(outcome.delivery_id, None)
+                return
+
+    async def _give_back(self) -> None:
+        if self._in_hand:
+            ids, self._in_hand = list(self._in_hand), {}
+            with suppress(StoreUnavailable):  # the leases will end by themselves
+                await asyncio.to_thread(self._outbox.release, ids, self._clock())
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._outbox.lease / 3000)
+            if self._in_hand:
+                with suppress(StoreError):  # tried again at the next turn
+                    await asyncio.to_thread(self._outbox.extend, list(self._in_hand), self._clock())
+
+    def _alarm(self, event: str, error: Exception) -> None:
+        self._log.error(event, error=describe(error), trace=where(error))
+
+
+def _given_up(delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
+    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, Failure.PERMANENT, code)

@@ -1,0 +1,37 @@
+"""
+Why a result cannot be composed.
+
+* CompositionError
+    * NothingToSay    no definition of the destination has a message for the event
+    * NotSigned       the report is not signed (any more)
+"""
+
+# ruff: noqa: N818  # named for what happened, as the field does
+
+from bridge.errors import BridgeError
+
+
+class CompositionError(BridgeError):
+    """There is no message to send; trying again would not make one."""
+
+    code = "not_composed"
+
+
+class NothingToSay(CompositionError):
+    """No definition of the destination has a message for an event."""
+
+    code = "no_definition"
+
+    def __init__(self, event: str) -> None:
+        """Name the event."""
+        super().__init__(f"no definition has a message for {event}")
+
+
+class NotSigned(CompositionError):
+    """The report service says that the report is not signed."""
+
+    code = "not_signed"
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("the report is not signed any more")

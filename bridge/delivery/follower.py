@@ -1,0 +1,117 @@
+"""
+Follow the change feed of the report service: what happens there is known here at once.
+
+Keeps a cursor; long-polls. A service without the feed is left to `poller`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Protocol
+
+import structlog
+
+from bridge.delivery.learning import Learner
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import ChangePage
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe, where
+from bridge.queue.retry import Policy
+from bridge.store.errors import StoreError
+
+PAGE = 500
+WAIT = 20.0  # seconds a call may wait for something to happen
+ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
+
+
+class Feed(Protocol):
+    """What is needed of the engine's client."""
+
+    async def changes(
+        self, after: int, limit: int = 500, wait: float = 0.0, site: str = ""
+    ) -> ChangePage:
+        """Read what changed."""
+
+
+class Follower:
+    """
+    Follows the feed as one token sees it; `site` names the token ('' for the default one).
+
+    `supported` is None until the service has answered, then whether it has the feed.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        learner: Learner,
+        metrics: Metrics,
+        notify: Callable[[], None],
+        *,
+        random: Random,
+        site: str = "",
+        wait: float = WAIT,
+    ) -> None:
+        """Take whom to notify when there is something to deliver."""
+        self._log = structlog.get_logger("follower")
+        self._feed = feed
+        self._learner = learner
+        self._metrics = metrics
+        self._notify = notify
+        self._random = random
+        self._site = site
+        self._name = f"changes {site}".strip()
+        self._wait = wait
+        self._policy = Policy(first=0.5, maximum=30.0)
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+        self.supported: bool | None = None
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        """End at once; what was learned is stored, what was not will be read again."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def step(self, wait: float = 0.0) -> int:
+        """Read one page and take it in; give how many changes it had."""
+        after = await asyncio.to_thread(self._learner.cursor, self._name)
+        page = await self._feed.changes(after, PAGE, wait, self._site)
+        self.supported = True
+        if page.changes:
+            queued = await asyncio.to_thread(self._learner.learn, self._name, page)
+            for change in page.changes:
+                self._metrics.changes.labels(change.event).inc()
+            if queued:
+                self._notify()
+        return len(page.changes)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.step(self._wait)
+                self._failures = 0
+            except EngineFailure as failure:
+                await self._after(failure)
+            except StoreError as error:
+                await self._pause(error)
+            except Exception as error:  # noqa: BLE001  # one bad page must not end the following
+                await self._pause(error)
+
+    async def _after(self, failure: EngineFailure) -> None:
+        self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
+        if failure.is_unsupported:
+            self.supported = False
+            await asyncio.sleep(ASK_AGAIN)
+            return
+        await self._pause(failure)
+
+    async def _pause(self, error: Exception) -> None:
+        self._failures += 1
+        self._log.warning("feed not read", error=describe(error), trace=where(error))
+        await asyncio.sleep(self._policy.delay(self._failures, self._random))
