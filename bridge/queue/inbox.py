@@ -49,19 +49,26 @@ class Inbox:
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""
-        try:
-            with self._database.write() as connection:
-                ids = self._line.claim(
-                    connection,
-                    owner=self._owner,
-                    now=now,
-                    lease_until=now + self.lease,
-                    limit=limit,
-                )
-                rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
-                return [_claimed(row) for row in rows]
-        except Conflict:  # another node had one of the lanes a moment before
-            return []
+        more = True
+        claimed: list[Claimed] = []
+        while more and not claimed:
+            try:
+                claimed, more = self._claim(now, limit)
+            except Conflict:  # another node had one of the lanes a moment before
+                return []
+        return claimed
+
+    def _claim(self, now: int, limit: int) -> tuple[list[Claimed], bool]:
+        with self._database.write() as connection:
+            ids, more = self._line.claim(
+                connection,
+                owner=self._owner,
+                now=now,
+                lease_until=now + self.lease,
+                limit=limit,
+            )
+            rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
+            return [_claimed(row) for row in rows], more
 
     def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
         """Write down what came of claimed messages; give the ids that were still ours."""

@@ -16,7 +16,8 @@ from bridge.queue.statements import LineStatements
 from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
 
-_ROUNDS = 10
+_ROUNDS = 5
+_WINDOW = 200  # candidates looked at in a round: what is blocked must not hide what is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +72,25 @@ class Line:
         lease_until: int,
         limit: int,
         channel: str = "",
-    ) -> list[int]:
-        """Give the ids of up to `limit` heads, now the owner's, in the order to take them."""
-        due = {"now": now, "channel": channel}
+    ) -> tuple[list[int], bool]:
+        """
+        Give the ids of up to `limit` heads, now the owner's, in the order to take them.
+
+        And whether there are candidates that were not looked at: a long backlog is sorted out
+        in several transactions, so that nobody waits long for one.
+        """
+        window = max(limit, _WINDOW)
+        parameters = {"now": now, "channel": channel, "limit": window}
         claimed: list[int] = []
         for _ in range(_ROUNDS):
-            wanted = limit - len(claimed)
-            rows = connection.execute(self._candidates, {**due, "limit": wanted}).all()
+            rows = connection.execute(self._candidates, parameters).all()
             free, blocked = self._sort_out(connection, [row.id for row in rows])
-            self._take([row for row in rows if row.id in free], connection, owner, lease_until)
-            claimed += [row.id for row in rows if row.id in free]
-            if len(rows) < wanted or len(claimed) == limit or not blocked:
-                break
-        return claimed
+            heads = [row for row in rows if row.id in free][: limit - len(claimed)]
+            self._take(heads, connection, owner, lease_until)
+            claimed += [row.id for row in heads]
+            if len(rows) < window or len(claimed) == limit or not blocked:
+                return claimed, False
+        return claimed, True
 
     def settle(
         self, connection: Connection, owner: str, now: int, settlements: Sequence[Settlement]
@@ -98,8 +105,7 @@ class Line:
         wanted = {each.row_id: each for each in settlements}
         parameters = {"ids": list(wanted), "owner": owner}
         rows = connection.execute(self._held, parameters).all()
-        for row in rows:
-            self._write(connection, wanted[row.id], now)
+        self._write(connection, [wanted[row.id] for row in rows], now)
         self._move(connection, [row for row in rows if wanted[row.id].state in self._staying])
         self._remove(connection, [row for row in rows if wanted[row.id].state not in self._staying])
         return {row.id for row in rows}
@@ -111,8 +117,9 @@ class Line:
         Attempts are kept: what kills a worker each time must come to an end.
         """
         rows = connection.execute(self._overdue, {"owner": owner, "now": now}).all()
-        for row in rows:
-            self._write(connection, Settlement(row.id, State.QUEUED, code="interrupted"), now)
+        state = after(State.CLAIMED, Event.INTERRUPTED)
+        returned = [Settlement(row.id, state, code="interrupted") for row in rows]
+        self._write(connection, returned, now)
         self._move(connection, rows)
         return [row.id for row in rows]
 
@@ -173,19 +180,20 @@ class Line:
             connection.execute(self._sql.claim, parameters)
             _each(connection, self._sql.claim_lane, self._places(rows))
 
-    def _write(self, connection: Connection, settlement: Settlement, now: int) -> None:
-        connection.execute(
-            self._sql.settle,
+    def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
+        parameters = [
             {
-                "id": settlement.row_id,
-                "state": settlement.state.value,
-                "failure": settlement.failure,
-                "code": settlement.code,
-                "detail": settlement.detail,
-                "not_before": settlement.not_before,
+                "id": each.row_id,
+                "state": each.state.value,
+                "failure": each.failure,
+                "code": each.code,
+                "detail": each.detail,
+                "not_before": each.not_before,
                 "now": now,
-            },
-        )
+            }
+            for each in settlements
+        ]
+        _each(connection, self._sql.settle, parameters)
 
     def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
         """Let go of rows that keep their place."""
@@ -214,7 +222,7 @@ def _of_ids(statement: str) -> TextClause:
 
 
 def _each(
-    connection: Connection, statement: TextClause, parameters: Sequence[Mapping[str, int]]
+    connection: Connection, statement: TextClause, parameters: Sequence[Mapping[str, Any]]
 ) -> None:
     if parameters:
         connection.execute(statement, list(parameters))

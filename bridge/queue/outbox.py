@@ -91,20 +91,27 @@ class Outbox:
 
     def claim(self, destination: str, now: int, limit: int) -> list[ClaimedDelivery]:
         """Take up to `limit` deliveries, of different reports, that nothing stands before."""
-        try:
-            with self._database.write() as connection:
-                ids = self._line.claim(
-                    connection,
-                    owner=self._owner,
-                    now=now,
-                    lease_until=now + self.lease,
-                    limit=limit,
-                    channel=destination,
-                )
-                rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
-                return [_claimed(row) for row in rows]
-        except Conflict:  # another node had one of the reports a moment before
-            return []
+        more = True
+        claimed: list[ClaimedDelivery] = []
+        while more and not claimed:
+            try:
+                claimed, more = self._claim(destination, now, limit)
+            except Conflict:  # another node had one of the lanes a moment before
+                return []
+        return claimed
+
+    def _claim(self, destination: str, now: int, limit: int) -> tuple[list[ClaimedDelivery], bool]:
+        with self._database.write() as connection:
+            ids, more = self._line.claim(
+                connection,
+                owner=self._owner,
+                now=now,
+                lease_until=now + self.lease,
+                limit=limit,
+                channel=destination,
+            )
+            rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
+            return [_claimed(row) for row in rows], more
 
     def store_payload(self, delivery_id: int, payload: bytes, control_id: str) -> tuple[bytes, str]:
         """

@@ -1,0 +1,61 @@
+"""A migrated database, and a ledger that runs on a loop of its own."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.ledger import Ledger
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+
+
+@pytest.fixture
+def store(database: Database) -> Database:
+    """A database with the bridge's own tables, empty, once on each dialect."""
+    upgrade(database)
+    return database
+
+
+class Intake:
+    """A ledger for tests that have no event loop."""
+
+    def __init__(self, database: Database, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self.ledger = Ledger(database)
+
+    def keep(self, *arrivals: Arrival) -> list[Receipt]:
+        """Accept arrivals at once, each on its own; raises the first that failed."""
+
+        async def accept() -> list[Receipt]:
+            return await asyncio.gather(*map(self.ledger.accept, arrivals))
+
+        return self._runner.run(accept())
+
+    def outcomes(self, *arrivals: Arrival) -> list[Receipt | BaseException]:
+        """Accept arrivals at once; give what became of each."""
+
+        async def accept() -> list[Receipt | BaseException]:
+            futures = map(self.ledger.accept, arrivals)
+            return await asyncio.gather(*futures, return_exceptions=True)
+
+        return self._runner.run(accept())
+
+    def keep_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
+        """Accept arrivals all or none."""
+
+        async def accept() -> Sequence[Receipt]:
+            return await self.ledger.accept_many(arrivals)
+
+        return self._runner.run(accept())
+
+
+@pytest.fixture
+def intake(store: Database) -> Iterator[Intake]:
+    """A running ledger on `store`."""
+    with asyncio.Runner() as runner:
+        intake = Intake(store, runner)
+        intake.ledger.start(runner.get_loop())
+        yield intake
+        runner.run(intake.ledger.stop())

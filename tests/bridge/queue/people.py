@@ -1,0 +1,69 @@
+"""Arrivals and releases to test with; the content is invented and short."""
+
+from itertools import count
+from typing import Any
+
+from bridge.queue import hashing
+from bridge.queue.arrivals import Arrival
+from bridge.queue.deliveries import Release
+from bridge.queue.states import State
+
+NOW = 1_700_000_000_000
+"""A point in time, ms."""
+
+_numbers = count(1)
+
+
+def arrival(
+    control_id: str | None = None,
+    *,
+    patient: str | tuple[str, ...] = "1001",
+    content: str = "",
+    **changes: Any,
+) -> Arrival:
+    """Make an order for a patient, or for two (a merge); each with a control id of its own."""
+    name = control_id or f"C{next(_numbers)}"
+    payload = f"MSH|^~\\&|RIS|{name}\rPID|{patient}|{content}".encode()
+    patients = (patient,) if isinstance(patient, str) else patient
+    values: dict[str, Any] = {
+        "listener": "ris-orders",
+        "identity": hashing.identity("ris-orders", b"RIS", b"NORTH", name.encode()),
+        "digest": hashing.digest(payload),
+        "payload": payload,
+        "lanes": tuple(hashing.lane("SITE1", each) for each in patients),
+        "message_type": "ORM^O01",
+        "mapping": "orders",
+        "mapping_version": "0123456789abcdef",
+        "ack": f"MSH|^~\\&|ACK\rMSA|AA|{name}".encode(),
+        "ack_code": "AA",
+        "state": State.QUEUED,
+        "received_at": NOW,
+    }
+    return Arrival(**{**values, **changes})
+
+
+def refused(control_id: str | None = None, **changes: Any) -> Arrival:
+    """Make an order that was refused."""
+    values: dict[str, Any] = {
+        "ack": b"MSH|^~\\&|ACK\rMSA|AE|",
+        "ack_code": "AE",
+        "state": State.REFUSED,
+        "lanes": (),
+        "error_code": "101",
+        "error_place": "PID-3.1",
+    }
+    return arrival(control_id, **{**values, **changes})
+
+
+def release(
+    key: str | None = None, *, report: str = "R1", destination: str = "ris-results"
+) -> Release:
+    """Make something to deliver."""
+    return Release(
+        destination=destination,
+        report_id=report,
+        release_key=key or f"K{next(_numbers)}",
+        event="final",
+        release_at=NOW,
+        orders=[{"Accession": "A1"}],
+    )
