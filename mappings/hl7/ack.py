@@ -45,30 +45,37 @@ def build_ack(
     """
     marks = header.delimiters.completed()
     version = _version(header)
+    separator = header.fields[1]
+    head = _head(header, escape(control_id, marks).encode("ascii"), now)
+    head += _after_version(expects, header.charset)
+    msa = [b"MSA", code.encode(), header.control_id]
     said = text or (refusals[0].text if refusals else "")
-    fields = header.fields
-    head = [
-        fields[1].join((b"MSH", marks.encoding_characters.encode())),
-        fields[5],
-        fields[6],
-        fields[3],
-        fields[4],
+    if said and version < (2, 7):
+        msa.append(escape(err.short(said), marks).encode("ascii", "replace"))
+    errors = [] if code.positive else err.segments(refusals, marks, version=version)
+    segments = [separator.join(head), separator.join(msa)]
+    segments += [line.encode("ascii", "replace") for line in errors]
+    return b"\r".join([*segments, b""])
+
+
+def _head(header: Header, control_id: bytes, now: datetime) -> list[bytes]:
+    """MSH-2 to MSH-12 of the answer."""
+    marks = header.delimiters.completed()
+    version = _version(header)
+    return [
+        b"MSH",
+        marks.encoding_characters.encode(),
+        header.receiving_application,
+        header.receiving_facility,
+        header.sending_application,
+        header.sending_facility,
         now.strftime("%Y%m%d%H%M%S%z").encode(),
         b"",
         _message_type(header, marks.component, version),
-        escape(control_id, marks).encode("ascii"),
-        fields[11] or b"P",
-        fields[12] if version == _read_version(header.version) else OUR_VERSION.encode(),
+        control_id,
+        header.fields[11] or b"P",
+        header.fields[12] if _read_version(header.version) else OUR_VERSION.encode(),
     ]
-    head += _after_version(expects, fields[18])
-    spoken = escape(err.short(said), marks) if version < (2, 7) else ""
-    msa = [b"MSA", code.encode(), header.control_id]
-    if spoken:
-        msa.append(spoken.encode("ascii", "replace"))
-    errors = [] if code.positive else err.segments(refusals, marks, version=version)
-    segments = [fields[1].join(head), fields[1].join(msa)]
-    segments += [line.encode("ascii", "replace") for line in errors]
-    return b"\r".join([*segments, b""])
 
 
 def _after_version(expects: AckCondition | None, charset: bytes) -> list[bytes]:

@@ -76,7 +76,7 @@ def split(body: bytes, separator: bytes) -> list[bytes]:
     segments: list[bytes] = []
     texts: dict[int, list[bytes]] = {}
     for line in lines:
-        if line[_ID : _ID + 1] == separator and line[:_ID].isalnum():
+        if line[_ID : _ID + 1] == separator and _is_name(line[:_ID]):
             segments.append(line)
         elif line and not line.isspace():
             _keep_other(line, segments, texts)
@@ -85,9 +85,14 @@ def split(body: bytes, separator: bytes) -> list[bytes]:
     return segments
 
 
+def _is_name(text: bytes) -> bool:
+    """Segment names are a letter, then letters or digits, in whatever case."""
+    return text.isalnum() and text[:1].isalpha()
+
+
 def _keep_other(line: bytes, segments: list[bytes], texts: dict[int, list[bytes]]) -> None:
     """Place a line that does not begin like a segment with fields."""
-    if len(line) == _ID and line.isalnum() and line.isupper():
+    if len(line) == _ID and _is_name(line) and line.isupper():
         segments.append(line)
     elif segments and segments[-1][:_ID].upper() in _TEXT_SEGMENTS:
         texts.setdefault(len(segments) - 1, []).append(line)

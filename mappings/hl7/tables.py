@@ -7,6 +7,21 @@ Local and user-defined codes are not here: mapping definitions bring their own c
 
 from enum import StrEnum, unique
 
+from mappings.hl7.order_control import OrderControl
+
+__all__ = [
+    "AckCode",
+    "AckCondition",
+    "ErrorCode",
+    "ObservationStatus",
+    "OrderControl",
+    "OrderStatus",
+    "ProcessingId",
+    "ResultStatus",
+    "Severity",
+    "Sex",
+]
+
 
 @unique
 class AckCode(StrEnum):

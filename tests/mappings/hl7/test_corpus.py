@@ -139,7 +139,7 @@ def test_damaged_messages(data: st.DataObject) -> None:
     assert read.raw == damaged
     assert peek(damaged) == read.header
     for segment in read.segments:
-        assert read.value(f"{segment.id.replace('0', 'O')}-1") is not None
+        assert isinstance(read.value(f"{segment.id}-1"), str)
         assert "\r" not in segment.text()
     ack = build_ack(read.header, AckCode.ACCEPT, control_id="B1", now=NOW)
     assert read_ack(ack).code is AckCode.ACCEPT

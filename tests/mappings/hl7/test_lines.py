@@ -49,8 +49,8 @@ def test_line_feed_is_text_where_carriage_returns_end_segments() -> None:
 @pytest.mark.parametrize("end", [b"\r", b"\n"])
 def test_unescaped_line_end_in_a_note_stays_its_text(end: bytes) -> None:
     """Lines that are no segments belong to the NTE or OBX before them."""
-    raw = end.join([HEAD, PID, NOTE, b"second, with | and all", b"third", b"OBR|1"])
-    assert segments(raw) == [HEAD, PID, NOTE + b"\nsecond, with | and all\nthird", b"OBR|1"]
+    raw = end.join([HEAD, PID, NOTE, b"second, with | and all", b"970|ml", b"OBR|1"])
+    assert segments(raw) == [HEAD, PID, NOTE + b"\nsecond, with | and all\n970|ml", b"OBR|1"]
 
 
 @pytest.mark.parametrize("before", [HEAD, PID])

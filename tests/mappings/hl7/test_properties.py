@@ -131,13 +131,12 @@ def test_every_segment_can_be_addressed(raw: bytes) -> None:
     except Malformed:
         return
     for segment in read.segments:
-        if segment.id[0].isalpha():
-            nth = read.named(segment.id).index(segment) + 1
-            for number in range(1, len(segment) + 1):
-                path = Path(segment.id, number, occurrence=nth)
-                repetitions = read.values(path)
-                assert read.value(path) == (repetitions[0] if repetitions else "")
-                every = read.values(Path(segment.id, number, occurrence=EVERY))
-                assert len(every) >= len(repetitions)
-                if segment.field(number).raw == NULL:
-                    assert read.value(path) == NULL
+        nth = read.named(segment.id).index(segment) + 1
+        for number in range(1, len(segment) + 1):
+            path = Path.parse(str(Path(segment.id, number, occurrence=nth)))
+            repetitions = read.values(path)
+            assert read.value(path) == (repetitions[0] if repetitions else "")
+            every = read.values(Path(segment.id, number, occurrence=EVERY))
+            assert len(every) >= len(repetitions)
+            if segment.field(number).raw == NULL:
+                assert read.value(path) == NULL
