@@ -27,6 +27,7 @@ _MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
     ("destination", Destination, {"name": "ris-results", "address": "127.0.0.1:2576"}),
 )
 _COMMENTED: Final = {
+    "probe_bind": '"127.0.0.1:8576"',
     "tokens": '{ SITE1 = "secrets/site1.token" }',
     "replies": '{ AE = "retry", AR = "park" }',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',

@@ -51,6 +51,9 @@ class Http(Section):
     """The web side: report engine, reporting app, console, metrics."""
 
     bind: HostPort = Field(parse_address("127.0.0.1:8575"), description="host:port")
+    probe_bind: HostPort | None = Field(
+        None, description="health and metrics of a process without the engine or console role"
+    )
     public_url: str = Field(
         "http://127.0.0.1:8575", description="what links begin with, as browsers reach it"
     )

@@ -31,7 +31,7 @@ class _Server(uvicorn.Server):
 class WebServer:
     """One listening address."""
 
-    def __init__(self, application: Any, address: Address, trusted_proxies: list[str]) -> None:
+    def __init__(self, application: Any, address: Address) -> None:
         self._socket = bind(address)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(

@@ -1,0 +1,68 @@
+"""
+Which parts a process has, by its roles, and what they share.
+
+Built before anything starts, so that a mistake in settings, mappings, keys or TLS files stops
+the start with nothing half open.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+
+from bridge.engine_client.client import EngineClient
+from bridge.observability.metrics import Metrics
+from bridge.roles import Role
+from bridge.runtime.parts import Intake, Step, engine_part, nothing, now_ms, web_part
+from bridge.runtime.probes import Probes, Readiness
+from bridge.store.database import Database
+from bridge.wiring import stores
+from bridge.wiring.engine import engine_application, engine_http, engine_tokens
+from bridge.wiring.node import take_slot
+from config import Settings
+
+WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
+BRIDGE_ROLES = frozenset({Role.INTAKE, Role.DELIVERY, Role.CONSOLE})
+
+
+def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[Step]:
+    """Open and migrate the databases, join the parts; give them in the order of their start."""
+    node = take_slot(settings.home)
+    metrics, readiness = Metrics(), Readiness()
+    parts: list[Step] = []
+    application = None
+    if Role.ENGINE in roles and settings.engine.is_internal:
+        engine_database = stores.open_engine_database(settings)
+        parts.append(_database_part("engine database", engine_database, stores.migrate_engine))
+        application = engine_application(settings, engine_database, now_ms)
+        parts.append(engine_part(application))
+    database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
+    if database is not None:
+        parts.append(_database_part("database", database, stores.migrate_bridge))
+    bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
+    if bind is not None:
+        probes = Probes(metrics, readiness, database, now_ms)
+        parts.append(web_part(probes.over(application), bind))
+    if database is not None:
+        client, closing = _client(settings, application)
+        parts.append(closing)
+        if Role.INTAKE in roles:
+            intake = Intake(settings, database, client, metrics, f"{node.name}-intake", reactor)
+            parts += intake.parts()
+    parts.append(Step("readiness", readiness.begin, readiness.end))
+    return parts
+
+
+def _client(settings: Settings, application: FastAPI | None) -> tuple[EngineClient, Step]:
+    http = engine_http(settings, application)
+    return EngineClient(http, engine_tokens(settings)), Step("engine client", nothing, http.aclose)
+
+
+def _database_part(
+    name: str, database: Database, migrate: Callable[[Database], tuple[str, ...]]
+) -> Step:
+    async def stop() -> None:
+        database.dispose()
+
+    migrate(database)  # nothing else runs yet: the one time that this thread may wait for it
+    return Step(name, nothing, stop)

@@ -1,0 +1,170 @@
+"""
+The parts of a running service, each a start and a stop around what wiring has joined.
+
+Order of start: what others need comes first; listeners come last, when every order that they
+acknowledge can be stored and applied.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+
+from bridge.engine_client.client import EngineClient
+from bridge.intake.forwarder import Forwarder
+from bridge.intake.outcomes import Waiting
+from bridge.intake.remembering import Memory
+from bridge.observability.metrics import Metrics
+from bridge.queue import browse
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.inbox import Inbox
+from bridge.queue.ledger import Ledger
+from bridge.queue.states import State
+from bridge.queue.worker import Worker
+from bridge.runtime.web import WebServer
+from bridge.store.database import Database
+from bridge.wiring.intake import listener_endpoint, listener_factory, listenings
+from config import Settings
+from config.quantities import Address
+
+Action = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part given as two coroutines."""
+
+    name: str
+    start: Action
+    stop: Action
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+async def nothing() -> None:
+    """Do nothing: half of what only starts or only stops."""
+
+
+def engine_part(application: FastAPI) -> Step:
+    """Run the internal engine's background work."""
+    engine = application.state.engine
+    return Step("engine", engine.start, engine.stop)
+
+
+def web_part(application: Any, bind: Address) -> Step:
+    """Serve HTTP."""
+    web = WebServer(application, bind)
+    log = structlog.get_logger("web")
+
+    async def start() -> None:
+        await web.start()
+        log.info("listening", address=f"{bind.host}:{web.port}")
+
+    return Step("web", start, web.stop)
+
+
+class Announced:
+    """The ledger, for the handler: wakes the worker after each commit."""
+
+    def __init__(self, ledger: Ledger, notify: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._notify = notify
+
+    def accept(self, arrival: Arrival) -> "asyncio.Future[Receipt]":
+        """Store one message, then wake the worker."""
+        stored = self._ledger.accept(arrival)
+        stored.add_done_callback(self._wake)
+        return stored
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
+        """Store all or none, then wake the worker."""
+        stored = self._ledger.accept_many(arrivals)
+        stored.add_done_callback(self._wake)
+        return stored
+
+    def acknowledged(self, message_id: int) -> None:
+        """Note that an acknowledgment was written out."""
+        self._ledger.acknowledged(message_id)
+
+    def _wake(self, stored: "asyncio.Future[Any]") -> None:
+        self._notify()
+
+
+class Intake:
+    """Ledger, worker and listeners of one process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        client: EngineClient,
+        metrics: Metrics,
+        owner: str,
+        reactor: Any,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._reactor = reactor
+        self._database = database
+        self._listenings = listenings(settings)
+        self._ledger = Ledger(database)
+        self._waiting = Waiting(self._state_of)
+        forwarder = Forwarder(
+            client, Memory(database, now_ms), self._listenings, self._waiting, metrics
+        )
+        self._worker = Worker(Inbox(database, owner), forwarder.apply, clock=now_ms)
+
+    def parts(self) -> list[Step]:
+        """Give the parts in the order of their start."""
+
+        async def begin_ledger() -> None:
+            self._ledger.start(asyncio.get_running_loop())
+
+        return [
+            Step("ledger", begin_ledger, self._ledger.stop),
+            Step("worker", self._worker.start, self._worker.stop),
+            *(self._listener_part(index) for index in range(len(self._settings.listener))),
+        ]
+
+    def _listener_part(self, index: int) -> Step:
+        listener = self._settings.listener[index]
+        factory = listener_factory(
+            listener,
+            self._listenings[listener.name],
+            Announced(self._ledger, self._worker.notify),
+            self._waiting,
+            self._metrics,
+            self._reactor,
+        )
+        endpoint = listener_endpoint(self._settings, listener, self._reactor)
+        log = structlog.get_logger("intake")
+        ports: list[Any] = []
+
+        async def start() -> None:
+            loop = asyncio.get_running_loop()
+            port = await endpoint.listen(factory).asFuture(loop)
+            ports.append(port)
+            where = port.getHost()
+            address = f"{where.host}:{where.port}"
+            log.info("listening", listener=listener.name, address=address)
+
+        async def stop() -> None:
+            loop = asyncio.get_running_loop()
+            for port in ports:
+                stopped = port.stopListening()
+                if stopped is not None:
+                    await stopped.asFuture(loop)
+            await factory.drain().asFuture(loop)
+
+        return Step(f"listener {listener.name}", start, stop)
+
+    async def _state_of(self, message_id: int) -> State:
+        detail = await asyncio.to_thread(browse.message, self._database, message_id)
+        return detail.row.state

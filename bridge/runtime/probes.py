@@ -1,0 +1,102 @@
+"""
+`/healthz`, `/readyz` and `/metrics` of a process, before whatever application it serves.
+
+Without a token, and without a word about patients.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route, Router
+
+from bridge.observability.metrics import CONTENT_TYPE, Metrics
+from bridge.queue import browse
+from bridge.queue.rows import Depth
+from bridge.queue.states import State
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+
+
+class Readiness:
+    """Whether a process takes part: all its parts have started, and none is being stopped."""
+
+    def __init__(self) -> None:
+        self._ready = False
+
+    async def begin(self) -> None:
+        """Tell that everything has started."""
+        self._ready = True
+
+    async def end(self) -> None:
+        """Tell that the first thing is about to stop."""
+        self._ready = False
+
+    @property
+    def status(self) -> str:
+        """`ready`, or `unavailable` while starting and stopping."""
+        return "ready" if self._ready else "unavailable"
+
+
+class Probes:
+    """The three addresses; everything else goes to the application."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        readiness: Readiness,
+        database: Database | None,
+        now: Callable[[], int],
+    ) -> None:
+        self._metrics = metrics
+        self._readiness = readiness
+        self._database = database
+        self._now = now
+
+    def over(self, application: Any | None) -> Router:
+        """Give an ASGI application that answers the probes itself."""
+        routes: list[Route | Mount] = [
+            Route("/healthz", self._health),
+            Route("/readyz", self._ready),
+            Route("/metrics", self._show),
+        ]
+        if application is not None:
+            routes.append(Mount("/", application))
+        return Router(routes)
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _ready(self, request: Request) -> Response:
+        status = self._readiness.status
+        if status == "ready" and self._database is not None:
+            try:
+                await asyncio.to_thread(_touch, self._database)
+            except StoreError:
+                status = "unavailable"
+        return JSONResponse({"status": status}, 200 if status == "ready" else 503)
+
+    async def _show(self, request: Request) -> Response:
+        if self._database is not None:
+            with suppress(StoreError):  # what is counted here can be told all the same
+                await asyncio.to_thread(self._measure, self._database)
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+
+    def _measure(self, database: Database) -> None:
+        self._show_queue("inbox", browse.open_messages(database))
+        for destination, depths in browse.open_deliveries(database).items():
+            self._show_queue(destination, depths)
+
+    def _show_queue(self, name: str, depths: dict[State, Depth]) -> None:
+        oldest = min((each.oldest for each in depths.values() if each.count), default=None)
+        age = 0.0 if oldest is None else max(0, self._now() - oldest) / 1000
+        counts = {state.value: each.count for state, each in depths.items()}
+        self._metrics.show_queue(name, counts, age)
+
+
+def _touch(database: Database) -> None:
+    with database.read() as connection:
+        connection.exec_driver_sql("SELECT 1")

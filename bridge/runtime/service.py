@@ -1,0 +1,71 @@
+"""
+The whole service: its parts started in order, stopped in reverse.
+
+A part that cannot start stops the start, and what had started is stopped again.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from bridge.observability.logs import configure
+from bridge.roles import Role
+from bridge.runtime.assembly import assemble
+from bridge.runtime.loop import run as run_loop
+from bridge.runtime.parts import Step
+from config import Settings
+from config.sections import LogFormat
+
+_STOP_WITHIN = 30.0
+
+
+class Service:
+    """Parts in the order in which they need each other."""
+
+    def __init__(self, parts: Sequence[Step]) -> None:
+        self._parts = parts
+        self._running: list[Step] = []
+        self._log = structlog.get_logger("service")
+
+    async def start(self) -> None:
+        """Start all parts; the last ones are those that the outside world sees."""
+        try:
+            for part in self._parts:
+                await part.start()
+                self._running.append(part)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop in reverse; a part that fails to stop does not keep the others running."""
+        while self._running:
+            part = self._running.pop()
+            try:
+                async with asyncio.timeout(_STOP_WITHIN):
+                    await part.stop()
+            except Exception as error:  # noqa: BLE001  # the others must stop all the same
+                self._log.error("did not stop cleanly", job=part.name, exc_info=error)
+
+
+def run(settings: Settings, roles: frozenset[Role]) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit status."""
+    configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
+    log = structlog.get_logger("service")
+
+    async def main(stop: asyncio.Event) -> int:
+        from twisted.internet import reactor  # noqa: PLC0415  # installed by now
+
+        began = time.monotonic()
+        service = Service(assemble(settings, roles, reactor))
+        await service.start()
+        log.info("ready", seconds=round(time.monotonic() - began, 3))
+        await stop.wait()
+        log.info("stopping")
+        await service.stop()
+        log.info("stopped")
+        return 0
+
+    return run_loop(main)

@@ -1,0 +1,75 @@
+"""The internal engine as an ASGI application, and a client for whichever engine is meant."""
+
+from collections.abc import Callable
+from typing import Final
+
+import httpx
+from fastapi import FastAPI
+
+from bridge.engine.http.application import create_application
+from bridge.engine.settings import EngineSettings
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.transport import Tokens
+from bridge.store.database import Database
+from bridge.wiring.secret_files import read_link_keys, read_token
+from config import Settings
+from config.quantities import Address
+
+Clock = Callable[[], int]
+
+_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+_LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what such a bind is reached by
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    """Read the secrets; the rest is copied. Raises SettingsError."""
+    return EngineSettings(
+        link_keys=read_link_keys(settings.path(settings.engine.link_keys_file)),
+        public_url=settings.http.public_url,
+        regional_urls=tuple(settings.http.regional_urls),
+        trusted_proxies=tuple(settings.http.trusted_proxies),
+        service_token=read_token(settings.path(settings.engine.token_file)),
+    )
+
+
+def engine_application(settings: Settings, database: Database, clock: Clock) -> FastAPI:
+    """Build the internal engine; its background work is started by the runtime."""
+    return create_application(engine_settings(settings), database, clock=clock)
+
+
+def engine_tokens(settings: Settings) -> Tokens:
+    """Read the tokens that our calls bear. Raises SettingsError."""
+    by_site = {
+        site: read_token(settings.path(file)) for site, file in settings.engine.tokens.items()
+    }
+    default_file = settings.path(settings.engine.token_file)
+    default = "" if by_site and not default_file.exists() else read_token(default_file)
+    return Tokens(default, by_site)
+
+
+def engine_client(settings: Settings, application: FastAPI | None) -> EngineClient:
+    """
+    Give a client: to the application in this process, to our own address, or to another service.
+
+    The caller closes `client.http`, in the end.
+    """
+    return EngineClient(engine_http(settings, application), engine_tokens(settings))
+
+
+def engine_http(settings: Settings, application: FastAPI | None) -> httpx.AsyncClient:
+    """Open the HTTP client under an EngineClient; proxies of the environment are not for it."""
+    if application is not None and settings.engine.is_internal:
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        return httpx.AsyncClient(
+            transport=transport, base_url=settings.http.public_url, timeout=_TIMEOUT
+        )
+    base = settings.engine.base_url
+    if settings.engine.is_internal:
+        base = f"http://{_reachable(settings.http.bind)}"
+    return httpx.AsyncClient(base_url=base, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
+
+
+def _reachable(bind: Address) -> str:
+    host = _ANY.get(bind.host, bind.host)
+    return f"[{host}]:{bind.port}" if ":" in host else f"{host}:{bind.port}"

@@ -1,0 +1,52 @@
+"""
+Who we are among all that share a queue: a name that survives a restart.
+
+Each running process of a home holds one numbered slot by a file lock; the slot's name is
+random, kept in the file. Whoever gets the slot after a crash finds what its holder had claimed.
+"""
+
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_MOST: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A slot of this home, held until the process ends."""
+
+    name: str
+    descriptor: int
+
+    def release(self) -> None:
+        """Give the slot back."""
+        os.close(self.descriptor)
+
+
+def take_slot(home: Path) -> Node:
+    """Take the first free slot of a home."""
+    folder = home / "run"
+    folder.mkdir(exist_ok=True)
+    for number in range(_MOST):
+        descriptor = os.open(folder / f"node-{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        return Node(_name(descriptor), descriptor)
+    raise OSError(f"more than {_MOST} processes in {folder}")
+
+
+def _name(descriptor: int) -> str:
+    kept = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+    if kept:
+        return kept
+    name = secrets.token_hex(8)
+    os.pwrite(descriptor, name.encode(), 0)
+    os.fsync(descriptor)
+    return name
