@@ -103,6 +103,8 @@ def save(work: Work, editor: Editor, report_id: str, version: int, document: Any
     """Keep the page's text; raise VersionConflict or BeingEdited when it may not."""
     report = lock_report_by_id(work, report_id)
     _require(editor, report, Deed.EDIT)
+    if report.status in SIGNED:
+        raise RuleBroken(Reason.SIGNED)
     if not _lease_is_free(work, editor, report):
         raise BeingEdited
     content = read_document(document)

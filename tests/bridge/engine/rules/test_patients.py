@@ -1,0 +1,130 @@
+"""Names, dates, placeholders: who is who, and who is nobody."""
+
+import pytest
+
+from bridge.engine.rules.cooling import cooling_end, is_cooling
+from bridge.engine.rules.identity import is_placeholder
+from bridge.engine.rules.patients import (
+    certain_date,
+    names_conflict,
+    same_birth_date,
+    same_name,
+    same_patient,
+)
+from bridge.engine.rules.prelims import Group, refuse_prelim
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.tags import merged_tags, search_text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("DOE^JOHN", "Doe John", True),
+        ("DOE^JOHN^^^", "doe  john", True),
+        ("Mu\u0308ller^Anna", "M\u00fcller^Anna", True),
+        ("STRASSE^A", "Straße^A", True),
+        ("山田^太郎", "山田 太郎", True),
+        ("DOE^JOHN", "DOE^JANE", False),
+        ("", "", False),
+    ],
+)
+def test_same_name(one: str, other: str, same: bool) -> None:
+    """V11: NFC, case, carets and spaces do not tell people apart; no name is no match."""
+    assert same_name(one, other) is same
+
+
+def test_an_absent_name_contradicts_nobody() -> None:
+    """V11: absent PatientName is no check; different ones are."""
+    assert not names_conflict("DOE^JOHN", "")
+    assert not names_conflict("", "DOE^JOHN")
+    assert names_conflict("DOE^JOHN", "DOE^JANE")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("19750201", "1975-02-01", True),
+        ("197502011230", "19750201", True),
+        ("1975-02-01T00:00:00", "19750201", True),
+        ("01021975", "01021975", True),
+        ("01021975", "19750201", False),
+        ("19750201", "19750202", False),
+        ("19751301", "19751301", True),
+        ("", "", False),
+        ("19750201", "", False),
+    ],
+)
+def test_same_birth_date(one: str, other: str, same: bool) -> None:
+    """V62f: certain dates are compared as dates, others as they are written."""
+    assert same_birth_date(one, other) is same
+
+
+def test_ambiguous_dates_are_not_read() -> None:
+    """V13: `01021975` is never reinterpreted; nor is a thirteenth month."""
+    assert certain_date("01021975") is None
+    assert certain_date("19751301") is None
+    assert certain_date("1975-0201") is None
+
+
+def test_same_patient_needs_name_and_date() -> None:
+    """Rule 5 asks for both; either one missing on either side is no match."""
+    ada = {"PatientName": "EXAMPLE^ADA", "PatientBirthDate": "19700102"}
+
+    assert same_patient(ada, {"PatientName": "example ada", "PatientBirthDate": "1970-01-02"})
+    assert not same_patient(ada, ada | {"PatientName": ""})
+    assert not same_patient(ada, {"PatientName": "EXAMPLE^ADA"})
+
+
+@pytest.mark.parametrize(
+    ("identifier", "placeholder"),
+    [
+        ("someone@example.org", True),
+        ("ann@example.org", True),
+        ("ANN", True),
+        ("Dr  Ann Example", True),
+        ("MRN-1001", False),
+        ("", False),
+        ("a@b", False),
+    ],
+)
+def test_placeholders(identifier: str, placeholder: bool) -> None:
+    """Authentication 8: an e-mail address, or the launching user's own identity."""
+    own = {"emails": frozenset({"ann@example.org"}), "names": frozenset({"Dr Ann Example"})}
+
+    assert is_placeholder(identifier, **own) is placeholder
+
+
+def test_cooling_ends_on_the_millisecond() -> None:
+    """A period that has reached its end is over."""
+    ends = cooling_end(1_000, 60, ignore_delay=False)
+
+    assert ends == 61_000
+    assert is_cooling(ends, 60_999)
+    assert not is_cooling(ends, 61_000)
+    assert cooling_end(1_000, 0, ignore_delay=False) is None
+    assert cooling_end(1_000, 60, ignore_delay=True) is None
+
+
+def test_prelim_groups_of_a_site() -> None:
+    """V60: configured groups bind; a site without any takes what comes."""
+    configured = {"CT": Group("CT", frozenset({"night"}), configured=True)}
+    learned = {"CT": Group("CT", frozenset({"night"}), configured=False)}
+
+    assert refuse_prelim(configured, "CT", "night") is None
+    assert refuse_prelim(configured, "CT", "day") is Reason.UNKNOWN_PRELIM_TAG
+    assert refuse_prelim(configured, "MR", "day") is Reason.UNKNOWN_PRELIM_GROUP
+    assert refuse_prelim(learned, "MR", "day") is None
+    assert refuse_prelim({}, "MR", "day") is None
+
+
+def test_merged_tags() -> None:
+    """V10: values win; empty ones stay out, or clear where an order message says so."""
+    known = {"PatientName": "EXAMPLE^ADA", "Modality": "CT"}
+    given = {"Modality": "", "StudyDate": "20260102", "PatientMRN": "M1"}
+
+    assert merged_tags(known, given, clears=False) == known | {"StudyDate": "20260102"}
+    assert merged_tags(known, given, clears=True) == {
+        "PatientName": "EXAMPLE^ADA",
+        "StudyDate": "20260102",
+    }
+    assert "example ada" in search_text("M1", "A1", known)

@@ -1,0 +1,162 @@
+"""The report page's services: one writer, no lost text, who may do what."""
+
+from typing import Any
+
+import pytest
+
+from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.document import from_text, to_json
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service import editing
+from bridge.engine.service.editing import Editor
+from bridge.engine.service.prelim import prelim
+from bridge.engine.service.unsign import unsign
+from tests.bridge.engine.service.ward import Ward
+
+
+def editor(ward: Ward, session: str = "s1", role: Role = Role.USER) -> Editor:
+    """Ann at her page."""
+    return Editor(ward.ann, role, session)
+
+
+def page(ward: Ward, order: Triple, who: Editor, **options: Any) -> dict[str, Any]:
+    """Load the page."""
+    return ward.do(editing.load, who, ward.record(order).report_id, **options)
+
+
+def text(value: str) -> dict[str, Any]:
+    """Make the JSON of a document."""
+    return to_json(from_text(value))
+
+
+def test_load_and_save(ward: Ward) -> None:
+    """The page loads a version, saves on it, and the feed says that the content changed."""
+    order = ward.draft("A1")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+    assert loaded["writable"]
+    assert loaded["content"] == "Clear lungs."
+
+    saved = ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("a\nb"))
+
+    assert ward.content(order) == "a\nb"
+    assert saved.version > loaded["version"]
+    assert ward.events()[-1] == "report_content_updated"
+    again = ward.do(editing.save, ann, loaded["reportId"], saved.version, text("a\nb"))
+    assert again.version == saved.version
+
+
+def test_a_stale_save_is_refused(ward: Ward) -> None:
+    """Somebody saved in between: 409, and the text that is stored stays."""
+    order = ward.draft("A1")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+    ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("first"))
+
+    with pytest.raises(VersionConflict):
+        ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("second"))
+
+    assert ward.content(order) == "first"
+
+
+def test_one_writer_at_a_time(ward: Ward) -> None:
+    """V100: a server lease of 30 seconds; others read only, unless they take over."""
+    order = ward.draft("A1")
+    here, there = editor(ward, "here"), editor(ward, "there")
+    loaded = page(ward, order, here)
+
+    assert not page(ward, order, there)["writable"]
+    with pytest.raises(BeingEdited):
+        ward.do(editing.save, there, loaded["reportId"], loaded["version"], text("x"))
+
+    assert page(ward, order, there, take_over=True)["writable"]
+    with pytest.raises(BeingEdited):
+        ward.do(editing.save, here, loaded["reportId"], loaded["version"], text("x"))
+    ward.later(30)
+    assert page(ward, order, here)["writable"]
+
+
+def test_only_the_owner_writes(ward: Ward) -> None:
+    """V61: another user reads; a preliminary reader never signs."""
+    order = ward.draft("A1")
+    report_id = ward.record(order).report_id
+    bob = Editor(ward.bob, Role.USER, "b")
+    resident = Editor(ward.ann, Role.PRELIM, "a")
+    version = page(ward, order, resident)["version"]
+
+    assert not page(ward, order, bob)["writable"]
+    for service, who in ((editing.sign, bob), (editing.sign, resident)):
+        with pytest.raises(Forbidden):
+            ward.do(service, who, report_id, version)
+    ward.do(editing.prelim, resident, report_id, version, "Night", "CT")
+    assert ward.status(order) == "Preliminary"
+
+
+def test_sign_what_one_sees(ward: Ward) -> None:
+    """Signing names the version on the page; a later one was not read."""
+    order = ward.draft("A1")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+    ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("later"))
+
+    with pytest.raises(VersionConflict):
+        ward.do(editing.sign, ann, loaded["reportId"], loaded["version"])
+    fresh = page(ward, order, ann)
+    ward.do(editing.sign, ann, loaded["reportId"], fresh["version"])
+
+    assert ward.status(order) == "Final"
+    with pytest.raises(RuleBroken):
+        ward.do(editing.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
+
+
+def test_addendum_from_begin_to_release(ward: Ward) -> None:
+    """Create, save, sign, recall, sign, release at the page."""
+    ward.delay(60)
+    order = ward.draft("A1")
+    ann = editor(ward)
+    report_id = page(ward, order, ann)["reportId"]
+    ward.do(editing.sign, ann, report_id, page(ward, order, ann)["version"])
+
+    ward.do(editing.create_addendum, ann, report_id)
+    ward.do(editing.save_addendum, ann, report_id, 1, text("more"))
+    with pytest.raises(VersionConflict):
+        ward.do(editing.save_addendum, ann, report_id, 1, text("stale"))
+    ward.do(editing.sign_addendum, ann, report_id, 2)
+    ward.do(editing.unsign_addendum, ann, report_id)
+    assert page(ward, order, ann)["addenda"][0]["state"] == "draft"
+    ward.do(editing.sign_addendum, ann, report_id, page(ward, order, ann)["addenda"][0]["version"])
+    ward.do(editing.release_addendum, ann, report_id)
+
+    assert ward.status(order) == "Addendum"
+    assert ward.releases() == [("addendum", 1)]
+    assert page(ward, order, ann)["addenda"][0]["released"]
+
+
+def test_a_recalled_text_is_offered_again(ward: Ward) -> None:
+    """Recalling to a preliminary read brings the read back, and does not lose what was signed."""
+    ward.delay(60)
+    order = ward.draft("A1", text="first read")
+    ward.do(prelim, order, "G", "T")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+    saved = ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("corrected"))
+    ward.do(editing.sign, ann, loaded["reportId"], saved.version)
+
+    ward.do(unsign, order)
+
+    fresh = page(ward, order, ann)
+    assert fresh["content"] == "first read"
+    assert fresh["recalled"]["content"] == "corrected"
+
+
+def test_a_bad_document_is_refused_with_its_place(ward: Ward) -> None:
+    """What is not of the content model is 400, and nothing is stored."""
+    order = ward.draft("A1")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+
+    with pytest.raises(RuleBroken) as refused:
+        ward.do(editing.save, ann, loaded["reportId"], loaded["version"], {"type": "html"})
+
+    assert (refused.value.code, refused.value.pointer) == ("bad_document", "/document/type")

@@ -1,0 +1,121 @@
+"""The worklist query and the change feed."""
+
+import pytest
+
+from bridge.engine.errors import RuleBroken
+from bridge.engine.rules.status import Status
+from bridge.engine.service import feed
+from bridge.engine.service.assigning import open_for
+from bridge.engine.service.linking import link_orders
+from bridge.engine.service.sign import sign
+from bridge.engine.service.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
+from tests.bridge.engine.service.ward import SITE, Ward
+
+
+def ask(ward: Ward, query: WorklistQuery) -> WorklistPage:
+    """Read a page."""
+    with ward.work() as work:
+        return read_worklist(work.session, query, ward.now)
+
+
+def names(page: WorklistPage) -> list[str]:
+    """Return the anchors' accessions."""
+    return [each["clinicalInfo"][0]["Accession"] for each in page.items]
+
+
+def test_pages_go_on_where_the_last_one_ended(ward: Ward) -> None:
+    """Every report once, in order, also where many have one moment."""
+    for number in range(7):
+        ward.order(f"A{number}")
+        ward.later(number % 2)
+
+    for sort in Sort:
+        seen: list[str] = []
+        cursor = ""
+        while True:
+            page = ask(ward, WorklistQuery(SITE, sort=sort, limit=3, cursor=cursor))
+            seen += names(page)
+            if page.next is None:
+                break
+            cursor = page.next
+        forward = [f"A{number}" for number in range(7)]
+        assert seen == (forward[::-1] if sort.startswith("-") else forward)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"status": [Status.DRAFT]}, ["A2"]),
+        ({"status": [Status.DRAFT, Status.FINAL]}, ["A2", "A3"]),
+        ({"mrn": "M2"}, ["B1"]),
+        ({"accession": "A1"}, ["A1"]),
+        ({"text": "example ada"}, ["A1", "A2", "A3"]),
+        ({"text": "EVE^EXAMPLE"}, ["B1"]),
+        ({"text": "chest"}, ["A1"]),
+        ({"text": "100%_"}, []),
+        ({"mrn": "M1", "accession": "B1"}, []),
+    ],
+)
+def test_filters(ward: Ward, query: dict[str, object], expected: list[str]) -> None:
+    """Status, patient, accession and text narrow the list."""
+    ward.order("A1", StudyDescription="CT Chest")
+    ward.on_report(ward.order("A2"), open_for, ward.ann)
+    ward.do(sign, ward.draft("A3"))
+    ward.order("B1", mrn="M2", PatientName="EXAMPLE^EVE")
+
+    page = ask(ward, WorklistQuery(SITE, sort=Sort.CREATED, **query))  # type: ignore[arg-type]
+
+    assert names(page) == expected
+
+
+def test_an_item_shows_a_whole_group(ward: Ward) -> None:
+    """A linked report is one item with all its orders."""
+    one, two = ward.order("A1", Modality="CT"), ward.order("A2", Modality="MR")
+    ward.do(link_orders, [one, two])
+
+    (item,) = ask(ward, WorklistQuery(SITE, accession="A2")).items
+
+    assert [each["Modality"] for each in item["orders"]] == ["CT", "MR"]
+    assert (item["status"], item["hasContent"], item["ownerName"]) == ("Ordered", False, "")
+
+
+@pytest.mark.parametrize("cursor", ["x", "bnVsbA", "W10", "WyJ1cGRhdGVkIiwxLDJd", "ÿ", "W1tbW1tb"])
+def test_a_made_up_cursor_is_refused(ward: Ward, cursor: str) -> None:
+    """A cursor that was not given out for this sort is 400, whatever it holds."""
+    with pytest.raises(RuleBroken) as refused:
+        ask(ward, WorklistQuery(SITE, cursor=cursor))
+
+    assert refused.value.code == "bad_cursor"
+
+
+def test_the_feed_goes_on_after_a_cursor(ward: Ward) -> None:
+    """Pages of the feed follow each other; an empty page gives the cursor back."""
+    for number in range(5):
+        ward.order(f"A{number}")
+
+    with ward.database.read() as connection:
+        first = feed.read_changes(connection, None, 0, 3)
+        second = feed.read_changes(connection, [SITE], first.cursor, 3)
+        empty = feed.read_changes(connection, [SITE], second.cursor, 3)
+        stranger = feed.read_changes(connection, ["OTHER"], 0, 3)
+        assert feed.last_cursor(connection) == second.cursor
+
+    cursors = [each["cursor"] for each in (*first.changes, *second.changes)]
+    assert cursors == sorted(set(cursors))
+    assert len(cursors) == 5
+    assert (empty.changes, empty.cursor) == ((), second.cursor)
+    assert stranger.changes == ()
+
+
+def test_the_feed_forgets_what_is_old(ward: Ward) -> None:
+    """Pruning goes in small steps, and a pruned cursor is not given out again."""
+    for number in range(3):
+        ward.order(f"A{number}")
+    with ward.database.write() as connection:
+        assert feed.prune_changes(connection, ward.now + 1, 2) == 2
+        assert feed.prune_changes(connection, ward.now + 1, 2) == 1
+    before = 3
+
+    ward.order("A9")
+
+    assert ward.changes()[0]["cursor"] > before

@@ -1,0 +1,125 @@
+"""The engine's services as tests use them: a site, people, a clock that stands still until told."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from bridge.engine.records.tables import Account, Membership, Site
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service import feed, reading
+from bridge.engine.service.creation import OrderInput, create_draft
+from bridge.engine.service.finding import lock_report
+from bridge.engine.service.ordering import register
+from bridge.engine.service.reading import StatusRecord
+from bridge.engine.service.work import Actor, Work, transaction
+from bridge.store.database import Database
+
+SITE = "SITE1"
+START = 1_800_000_000_000
+PATIENT = {"PatientName": "EXAMPLE^ADA", "PatientBirthDate": "19700102"}
+
+
+T = TypeVar("T")
+
+
+class Ward:
+    """The engine's services as a test uses them: one call, one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now = START
+        self.ann, self.bob, self.admin = self._people()
+
+    def _people(self) -> tuple[int, int, int]:
+        with self.database.session() as session:
+            session.add(Site(site_id=SITE, name="Example Clinic", created_at=START))
+            session.flush()
+            ids = []
+            for name, role in (("ann", Role.USER), ("bob", Role.USER), ("admin", "administrator")):
+                account = Account(email=f"{name}@example.org", name=name.title(), created_at=START)
+                session.add(account)
+                session.flush()
+                ids.append(account.id or 0)
+                session.add(
+                    Membership(site_id=SITE, account_id=ids[-1], role=Role(role), created_at=START)
+                )
+        return ids[0], ids[1], ids[2]
+
+    @contextmanager
+    def work(self) -> Iterator[Work]:
+        """One transaction."""
+        with transaction(self.database, Actor(self.admin), self.now) as work:
+            yield work
+
+    def do(self, service: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a service in a transaction of its own."""
+        with self.work() as work:
+            return service(work, *args, **options)
+
+    def later(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += int(seconds * 1000)
+
+    def delay(self, seconds: int) -> None:
+        """Set the site's sign delay."""
+        with self.database.session() as session:
+            site = session.get(Site, SITE)
+            assert site is not None
+            site.sign_delay = seconds
+            session.add(site)
+
+    def triple(self, accession: str, mrn: str = "M1") -> Triple:
+        """Identity of an order."""
+        return Triple(SITE, mrn, accession)
+
+    def order(self, accession: str, mrn: str = "M1", **tags: str) -> Triple:
+        """Register an order."""
+        self.do(register, SITE, OrderInput(mrn, accession, tags=PATIENT | tags))
+        return self.triple(accession, mrn)
+
+    def draft(
+        self, accession: str, mrn: str = "M1", text: str = "Clear lungs.", **tags: str
+    ) -> Triple:
+        """Launch a report with some text, for Ann."""
+        order = OrderInput(mrn, accession, tags=PATIENT | tags)
+        self.do(create_draft, SITE, order, self.ann, text)
+        return self.triple(accession, mrn)
+
+    def on_report(self, triple: Triple, service: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a service that takes a locked report."""
+        with self.work() as work:
+            return service(work, lock_report(work, triple).report, *args, **options)
+
+    def record(self, triple: Triple) -> StatusRecord:
+        """Status record of a report."""
+        with self.work() as work:
+            return reading.query_status(work.session, [triple], self.now)[0]
+
+    def status(self, triple: Triple) -> str:
+        """Status of a report."""
+        return self.record(triple).status.value
+
+    def content(self, triple: Triple) -> str:
+        """Content of a report."""
+        with self.work() as work:
+            return reading.read_content(work.session, triple)
+
+    def changes(self, after: int = 0) -> list[dict[str, Any]]:
+        """The feed."""
+        with self.database.read() as connection:
+            return [
+                dict(each) for each in feed.read_changes(connection, [SITE], after, 1000).changes
+            ]
+
+    def events(self, after: int = 0) -> list[str]:
+        """What the feed says has happened."""
+        return [each["event"] for each in self.changes(after)]
+
+    def releases(self) -> list[tuple[str, int]]:
+        """What was released, in order."""
+        return [
+            (each["release"]["kind"], each["release"]["sequence"])
+            for each in self.changes()
+            if each["release"]
+        ]
