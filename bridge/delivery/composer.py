@@ -53,7 +53,7 @@ class Composer:
         """
         Give the message and its control id.
 
-        Raises EngineFailure, StoreError, NotRenderable, NothingToSay and NotSigned.
+        Raises EngineFailure, StoreError, NothingToSay and NotSigned.
         """
         event = ResultEvent(delivery.event)
         mapping = destination.mapping_for(event)

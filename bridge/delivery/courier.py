@@ -25,7 +25,6 @@ from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Event, Failure
 from bridge.store.errors import StoreError, StoreUnavailable
-from mappings.errors import NotRenderable
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
 LOOK_EVERY = 0.25  # seconds, when nobody notifies
@@ -100,9 +99,7 @@ class Courier:
             self._news.clear()
             try:
                 claimed = await self._claim()
-                if claimed:
-                    await self._deliver(claimed)
-                else:
+                if not claimed or not await self._deliver(claimed):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
                 self._alarm("nothing delivered", error)
@@ -118,8 +115,12 @@ class Courier:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds)
 
-    async def _deliver(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        """Compose all, then send one after the other; what is not sent is given back."""
+    async def _deliver(self, claimed: Sequence[ClaimedDelivery]) -> bool:
+        """
+        Compose all, then send one after the other; what is not sent is given back.
+
+        Tells whether the destination could be reached.
+        """
         composed = await asyncio.gather(*(self._compose(each) for each in claimed))
         outcomes = [each for each in composed if isinstance(each, DeliveryOutcome)]
         loop = asyncio.get_running_loop()
@@ -132,7 +133,7 @@ class Courier:
                     continue
                 outcome = await self._send(delivery, payload)
                 if outcome is None:
-                    break
+                    return False
                 outcomes.append(outcome)
                 if loop.time() - settled_at > SETTLE_EVERY:
                     await self._settle(outcomes)
@@ -140,27 +141,29 @@ class Courier:
         finally:
             await self._settle(outcomes)
             await self._give_back()
+        return True
 
     async def _compose(self, delivery: ClaimedDelivery) -> bytes | DeliveryOutcome:
         """Give the bytes to send: those of the first attempt, if there was one."""
         if delivery.payload is not None:
             return delivery.payload
         try:
-            payload, name = await self._composer.compose(delivery, self.destination)
-            kept, _ = await asyncio.to_thread(
-                self._outbox.store_payload, delivery.delivery_id, payload, name
-            )
+            return await self._compose_first(delivery)
         except EngineFailure as failure:
             return self._postponed(delivery, failure.failure, failure.code, failure.retry_after)
         except StoreError:
             return self._postponed(delivery, Failure.TRANSIENT, "store", None)
         except CompositionError as error:
             return _given_up(delivery, error.code)
-        except NotRenderable:
-            return _given_up(delivery, "no_definition")
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
             self._alarm("not composed", error)
             return _given_up(delivery, "not_composed")
+
+    async def _compose_first(self, delivery: ClaimedDelivery) -> bytes:
+        payload, name = await self._composer.compose(delivery, self.destination)
+        kept, _ = await asyncio.to_thread(
+            self._outbox.store_payload, delivery.delivery_id, payload, name
+        )
         return kept
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:

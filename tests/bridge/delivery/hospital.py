@@ -1,0 +1,311 @@
+"""A whole bridge in one process: real engine behind ASGI, real queue, receivers in memory."""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+from sqlalchemy import text
+
+from bridge.delivery.composer import Composer
+from bridge.delivery.courier import Courier
+from bridge.delivery.destinations import Destination
+from bridge.delivery.follower import Follower
+from bridge.delivery.learning import Learner
+from bridge.delivery.poller import StatusPoller
+from bridge.engine.http.application import create_application
+from bridge.engine.service import sites
+from bridge.engine.service.sites import SiteSettings
+from bridge.engine.settings import EngineSettings
+from bridge.engine_client import OrderKey, StatusRecord
+from bridge.engine_client.client import EngineClient
+from bridge.intake.counting import AckCounter
+from bridge.intake.forwarder import Forwarder
+from bridge.intake.handler import IntakeHandler
+from bridge.intake.listening import Listening
+from bridge.intake.outcomes import Waiting
+from bridge.intake.remembering import Memory
+from bridge.observability.metrics import Metrics
+from bridge.queue.inbox import Inbox
+from bridge.queue.ledger import Ledger
+from bridge.queue.outbox import Outbox
+from bridge.queue.retry import Policy
+from bridge.queue.states import State
+from bridge.queue.worker import Worker
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.ack import Acknowledgment, build_ack, read_ack
+from mappings.hl7.header import peek
+from mappings.hl7.tables import AckCode
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.results import ResultEvent
+from mllp.framing import Frame
+from mllp.testing import MemoryClient, MemoryPeer
+
+SITE = "SITE1"
+TOKEN = "rbt_service-token-of-the-tests"
+USER = {"UserEmail": "ada@example.org", "UserName": "Ada Reader"}
+FAST = Policy(first=0.01, maximum=0.05)
+
+
+class Time:
+    """Milliseconds that pass by themselves, and in leaps when a test says so."""
+
+    def __init__(self) -> None:
+        self.leap = 0
+
+    def __call__(self) -> int:
+        return round(datetime.now(UTC).timestamp() * 1000) + self.leap
+
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self() / 1000, UTC)
+
+
+def accepting(payload: bytes) -> bytes:
+    """Acknowledge as a well-behaved RIS does."""
+    return build_ack(
+        peek(payload), AckCode.ACCEPT, control_id="1", now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+
+
+@dataclass
+class Hospital:
+    """What a test may do and see."""
+
+    time: Time
+    http: httpx.AsyncClient
+    client: EngineClient
+    database: Database
+    engine_database: Database
+    handler: IntakeHandler
+    follower: Follower
+    poller: StatusPoller
+    couriers: list[Courier]
+    receivers: dict[str, MemoryClient]
+    metrics: Metrics
+    outbox: Outbox
+    worker: Worker
+    numbers: Any = field(default_factory=lambda: count(1))
+
+    async def send(self, payload: bytes) -> Acknowledgment:
+        """Send a message as a RIS does, and wait until nothing is left to apply."""
+        ack = await self.hand_over(payload)
+        await self.applied()
+        return ack
+
+    async def hand_over(self, payload: bytes) -> Acknowledgment:
+        """Send a message as a RIS does."""
+        replies = await self.handler(Frame(payload), MemoryPeer()).asFuture(
+            asyncio.get_running_loop()
+        )
+        self.worker.notify()
+        return read_ack(replies[0])
+
+    async def applied(self) -> None:
+        """Wait until nothing is left to apply."""
+        await until(lambda: not self.states() & {"queued", "claimed"})
+
+    def states(self) -> set[str]:
+        return {state for (state,) in self.rows("SELECT state FROM message")}
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self.database.read() as connection:
+            return [tuple(row) for row in connection.execute(text(query))]
+
+    async def report(self, accession: str, mrn: str = "M1") -> StatusRecord | None:
+        """The report of an order, as the service says it is."""
+        from bridge.intake.withdrawal import reports_of  # noqa: PLC0415
+
+        found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
+        return found[0] if found else None
+
+    async def page(self, accession: str, mrn: str = "M1") -> "Page":
+        """Open a report as a radiologist does."""
+        tags = OrderKey(SITE, mrn, accession).tags()
+        answer = await self.http.post(
+            "/api/report/launch/clinical",
+            json={
+                "clinicalInfo": tags,
+                "reportingApp": {},
+                "response": {"type": "link"},
+                "userInfo": USER,
+            },
+            headers={"x-access-token": TOKEN},
+        )
+        assert answer.status_code == 200, answer.text
+        page = await self.http.get(answer.json()["reportLink"])
+        found = re.search(r'<script type="application/json" id="boot">(.*?)</script>', page.text)
+        assert found, page.text
+        return Page(self.http, json.loads(found[1])["session"])
+
+    async def read_and_sign(self, accession: str, words: str, mrn: str = "M1") -> "Page":
+        """Open, type, sign."""
+        page = await self.page(accession, mrn)
+        await page("save", text=words)
+        await page("sign")
+        return page
+
+    async def follow(self) -> None:
+        """Learn everything that has happened so far."""
+        while await self.follower.step():
+            pass
+
+    async def delivered(self, number: int, destination: str = "ris") -> list[bytes]:
+        """Wait until a receiver has got so many messages."""
+        await until(lambda: len(self.receivers[destination].sent) >= number)
+        return self.receivers[destination].sent
+
+
+@dataclass
+class Page:
+    """An opened report."""
+
+    http: httpx.AsyncClient
+    secret: str
+
+    async def __call__(self, path: str, **body: Any) -> Any:
+        headers = {"authorization": f"Bearer {self.secret}"}
+        shown = await self.http.get("/reporting/api/session/report", headers=headers)
+        version = shown.json().get("report", shown.json()).get("version", 0)
+        answer = await self.http.post(
+            f"/reporting/api/session/{path}", json={"version": version, **body}, headers=headers
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(seconds):
+        while not true():  # noqa: ASYNC110  # what it waits for is in a database
+            await asyncio.sleep(0.005)
+
+
+def inbound() -> tuple[InboundMapping, ...]:
+    """Compile the inbound definitions that ship."""
+    found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
+    return tuple(each for each in found if isinstance(each, InboundMapping))
+
+
+def outbound() -> tuple[OutboundMapping, ...]:
+    """Compile the outbound definitions that ship."""
+    found = [load(DEFINITIONS, name) for name in ("results", "status")]
+    return tuple(each for each in found if isinstance(each, OutboundMapping))
+
+
+def destination(name: str = "ris", **changes: Any) -> Destination:
+    """A receiver of finals and addenda."""
+    return Destination(name, outbound(), **{"retry": FAST, **changes})
+
+
+EVERYTHING = frozenset(ResultEvent)
+
+
+@asynccontextmanager
+async def open_hospital(
+    folder: Path,
+    database: Database,
+    *destinations: Destination,
+    answers: dict[str, Callable[[bytes], bytes | None]] | None = None,
+    sign_delay: int = 0,
+) -> AsyncIterator[Hospital]:
+    """Start everything but the follower, which tests move step by step."""
+    time, metrics = Time(), Metrics()
+    upgrade(database)
+    engine_database = Database(f"sqlite:///{folder / 'engine.db'}")
+    upgrade(engine_database, "bridge.engine.records", "alembic_engine")
+    with engine_database.write() as connection:
+        settings = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
+        sites.add_site(connection, settings, time())
+    application = create_application(
+        EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN),
+        engine_database,
+        clock=time,
+    )
+    async with AsyncExitStack() as stack:
+        await application.state.engine.start()
+        stack.push_async_callback(application.state.engine.stop)
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8575")
+        )
+        client = EngineClient(http, TOKEN)
+        listening = Listening("ris", inbound(), site=SITE)
+        ledger = Ledger(database)
+        ledger.start(asyncio.get_running_loop())
+        stack.push_async_callback(ledger.stop)
+
+        async def state_of(message_id: int) -> State:
+            return State.DONE
+
+        waiting = Waiting(state_of)
+        forwarder = Forwarder(client, Memory(database, time), {"ris": listening}, waiting, metrics)
+        worker = Worker(
+            Inbox(database, "test"), forwarder.apply, clock=time, policy=FAST, poll=0.02
+        )
+        await worker.start()
+        stack.push_async_callback(worker.stop)
+        ids = count(1)
+        handler = IntakeHandler(
+            listening,
+            ledger,
+            waiting,
+            AckCounter(metrics, "ris"),
+            clock=time.moment,
+            new_id=lambda: f"ACK{next(ids)}",
+        )
+        outbox = Outbox(database, "test")
+        composer = Composer(client, database, time.moment)
+        receivers, couriers = {}, []
+        for each in destinations:
+            receivers[each.name] = MemoryClient((answers or {}).get(each.name, accepting))
+            courier = Courier(
+                each,
+                outbox,
+                composer,
+                receivers[each.name],
+                metrics,
+                clock=time,
+                random=Random(1),
+            )
+            courier.start()
+            stack.push_async_callback(courier.stop)
+            couriers.append(courier)
+
+        def notify() -> None:
+            for courier in couriers:
+                courier.notify()
+
+        learner = Learner(database, outbox, destinations, time)
+        follower = Follower(client, learner, metrics, notify, random=Random(1))
+        poller = StatusPoller(client, learner, notify, every=0.01)
+        try:
+            yield Hospital(
+                time,
+                http,
+                client,
+                database,
+                engine_database,
+                handler,
+                follower,
+                poller,
+                couriers,
+                receivers,
+                metrics,
+                outbox,
+                worker,
+            )
+        finally:
+            await stack.aclose()
+            engine_database.dispose()
