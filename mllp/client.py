@@ -114,10 +114,11 @@ class MLLPClient:
             return
         if self._state is State.DISCONNECTED:
             self._connect()
-        elif self._state is State.READY:
+        elif self._state is State.READY and self._link is not None:
             # The peer may have hung up: give the reactor one look at the socket before we write.
             self._turn(Event.WANTED)
-            self._timer = self._clock.callLater(self._habits.pause, self._probed)
+            pause = self._habits.pause if self._link.served else 0.0
+            self._timer = self._clock.callLater(pause, self._probed)
 
     def _connect(self) -> None:
         self._turn(Event.WANTED)

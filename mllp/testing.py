@@ -162,7 +162,8 @@ class MemoryEndpoint:
         self.accepted: list[Any] = []
         """The server's end of every connection."""
         self._clock = clock
-        self._accept = accept
+        self.accept = accept
+        """Makes the server's end of the next connection."""
 
     def connect(self, factory: Any, /) -> Deferred[Any]:
         """Connect."""
@@ -171,7 +172,7 @@ class MemoryEndpoint:
             return fail(Refused())  # type: ignore[no-untyped-call]
         if self.mute:
             return Deferred()
-        server, client = self._accept(), factory.buildProtocol(None)
+        server, client = self.accept(), factory.buildProtocol(None)
         self.accepted.append(server)
         join(self._clock, server, client)
         return succeed(client)

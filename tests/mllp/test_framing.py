@@ -47,10 +47,12 @@ def events(reader: FrameReader, *parts: bytes) -> list[Event]:
     found: list[Event] = []
     for part in parts:
         reader.receive(part)
-        for event in iter(reader.next_event, None):
-            if isinstance(event, Noise) and found and isinstance(found[-1], Noise):
-                event = Noise(found.pop().length + event.length)  # type: ignore[union-attr]  # noqa: PLW2901  # the narrowing of found[-1] does not reach pop
-            found.append(event)
+        while (event := reader.next_event()) is not None:
+            last = found[-1] if found else None
+            if isinstance(event, Noise) and isinstance(last, Noise):
+                found[-1] = Noise(last.length + event.length)
+            else:
+                found.append(event)
     return found
 
 

@@ -1,0 +1,119 @@
+"""
+A server or a client on real sockets, in a process of its own, on Twisted's asyncio reactor.
+
+The application runs on that reactor, and installing one is for ever: hence the process.
+`python live.py serve|send JSON`; what happens is told on stdout, a JSON array a line.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.internet import asyncioreactor
+from typing_extensions import override
+
+loop = asyncio.new_event_loop()
+asyncio.set_event_loop(loop)
+asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
+
+from twisted.internet import endpoints, reactor  # noqa: E402  # after the installation
+from twisted.internet.defer import Deferred, maybeDeferred, succeed  # noqa: E402
+from twisted.internet.task import deferLater  # noqa: E402
+
+from mllp import Frame, FramingError, MLLPError  # noqa: E402
+from mllp.client import MLLPClient  # noqa: E402
+from mllp.contract import Peer, ServerLimits, ServerObserver  # noqa: E402
+from mllp.server import MLLPServerFactory  # noqa: E402
+from mllp.tls import client_options, server_options  # noqa: E402
+
+the_reactor: Any = reactor
+
+
+def tell(*words: object) -> None:
+    """Write what happened."""
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+def path(options: dict[str, Any], name: str) -> Path | None:
+    """Return a file named in the options."""
+    return Path(options[name]) if options.get(name) else None
+
+
+class Teller(ServerObserver):
+    """Tells what concerns the connection."""
+
+    @override
+    def connection_refused(self) -> None:
+        tell("refused")
+
+    @override
+    def handshake_failed(self, peer: Peer) -> None:
+        tell("handshake failed")
+
+    @override
+    def frame_refused(self, reason: FramingError) -> None:
+        tell("frame refused", type(reason).__name__)
+
+    @override
+    def connection_closed(self, peer: Peer) -> None:
+        tell("closed")
+
+
+def handle(arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    """Answer with the payload in lower case, or its length if that is long; SLOW takes a while."""
+    reply = b"%d" % len(arrived.payload) if len(arrived.payload) > 99 else arrived.payload.lower()
+    if arrived.payload.startswith(b"SLOW"):
+        return deferLater(the_reactor, 0.3, lambda: [reply])
+    return succeed([reply])
+
+
+async def serve(options: dict[str, Any]) -> None:
+    """Listen until stdin ends, then drain."""
+    factory = MLLPServerFactory(
+        handle,
+        ServerLimits(**options.get("limits", {})),
+        clock=the_reactor,
+        observer=Teller(),
+        on_unframed=lambda error, head: type(error).__name__.encode() + b" " + head[:4],
+    )
+    certificate, key = path(options, "certificate"), path(options, "key")
+    where: Any = endpoints
+    endpoint = where.TCP4ServerEndpoint(the_reactor, 0, interface="127.0.0.1")
+    if certificate and key:
+        tls = server_options(certificate, key, path(options, "client_ca"))
+        endpoint = where.SSL4ServerEndpoint(the_reactor, 0, tls, interface="127.0.0.1")
+    port = await endpoint.listen(factory).asFuture(loop)
+    tell("listening", port.getHost().port)
+    await asyncio.to_thread(sys.stdin.read)
+    await maybeDeferred(port.stopListening).asFuture(loop)
+    await factory.drain().asFuture(loop)
+    tell("drained")
+
+
+async def send(options: dict[str, Any]) -> None:
+    """Send the payloads and tell what came of each."""
+    endpoint: Any = endpoints.HostnameEndpoint(the_reactor, "127.0.0.1", options["port"])
+    if options.get("server_name"):
+        ca, certificate, key = (path(options, name) for name in ("ca", "certificate", "key"))
+        tls = client_options(ca, certificate, key, options["server_name"])
+        endpoint = endpoints.wrapClientTLS(tls, endpoint)
+    client = MLLPClient(endpoint, clock=the_reactor, reply_timeout=2, backoff=lambda _: 0.01)
+    for payload in options["payloads"]:
+        try:
+            reply = await client.send(payload.encode()).asFuture(loop)
+            tell("reply", reply.decode())
+        except MLLPError as error:
+            tell(type(error).__name__, str(error))
+    await client.close().asFuture(loop)
+    tell("closed", len(the_reactor.getDelayedCalls()))
+
+
+if __name__ == "__main__":
+    command = {"serve": serve, "send": send}[sys.argv[1]]
+    the_reactor.startRunning(installSignalHandlers=False)
+    loop.run_until_complete(command(json.loads(sys.argv[2])))
+    the_reactor.fireSystemEvent("shutdown")  # its threads look names up; they must end, too

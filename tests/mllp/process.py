@@ -1,0 +1,48 @@
+"""A `live.py` in a process of its own, and what it tells."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(__file__).with_name("live.py")
+ROOT = PROGRAM.parents[2]
+
+
+class Live:
+    """A running `live.py`."""
+
+    def __init__(self, command: str, options: dict[str, Any]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), command, json.dumps(options)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.port = int(self.next()[1]) if command == "serve" else 0
+
+    def next(self) -> list[Any]:
+        """Return what it tells next; an empty list when it has ended."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return list(json.loads(line)) if line else []
+
+    def rest(self) -> list[list[Any]]:
+        """End its stdin, and return all that it still tells."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        told = list(iter(self.next, []))
+        assert self.process.wait(20) == 0
+        return told
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,496 @@
+"""The sending side, over a network in memory."""
+
+from collections.abc import Iterator
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from typing_extensions import override
+
+from mllp import LossReason, NotConnected, ReplyLost, Unframeable
+from mllp.client import MLLPClient
+from mllp.contract import ClientObserver
+from mllp.exchange import State
+from mllp.testing import MemoryEndpoint, MemoryServer, RawEnd, answering, settle
+
+
+class Counter(ClientObserver):
+    """Keeps what it is told, in one list."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    @override
+    def connected(self) -> None:
+        self.seen.append("connected")
+
+    @override
+    def connect_failed(self, attempt: int) -> None:
+        self.seen.append(attempt)
+
+    @override
+    def disconnected(self) -> None:
+        self.seen.append("disconnected")
+
+    @override
+    def noise(self, length: int) -> None:
+        self.seen.append(("noise", length))
+
+    @override
+    def unexpected_frame(self) -> None:
+        self.seen.append("unexpected")
+
+
+class Outcome:
+    """What a Deferred came to."""
+
+    def __init__(self, result: Deferred[bytes]) -> None:
+        self.value: bytes | None = None
+        self.error: BaseException | None = None
+        result.addCallbacks(self._succeeded, self._failed)
+
+    def _succeeded(self, value: bytes) -> None:
+        self.value = value
+
+    def _failed(self, failure: Failure) -> None:
+        self.error = failure.value
+
+    @property
+    def pending(self) -> bool:
+        return self.value is None and self.error is None
+
+
+class Full(RawEnd):
+    """A receiver that closes at accept."""
+
+    @override
+    def connectionMade(self) -> None:
+        self.close()
+
+
+class Bench:
+    """A client, and the ends that it connects to: the test plays the receiver by hand."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.endpoint = MemoryEndpoint(clock)
+        self.counter = Counter()
+        self.client = MLLPClient(
+            self.endpoint,
+            clock=clock,
+            reply_timeout=30,
+            connect_timeout=10,
+            max_frame=1000,
+            reply_matches=lambda sent, reply: reply.endswith(sent),
+            backoff=lambda attempt: float(2**attempt),
+            observer=self.counter,
+        )
+
+    def send(self, payload: bytes) -> Outcome:
+        outcome = Outcome(self.client.send(payload))
+        settle(self.clock)
+        return outcome
+
+    @property
+    def receivers(self) -> list[RawEnd]:
+        return self.endpoint.accepted
+
+    def reply(self, payload: bytes) -> None:
+        self.receivers[-1].send(payload)
+        settle(self.clock)
+
+    def write(self, data: bytes) -> None:
+        self.receivers[-1].write(data)
+        settle(self.clock)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Everything set up; at the end the client closes and leaves nothing behind."""
+    bench = Bench(Clock())
+    yield bench
+    closed: list[object] = []
+    bench.client.close().addCallback(closed.append)
+    settle(bench.clock)
+    assert closed == [None]
+    assert not bench.clock.getDelayedCalls()
+
+
+class TestExchange:
+    """One out, one back."""
+
+    def test_the_reply_comes_back(self, bench: Bench) -> None:
+        """And the connection stays."""
+        outcome = bench.send(b"1")
+        assert outcome.pending
+
+        bench.reply(b"AA 1")
+
+        assert outcome.value == b"AA 1"
+        assert bench.client.state is State.READY
+
+    def test_one_in_flight(self, bench: Bench) -> None:
+        """The next is not sent before the reply is in; then it is, on the same connection."""
+        first, second = bench.send(b"1"), bench.send(b"2")
+        assert bench.receivers[0].frames == [b"1"]
+        assert bench.client.waiting == 1
+
+        bench.reply(b"AA 1")
+        assert bench.receivers[0].frames == [b"1", b"2"]
+        bench.reply(b"AA 2")
+
+        assert (first.value, second.value) == (b"AA 1", b"AA 2")
+        assert len(bench.receivers) == 1
+
+    def test_padding_around_the_reply(self, bench: Bench) -> None:
+        """Is counted and tolerated."""
+        outcome = bench.send(b"1")
+
+        bench.write(b"\0\0\x0bAA 1\x1c\r\r\n")
+
+        assert outcome.value == b"AA 1"
+        assert ("noise", 2) in bench.counter.seen
+        assert bench.client.state is State.READY
+
+    def test_a_reply_drop_by_drop(self, bench: Bench) -> None:
+        """Arrives whole."""
+        outcome = bench.send(b"1")
+        for byte in b"\x0bAA 1\x1c\r":
+            bench.write(bytes([byte]))
+
+        assert outcome.value == b"AA 1"
+
+    def test_sending_from_the_callback(self, bench: Bench) -> None:
+        """A sender may send its next from the reply of its last."""
+        later: list[Outcome] = []
+        first = bench.client.send(b"1")
+        first.addCallback(lambda _: later.append(Outcome(bench.client.send(b"2"))))
+        settle(bench.clock)
+        bench.reply(b"AA 1")
+        bench.reply(b"AA 2")
+
+        assert later[0].value == b"AA 2"
+
+    def test_what_cannot_be_framed(self, bench: Bench) -> None:
+        """Is refused at once, and disturbs nobody."""
+        outcome = bench.send(b"A\x1c\rB")
+
+        assert isinstance(outcome.error, Unframeable)
+        assert not bench.receivers
+
+
+class TestReplyLost:
+    """Sent, and nobody knows: the connection is closed, so that a late reply meets nobody."""
+
+    def lost(self, bench: Bench, outcome: Outcome, reason: LossReason) -> None:
+        """Check that it is lost for this reason, and the connection gone."""
+        settle(bench.clock)
+        assert isinstance(outcome.error, ReplyLost)
+        assert outcome.error.reason is reason
+        assert bench.receivers[-1].closed
+        assert bench.client.state is State.BACKING_OFF
+
+    def test_silence(self, bench: Bench) -> None:
+        """The reply time-out."""
+        outcome = bench.send(b"1")
+        bench.clock.advance(29)
+        assert outcome.pending
+
+        bench.clock.advance(1)
+
+        self.lost(bench, outcome, LossReason.TIMEOUT)
+
+    def test_half_a_reply(self, bench: Bench) -> None:
+        """Is no reply, however long it goes on."""
+        outcome = bench.send(b"1")
+        bench.write(b"\x0bAA")
+        bench.clock.advance(20)
+        bench.write(b" 1")
+
+        bench.clock.advance(10)
+
+        self.lost(bench, outcome, LossReason.TIMEOUT)
+
+    def test_a_close(self, bench: Bench) -> None:
+        """In good order, but without a reply."""
+        outcome = bench.send(b"1")
+        bench.receivers[0].close()
+
+        self.lost(bench, outcome, LossReason.CLOSED)
+
+    def test_a_cut(self, bench: Bench) -> None:
+        """In the middle of the reply."""
+        outcome = bench.send(b"1")
+        bench.write(b"\x0bAA")
+        bench.receivers[0].reset()
+
+        self.lost(bench, outcome, LossReason.CLOSED)
+
+    def test_anothers_reply(self, bench: Bench) -> None:
+        """A reply that does not match is never credited to what is in flight."""
+        outcome = bench.send(b"1")
+        bench.reply(b"AA 7")
+
+        self.lost(bench, outcome, LossReason.MISMATCH)
+
+    def test_a_truncated_reply(self, bench: Bench) -> None:
+        """Two replies run together are none."""
+        outcome = bench.send(b"1")
+        bench.write(b"\x0bAA\x0bAA 1\x1c\r")
+
+        self.lost(bench, outcome, LossReason.GARBAGE)
+
+    def test_an_endless_reply(self, bench: Bench) -> None:
+        """Longer than any frame may be."""
+        outcome = bench.send(b"1")
+        bench.write(b"\x0b" + b"A" * 2000)
+
+        self.lost(bench, outcome, LossReason.GARBAGE)
+
+    def test_a_late_reply_meets_nobody(self, bench: Bench) -> None:
+        """What the old connection still delivers is not looked at."""
+        first, second = bench.send(b"1"), bench.send(b"2")
+        old = bench.receivers[0]
+        bench.clock.advance(30)
+        old.send(b"AA 2")
+        settle(bench.clock)
+        assert isinstance(first.error, ReplyLost)
+        assert second.pending
+
+        bench.clock.advance(2)
+        assert bench.receivers[1].frames == [b"2"]
+        bench.reply(b"AA 2")
+
+        assert second.value == b"AA 2"
+
+    def test_cancelled_in_flight(self, bench: Bench) -> None:
+        """Who gives up costs the connection, for the same reason."""
+        reply = bench.client.send(b"1")
+        Outcome(reply)
+        settle(bench.clock)
+
+        reply.cancel()
+        settle(bench.clock)
+
+        assert bench.receivers[0].closed
+        assert bench.client.state is State.BACKING_OFF
+
+
+class TestNotConnected:
+    """Nothing was sent: sending again cannot duplicate."""
+
+    def test_refused(self, bench: Bench) -> None:
+        """All that waits is told, in order, and why."""
+        bench.endpoint.refusing = True
+
+        outcome = bench.send(b"1")
+
+        assert isinstance(outcome.error, NotConnected)
+        assert outcome.error.cause == "ConnectionRefusedError"
+
+    def test_no_answer_to_connecting(self, bench: Bench) -> None:
+        """Ends with the connect time-out."""
+        bench.endpoint.mute = True
+        first, second = bench.send(b"1"), bench.send(b"2")
+        assert first.pending
+
+        bench.clock.advance(10)
+
+        assert isinstance(first.error, NotConnected)
+        assert isinstance(second.error, NotConnected)
+
+    def test_backoff(self, bench: Bench) -> None:
+        """Between attempts it waits as told; what is sent meanwhile waits along."""
+        bench.endpoint.refusing = True
+        bench.send(b"1")
+        waits = bench.send(b"2")
+        bench.clock.advance(1.9)
+        assert bench.endpoint.attempts == 1
+        bench.clock.advance(0.1)
+        assert bench.endpoint.attempts == 2
+        assert isinstance(waits.error, NotConnected)
+
+        bench.endpoint.refusing = False
+        recovered = bench.send(b"3")
+        bench.clock.advance(4)
+        bench.reply(b"AA 3")
+
+        assert recovered.value == b"AA 3"
+        assert bench.counter.seen == [1, 2, "connected"]
+
+    def test_a_good_reply_makes_the_backoff_short_again(self, bench: Bench) -> None:
+        """The count starts anew."""
+        bench.endpoint.refusing = True
+        bench.send(b"1")
+        bench.clock.advance(2)
+        bench.endpoint.refusing = False
+        bench.send(b"2")
+        settle(bench.clock)
+        bench.reply(b"AA 2")
+        bench.send(b"3")
+        bench.clock.advance(30)
+        bench.send(b"4")
+
+        bench.clock.advance(2)
+
+        assert bench.receivers[-1].frames == [b"4"]
+        bench.reply(b"AA 4")
+
+    def test_no_attempt_without_a_payload(self, bench: Bench) -> None:
+        """Nobody knocks at a door for nothing."""
+        bench.endpoint.refusing = True
+        bench.send(b"1")
+
+        bench.clock.advance(1000)
+
+        assert bench.endpoint.attempts == 1
+
+    def test_hung_up_while_idle(self, bench: Bench) -> None:
+        """Seen before anything is sent: the next payload goes over a new connection."""
+        bench.send(b"1")
+        bench.reply(b"AA 1")
+        bench.receivers[0].close()
+        settle(bench.clock)
+        assert bench.client.state is State.DISCONNECTED
+
+        outcome = bench.send(b"2")
+        bench.reply(b"AA 2")
+
+        assert outcome.value == b"AA 2"
+        assert len(bench.receivers) == 2
+
+    def test_hung_up_at_the_moment_of_sending(self, bench: Bench) -> None:
+        """An end that is on its way, but not yet seen, is seen before the payload leaves."""
+        bench.send(b"1")
+        bench.reply(b"AA 1")
+        bench.receivers[0].close()  # not settled: the client does not know
+
+        outcome = bench.send(b"2")
+        bench.reply(b"AA 2")
+
+        assert bench.receivers[0].frames == [b"1"]
+        assert outcome.value == b"AA 2"
+
+    def test_a_peer_that_hangs_up_after_every_reply(self, bench: Bench) -> None:
+        """Its good-bye may come a little behind the reply: it is waited for, after the first."""
+        outcomes = [bench.send(b"1"), bench.send(b"2"), bench.send(b"3")]
+        bench.receivers[0].send(b"AA 1")
+        bench.receivers[0].close()
+        settle(bench.clock)
+        for number in (2, 3):
+            bench.reply(b"AA %d" % number)
+            bench.clock.advance(0.01)
+            bench.receivers[-1].close()
+            settle(bench.clock)
+
+        assert [one.value for one in outcomes] == [b"AA 1", b"AA 2", b"AA 3"]
+        assert [one.frames for one in bench.receivers] == [[b"1"], [b"2"], [b"3"]]
+
+    def test_closed_at_accept(self, bench: Bench) -> None:
+        """A receiver that is full counts as a failed attempt, or we would knock for ever."""
+        bench.endpoint.accept = Full
+
+        outcome = bench.send(b"1")
+
+        assert isinstance(outcome.error, NotConnected)
+        assert bench.client.state is State.BACKING_OFF
+        assert bench.receivers[0].frames == []
+        assert bench.counter.seen == ["connected", "disconnected", 1]
+
+    def test_withdrawn_while_waiting(self, bench: Bench) -> None:
+        """A payload that nobody wants any more is not sent."""
+        first, second, third = bench.send(b"1"), bench.client.send(b"2"), bench.send(b"3")
+        Outcome(second)
+        second.cancel()
+        bench.reply(b"AA 1")
+        bench.reply(b"AA 3")
+
+        assert bench.receivers[0].frames == [b"1", b"3"]
+        assert (first.value, third.value) == (b"AA 1", b"AA 3")
+
+    def test_withdrawn_at_the_last_moment(self, bench: Bench) -> None:
+        """The connection stays, and is ready for the next."""
+        reply = bench.client.send(b"1")
+        Outcome(reply)
+        reply.cancel()
+        settle(bench.clock)
+        assert bench.client.state is State.READY
+
+        outcome = bench.send(b"2")
+        bench.reply(b"AA 2")
+
+        assert outcome.value == b"AA 2"
+
+
+class TestNothingInFlight:
+    """What comes unasked."""
+
+    def test_a_frame_too_many(self, bench: Bench) -> None:
+        """Closes the connection, before it can be taken for the next reply."""
+        first = bench.send(b"1")
+        bench.receivers[0].send(b"AA 1", b"AA 2")
+        settle(bench.clock)
+        assert first.value == b"AA 1"
+        assert "unexpected" in bench.counter.seen
+        assert bench.receivers[0].closed
+
+        second = bench.send(b"2")
+        assert second.pending
+        bench.reply(b"AA 2")
+
+        assert second.value == b"AA 2"
+
+    def test_garbage(self, bench: Bench) -> None:
+        """As well, if it is no end of noise but an endless frame."""
+        bench.send(b"1")
+        bench.reply(b"AA 1")
+
+        bench.write(b"\x0b" + b"A" * 2000)
+
+        assert bench.receivers[0].closed
+        assert bench.client.state is State.DISCONNECTED
+
+
+class TestClose:
+    """The end."""
+
+    def test_with_a_payload_in_flight(self, bench: Bench) -> None:
+        """Its outcome is unknown, and what waited was not sent."""
+        first, second = bench.send(b"1"), bench.send(b"2")
+
+        bench.client.close()
+        settle(bench.clock)
+
+        assert isinstance(first.error, ReplyLost)
+        assert isinstance(second.error, NotConnected)
+        assert bench.receivers[0].closed
+
+    def test_while_connecting(self, bench: Bench) -> None:
+        """The attempt is given up."""
+        bench.endpoint.mute = True
+        outcome = bench.send(b"1")
+
+        bench.client.close()
+
+        assert isinstance(outcome.error, NotConnected)
+
+    def test_afterwards(self, bench: Bench) -> None:
+        """Nothing is sent any more."""
+        bench.client.close()
+
+        assert isinstance(bench.send(b"1").error, NotConnected)
+
+
+def test_the_real_client_and_the_real_server() -> None:
+    """They understand each other."""
+    server = MemoryServer(answering(lambda payload: [b"AA " + payload]))
+    client = MLLPClient(server.endpoint, clock=server.clock, backoff=lambda _: 1.0)
+    outcomes = [Outcome(client.send(b"%d" % number)) for number in range(20)]
+    settle(server.clock)
+
+    assert [one.value for one in outcomes] == [b"AA %d" % number for number in range(20)]
+    client.close()
+    settle(server.clock)
+    assert server.factory.connections == 0
+    assert not server.clock.getDelayedCalls()

@@ -1,0 +1,224 @@
+"""Real sockets, with the standard library's on the other side."""
+
+import contextlib
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.mllp.process import ROOT, Live
+
+Start = Callable[..., Live]
+
+
+def dial(port: int) -> socket.socket:
+    """Connect."""
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def everything(wire: socket.socket) -> bytes:
+    """Read to the end."""
+    return b"".join(iter(lambda: wire.recv(65536), b""))
+
+
+def read(wire: socket.socket, size: int) -> bytes:
+    """Read so many bytes."""
+    data = b""
+    while len(data) < size and (part := wire.recv(size - len(data))):
+        data += part
+    return data
+
+
+class TestServer:
+    """Our server, on the application's reactor."""
+
+    def test_frames_and_half_close(self, live: Start) -> None:
+        """Replies in order, also those that are ready after the sender has shut its side."""
+        server = live("serve")
+        with dial(server.port) as wire:
+            wire.sendall(b"\x0bSLOW\x1c\r\r\n\x0bQUICK\x1c\r")
+            wire.shutdown(socket.SHUT_WR)
+
+            assert everything(wire) == b"\x0bslow\x1c\r\x0bquick\x1c\r"
+
+        assert server.next() == ["closed"]
+
+    def test_large_frames(self, live: Start) -> None:
+        """Sixteen megabytes less a little, and the next one."""
+        server = live("serve")
+        with dial(server.port) as wire:
+            wire.sendall(b"\x0b" + b"x" * 16_000_000 + b"\x1c\r\x0bNEXT\x1c\r")
+
+            assert read(wire, 18) == b"\x0b16000000\x1c\r\x0bnext\x1c\r"[:18]
+
+    def test_the_farewell_arrives_although_the_sender_goes_on(self, live: Start) -> None:
+        """A reset must not overtake the refusal of a frame that is too large."""
+        server = live("serve", limits={"max_frame": 1000})
+        with dial(server.port) as wire:
+            sender = threading.Thread(target=flood, args=(wire,))
+            sender.start()
+
+            assert everything(wire) == b"\x0bFrameTooLarge MSH|\x1c\r"
+            wire.close()
+            sender.join()
+
+    def test_too_slow(self, live: Start) -> None:
+        """The frame time-out, on a real clock."""
+        server = live("serve", limits={"frame_timeout": 0.2})
+        with dial(server.port) as wire:
+            wire.sendall(b"\x0bMSH|^~")
+
+            assert everything(wire) == b"\x0bFrameTimedOut MSH|\x1c\r"
+
+    def test_connection_limit(self, live: Start) -> None:
+        """The one beyond is closed at accept; when one has gone there is room again."""
+        server = live("serve", limits={"max_connections": 1})
+        with dial(server.port) as first:
+            first.sendall(b"\x0bA\x1c\r")
+            assert read(first, 4) == b"\x0ba\x1c\r"
+            with dial(server.port) as second:
+                assert second.recv(1) == b""
+            assert server.next() == ["refused"]
+        assert server.next() == ["closed"]
+        with dial(server.port) as third:
+            third.sendall(b"\x0bA\x1c\r")
+            assert read(third, 4) == b"\x0ba\x1c\r"
+
+    def test_a_reset(self, live: Start) -> None:
+        """In the middle of a frame it is an event, and nothing more."""
+        server = live("serve")
+        with dial(server.port) as wire:
+            wire.sendall(b"\x0bHALF")
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        assert server.next() == ["frame refused", "TruncatedFrame"]
+        assert server.next() == ["closed"]
+
+    def test_replies_that_nobody_takes(self, live: Start) -> None:
+        """A sender that never reads is not read either, and gone after the write time-out."""
+        server = live("serve", limits={"write_timeout": 0.5})
+        with dial(server.port) as wire:
+            wire.settimeout(10)
+            try:
+                while True:
+                    wire.sendall((b"\x0b" + b"x" * 90 + b"\x1c\r") * 1000)
+            except OSError as error:
+                assert not isinstance(error, TimeoutError)  # noqa: PT017  # a time-out is one, too
+        assert server.next() == ["closed"]
+
+    def test_drain(self, live: Start) -> None:
+        """What is in hand is answered; then the server ends by itself."""
+        server = live("serve")
+        with dial(server.port) as wire, dial(server.port):
+            wire.sendall(b"\x0bQUICK\x1c\r\x0bSLOW\x1c\r")
+            assert read(wire, 8) == b"\x0bquick\x1c\r"
+            assert server.process.stdin is not None
+            server.process.stdin.close()
+
+            assert everything(wire) == b"\x0bslow\x1c\r"
+        assert server.next() == ["closed"]
+        assert server.next() == ["closed"]
+        assert server.next() == ["drained"]
+        assert server.process.wait(10) == 0
+
+
+def flood(wire: socket.socket) -> None:
+    """Send a frame without end, for as long as anybody takes it."""
+    try:
+        wire.sendall(b"\x0bMSH|")
+        for _ in range(200):
+            wire.sendall(b"x" * 100_000)
+    except OSError:
+        return
+
+
+class TestClient:
+    """Our client, on the application's reactor."""
+
+    def test_against_our_server(self, live: Start) -> None:
+        """Three payloads over one connection; nothing is left to come afterwards."""
+        server = live("serve")
+        client = live("send", port=server.port, payloads=["A", "SLOW", "B"])
+
+        assert client.rest() == [["reply", "a"], ["reply", "slow"], ["reply", "b"], ["closed", 0]]
+        assert server.next() == ["closed"]
+
+    def test_a_peer_that_hangs_up_after_every_reply(self, live: Start) -> None:
+        """Costs connections, but no reply is lost."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            served = threading.Thread(target=one_each, args=(listening, 5))
+            served.start()
+            client = live("send", port=listening.getsockname()[1], payloads=["1"] * 5)
+
+            assert client.rest() == [["reply", "AA"]] * 5 + [["closed", 0]]
+            served.join()
+
+    def test_nobody_there(self, live: Start) -> None:
+        """Nothing was sent."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+        client = live("send", port=port, payloads=["A"])
+
+        assert client.next()[0] == "NotConnected"
+
+    def test_silence(self, live: Start) -> None:
+        """The reply time-out closes the connection."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            client = live("send", port=listening.getsockname()[1], payloads=["A"])
+            wire, _ = listening.accept()
+            with wire:
+                wire.settimeout(10)
+                assert read(wire, 4) == b"\x0bA\x1c\r"
+                with contextlib.suppress(ConnectionResetError):  # it is meant to be abrupt
+                    assert wire.recv(1) == b""
+
+        assert client.next() == ["ReplyLost", "sent, but no usable reply: timeout"]
+
+
+def one_each(listening: socket.socket, times: int) -> None:
+    """Answer one frame on each connection, and hang up."""
+    for _ in range(times):
+        wire, _ = listening.accept()
+        with wire:
+            read(wire, 4)
+            wire.sendall(b"\x0bAA\x1c\r")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """`python -m mllp` sends files, keeps what it receives, and prints the replies."""
+    (tmp_path / "reply").write_bytes(b"MSA|AA\r")
+    (tmp_path / "one").write_bytes(b"MSH|1\r")
+    (tmp_path / "two").write_bytes(b"MSH|2\r")
+    command = [sys.executable, "-m", "mllp"]
+    kept = tmp_path / "kept"
+    listen = [*command, "listen", "127.0.0.1:0", "--dir", str(kept)]
+    with subprocess.Popen(
+        [*listen, "--reply", str(tmp_path / "reply")], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as listener:
+        assert listener.stdout is not None
+        address = listener.stdout.readline().split()[-1]
+        sent = subprocess.run(
+            [*command, "send", address, str(tmp_path / "one"), str(tmp_path / "two")],
+            cwd=ROOT,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+        listener.terminate()
+        told = listener.stdout.read()
+
+    assert sent.stdout == b"MSA|AA\n\nMSA|AA\n\n"
+    assert [one.read_bytes() for one in sorted(kept.iterdir())] == [b"MSH|1\r", b"MSH|2\r"]
+    assert "frame 2: 6 bytes, kept as 000002.hl7" in told
+    refused = subprocess.run(
+        [*command, "send", address, str(tmp_path / "one")],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr == b"one: no connection (ConnectionRefusedError): nothing was sent\n"

@@ -1,0 +1,297 @@
+"""TLS on real sockets, against the standard library's; and settings that are wrong."""
+
+import socket
+import ssl
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trustme
+
+from mllp import TLSConfigurationError
+from mllp.tls import client_options, server_options
+from tests.mllp.process import Live
+
+Start = Callable[..., Live]
+
+
+class Papers:
+    """An authority, a server's certificate, a client's, and an authority that nobody trusts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority, self.stranger = trustme.CA(), trustme.CA()
+        server = self.authority.issue_cert("127.0.0.1", "ris.example")
+        self.ca = self.write("ca", self.authority.cert_pem.bytes())
+        self.strange_ca = self.write("strange-ca", self.stranger.cert_pem.bytes())
+        self.certificate = self.write(
+            "certificate", b"".join(one.bytes() for one in server.cert_chain_pems)
+        )
+        self.key = self.write("key", server.private_key_pem.bytes())
+        client = self.authority.issue_cert("client.example")
+        self.client_certificate = self.write("client", client.cert_chain_pems[0].bytes())
+        self.client_key = self.write("client-key", client.private_key_pem.bytes())
+
+    def write(self, name: str, data: bytes) -> str:
+        path = self.folder / name
+        path.write_bytes(data)
+        return str(path)
+
+    @property
+    def server(self) -> dict[str, str]:
+        return {"certificate": self.certificate, "key": self.key}
+
+    @property
+    def client(self) -> dict[str, str]:
+        return {"certificate": self.client_certificate, "key": self.client_key}
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    """Fresh certificates."""
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+def ask(server: Live, context: ssl.SSLContext, payload: bytes = b"A") -> bytes:
+    """Send a payload as a client of the standard library's; return all bytes that come."""
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as wire,
+    ):
+        wire.sendall(b"\x0b" + payload + b"\x1c\r")
+        return wire.recv(100)
+
+
+class TestServer:
+    """Our server."""
+
+    def test_a_trusting_client(self, live: Start, papers: Papers) -> None:
+        """Gets its reply."""
+        context = ssl.create_default_context(cafile=papers.ca)
+
+        assert ask(live("serve", **papers.server), context) == b"\x0ba\x1c\r"
+
+    def test_a_client_that_trusts_others(self, live: Start, papers: Papers) -> None:
+        """Hangs up; the server says so."""
+        server = live("serve", **papers.server)
+
+        with pytest.raises(ssl.SSLCertVerificationError):
+            ask(server, ssl.create_default_context(cafile=papers.strange_ca))
+        assert server.next() == ["handshake failed"]
+
+    def test_an_old_client(self, live: Start, papers: Papers) -> None:
+        """TLS 1.1 is too old."""
+        context = ssl.create_default_context(cafile=papers.ca)
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # as it should
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+
+        with pytest.raises(ssl.SSLError, match=r"(?i)alert.protocol.version"):
+            ask(live("serve", **papers.server), context)
+
+    def test_plain_text(self, live: Start, papers: Papers) -> None:
+        """Is never taken for a frame."""
+        server = live("serve", **papers.server)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as wire:
+            wire.sendall(b"\x0bA\x1c\r" * 10)
+            try:
+                answer = wire.recv(100)
+            except ConnectionResetError:
+                answer = b""
+
+        assert b"\x0b" not in answer
+        assert server.next() == ["handshake failed"]
+
+    def test_mutual(self, live: Start, papers: Papers) -> None:
+        """With an authority for clients, who shows a certificate of its gets a reply."""
+        context = ssl.create_default_context(cafile=papers.ca)
+        context.load_cert_chain(papers.client_certificate, papers.client_key)
+
+        assert ask(live("serve", **papers.server, client_ca=papers.ca), context) == b"\x0ba\x1c\r"
+
+    @pytest.mark.parametrize("shown", ["nothing", "a stranger's"])
+    def test_mutual_without_trust(self, live: Start, papers: Papers, shown: str) -> None:
+        """Who shows none, or another authority's, gets none."""
+        server = live("serve", **papers.server, client_ca=papers.ca)
+        context = ssl.create_default_context(cafile=papers.ca)
+        if shown != "nothing":
+            papers.stranger.issue_cert("client.example").configure_cert(context)
+
+        try:
+            answer = ask(server, context)
+        except (ssl.SSLError, ConnectionResetError):
+            answer = b""  # under TLS 1.3 the refusal may come as an end, or as an alert
+
+        assert answer == b""
+        assert server.next() == ["handshake failed"]
+
+    def test_the_connection_limit(self, live: Start, papers: Papers) -> None:
+        """Holds under TLS, too."""
+        server = live("serve", **papers.server, limits={"max_connections": 1})
+        context = ssl.create_default_context(cafile=papers.ca)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                ask(server, context)
+            assert server.next() == ["refused"]
+
+    def test_a_window_full_of_large_frames(self, live: Start, papers: Papers) -> None:
+        """Back-pressure and order hold under TLS."""
+        server = live("serve", **papers.server, limits={"window": 2})
+        context = ssl.create_default_context(cafile=papers.ca)
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as wire,
+        ):
+            for number in range(20):
+                wire.sendall(b"\x0b" + b"x" * (100_000 + number) + b"\x1c\r")
+            wire.sendall(b"\x0bSLOW\x1c\r" * 3)
+            data = b""
+            while data.count(b"\x1c\r") < 23:
+                part = wire.recv(65536)
+                assert part
+                data += part
+
+        expected = [b"%d" % (100_000 + number) for number in range(20)] + [b"slow"] * 3
+        assert data == b"".join(b"\x0b" + one + b"\x1c\r" for one in expected)
+
+    def test_the_farewell_under_tls(self, live: Start, papers: Papers) -> None:
+        """A frame that is too large is refused with a word, there as well."""
+        server = live("serve", **papers.server, limits={"max_frame": 10})
+        context = ssl.create_default_context(cafile=papers.ca)
+
+        assert ask(server, context, b"MSH|" + b"x" * 50_000) == b"\x0bFrameTooLarge MSH|\x1c\r"
+
+
+class TestClient:
+    """Our client."""
+
+    def test_against_our_server(self, live: Start, papers: Papers) -> None:
+        """Both sides prove who they are; the close is clean."""
+        server = live("serve", **papers.server, client_ca=papers.ca)
+        for name in ("127.0.0.1", "ris.example"):
+            client = live(
+                "send",
+                **papers.client,
+                port=server.port,
+                ca=papers.ca,
+                server_name=name,
+                payloads=["A", "B"],
+            )
+            assert client.rest() == [["reply", "a"], ["reply", "b"], ["closed", 0]]
+
+    def test_the_wrong_name(self, live: Start, papers: Papers) -> None:
+        """Nothing is sent to a server that proves to be another."""
+        server = live("serve", **papers.server)
+        client = live(
+            "send", port=server.port, ca=papers.ca, server_name="pacs.example", payloads=["A"]
+        )
+
+        told = client.next()
+        assert told[0] == "NotConnected"
+        assert "VerificationError" in told[1] or "certificate verify failed" in told[1]
+
+    def test_the_wrong_authority(self, live: Start, papers: Papers) -> None:
+        """Nothing is sent to a server that anybody could be."""
+        server = live("serve", **papers.server)
+        client = live(
+            "send", port=server.port, ca=papers.strange_ca, server_name="127.0.0.1", payloads=["A"]
+        )
+
+        told = client.next()
+        assert told[0] == "NotConnected"
+        assert "certificate verify failed" in told[1]
+
+    def test_a_server_without_tls(self, live: Start, papers: Papers) -> None:
+        """Nothing is sent in plain text."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            seen: list[bytes] = []
+            server = threading.Thread(target=plain_answer, args=(listening, seen))
+            server.start()
+            client = live(
+                "send",
+                port=listening.getsockname()[1],
+                ca=papers.ca,
+                server_name="127.0.0.1",
+                payloads=["SECRET"],
+            )
+
+            assert client.next()[0] == "NotConnected"
+            server.join()
+        assert b"SECRET" not in seen[0]
+
+
+def plain_answer(listening: socket.socket, seen: list[bytes]) -> None:
+    """Answer whatever comes with a frame in plain text."""
+    wire, _ = listening.accept()
+    with wire:
+        seen.append(wire.recv(65536))
+        wire.sendall(b"\x0bAA\x1c\r")
+
+
+class TestSettings:
+    """What is wrong with a file is said by the setting's name, without a word of its content."""
+
+    def test_missing(self, papers: Papers) -> None:
+        """A file that is not there."""
+        with pytest.raises(
+            TLSConfigurationError, match=r"tls.certificate: cannot be read: No such"
+        ):
+            server_options(papers.folder / "nowhere", Path(papers.key))
+
+    def test_no_certificate(self, papers: Papers) -> None:
+        """A key where a certificate should be."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: holds no certificate"):
+            server_options(Path(papers.key), Path(papers.key))
+
+    def test_no_key(self, papers: Papers) -> None:
+        """A certificate where a key should be."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: is no private key"):
+            server_options(Path(papers.certificate), Path(papers.certificate))
+
+    def test_anothers_key(self, papers: Papers) -> None:
+        """A key that belongs to another certificate."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: does not belong"):
+            server_options(Path(papers.certificate), Path(papers.client_key))
+
+    def test_a_locked_key(self, papers: Papers, tmp_path: Path) -> None:
+        """A key under a passphrase."""
+        from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415  # only here
+
+        key = form.load_pem_private_key(Path(papers.key).read_bytes(), None)
+        locked = tmp_path / "locked"
+        locked.write_bytes(
+            key.private_bytes(
+                form.Encoding.PEM,
+                form.PrivateFormat.PKCS8,
+                form.BestAvailableEncryption(b"invented"),
+            )
+        )
+
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: is protected by a passphrase"):
+            server_options(Path(papers.certificate), locked)
+
+    def test_the_authorities(self, papers: Papers) -> None:
+        """The setting's own name, on either side."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.client_ca: holds no certificate"):
+            server_options(Path(papers.certificate), Path(papers.key), Path(papers.key))
+        with pytest.raises(TLSConfigurationError, match=r"tls.ca: holds no certificate"):
+            client_options(Path(papers.key), None, None, "ris.example")
+
+    def test_half_an_identity(self, papers: Papers) -> None:
+        """A certificate without its key, or the other way round."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: is needed"):
+            client_options(None, Path(papers.certificate), None, "ris.example")
+        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: is needed"):
+            client_options(None, None, Path(papers.key), "ris.example")
+
+    def test_no_host_name(self, papers: Papers) -> None:
+        """A name that no certificate can bear."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.server_name: is no host name"):
+            client_options(Path(papers.ca), None, None, "..")
+
+    def test_the_machines_own_authorities(self) -> None:
+        """Without `ca` there is still somebody to trust."""
+        assert client_options(None, None, None, "ris.example")
