@@ -18,6 +18,7 @@ from bridge.engine.http.envelope import Envelope
 from bridge.engine.http.guard import TOKEN_HEADER
 from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.routes import (
+    administration,
     browser,
     exporting,
     health,
@@ -39,6 +40,7 @@ ROUTERS = (
     signing.router,
     orders.router,
     patients.router,
+    administration.router,
     health.router,
     browser.router,
     session.router,

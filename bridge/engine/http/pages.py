@@ -16,6 +16,7 @@ from typing import Any
 from starlette.responses import HTMLResponse, Response
 
 from bridge.engine.service.opening import Opened
+from bridge.engine.settings import EngineSettings
 
 ASSETS = {
     "report.css": "text/css; charset=utf-8",
@@ -90,6 +91,21 @@ def notice_page(
         form=form,
     )
     return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+
+
+def docs_page(settings: EngineSettings) -> Response:
+    """Return the description of the interface, with the limits that are in force."""
+    sizes, rates = settings.sizes, settings.rates
+    limits = (
+        f"{sizes.body} bytes a request; {sizes.structured_reports} DICOM SR files and "
+        f"{sizes.key_images} key images of {sizes.key_image} bytes; {sizes.tag} characters a tag, "
+        f"{sizes.key_findings} in KeyFindings, Notes and ReasonForExam; Metadata {sizes.metadata} "
+        f"bytes, {sizes.metadata_depth} levels; {sizes.status_list} orders a status query, "
+        f"{sizes.link_list} to link, {sizes.batch} launches a batch; a token {rates.reads.count} "
+        f"reads, {rates.launches.count} launches, {rates.exports.count} exports a minute."
+    )
+    filled = _template("docs.html").substitute(limits=html.escape(limits))
+    return HTMLResponse(filled, headers=policy(()))
 
 
 def login_form(handle: str) -> str:

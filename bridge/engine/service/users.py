@@ -8,6 +8,7 @@ Passwords are optional: whoever has none comes in by links and tokens only.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -137,12 +138,13 @@ def check_password(connection: Connection, email: str, password: str) -> Account
             ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
         )
     ).first()
-    stored = row.password_hash if row is not None and row.password_hash else _NOBODY
+    known = row is not None and bool(row.password_hash)
+    stored = row.password_hash if row is not None and known else _nobody()
     try:
         _HASHER.verify(stored, password)
     except (VerificationError, InvalidHashError):
         return None
-    return None if row is None or stored is _NOBODY else Account(row.id, row.email, row.name)
+    return Account(row.id, row.email, row.name) if row is not None and known else None
 
 
 def members(connection: Connection, site_id: str) -> list[Member]:
@@ -165,4 +167,7 @@ def settings_of(connection: Connection, account_id: int) -> Mapping[str, object]
     return found or {}
 
 
-_NOBODY = _HASHER.hash("nobody has this password")
+@cache
+def _nobody() -> str:
+    """Return a hash to compare with where there is no account, so that it takes as long."""
+    return _HASHER.hash("nobody has this password")

@@ -1,9 +1,10 @@
-"""`/healthz` and `/readyz`: without a token, without details."""
+"""`/healthz`, `/readyz` and `/docs`: without a token, without details."""
 
 from fastapi import APIRouter, Request
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.http.pages import docs_page
 from bridge.engine.http.state import engine_of
 from bridge.store.errors import StoreError
 
@@ -25,3 +26,9 @@ async def readyz(request: Request) -> Response:
     except StoreError:
         return JSONResponse({"status": "unavailable"}, 503)
     return JSONResponse({"status": "stopping"} if engine.stopping else {"status": "ready"})
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Return the description for people; everything on it comes from here."""
+    return docs_page(engine_of(request).settings)

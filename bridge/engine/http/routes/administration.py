@@ -1,0 +1,215 @@
+"""
+Sites, users, tokens, prelim groups and templates (ours), for the console and for scripts.
+
+Sites are created with a service token; everything within a site is its administrators'.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import Forbidden
+from bridge.engine.http.acting import Place, act, actor_of, look
+from bridge.engine.http.guard import AdminRoute
+from bridge.engine.http.models.administration import (
+    NewSiteBody,
+    PrelimGroupBody,
+    SiteBody,
+    TemplateBody,
+    TokenBody,
+    UserBody,
+    site_json,
+)
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.state import engine_of
+from bridge.engine.rules.document import to_json
+from bridge.engine.service import administration, sites, users
+from bridge.engine.service.caller import Caller, administered_sites
+from bridge.engine.service.editing import read_document
+
+router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+Rows = list[dict[str, Any]]
+Number = Annotated[int, Path(ge=1, le=999_999_999)]
+Key = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+@router.get("/sites", response_model=Rows)
+async def list_sites(request: Request) -> Response:
+    """Return the sites that the caller administers."""
+    caller: Caller = request.state.caller
+    found = await engine_of(request).work.read(
+        lambda connection: sites.list_sites(connection, administered_sites(connection, caller))
+    )
+    return JSONResponse([site_json(each) for each in found])
+
+
+@router.post("/sites", response_model=dict[str, Any], status_code=201)
+async def add_site(body: NewSiteBody, request: Request) -> Response:
+    """Create a site; only with a service token."""
+    engine, caller = engine_of(request), request.state.caller
+    if not caller.service:
+        raise Forbidden
+    site, now = body.to_settings(body.SiteID), engine.clock()
+    await engine.work.change(
+        actor_of(caller), now, lambda work: sites.add_site(work.connection, site, now)
+    )
+    return JSONResponse(site_json(site), 201)
+
+
+@router.get("/sites/{site_id}", response_model=dict[str, Any])
+async def get_site(site_id: str, request: Request) -> Response:
+    """Return a site's settings."""
+    site = await look(
+        request,
+        [Place(site_id)],
+        lambda session: sites.get_site(session.connection(), site_id),
+    )
+    return JSONResponse(site_json(site))
+
+
+@router.put("/sites/{site_id}", response_model=dict[str, Any])
+async def update_site(site_id: str, body: SiteBody, request: Request) -> Response:
+    """Replace a site's settings."""
+    site = body.to_settings(site_id)
+    await act(
+        request,
+        "site-update",
+        Place(site_id),
+        lambda work: sites.update_site(work.connection, site),
+    )
+    return JSONResponse(site_json(site))
+
+
+@router.get("/sites/{site_id}/users", response_model=Rows)
+async def list_users(site_id: str, request: Request) -> Response:
+    """Return everybody on a site."""
+    found = await look(
+        request, [Place(site_id)], lambda session: users.members(session.connection(), site_id)
+    )
+    return JSONResponse(
+        [
+            {"email": each.email, "name": each.name, "role": each.role, "disabled": each.disabled}
+            for each in found
+        ]
+    )
+
+
+@router.post("/sites/{site_id}/users", response_model=dict[str, Any])
+async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
+    """Add a user to a site, or change their name, role or password there."""
+    return await act(
+        request,
+        "user-update",
+        Place(site_id),
+        lambda work: administration.add_member(
+            work, site_id, body.email, body.name, body.role, body.password
+        ),
+    )
+
+
+@router.get("/sites/{site_id}/tokens", response_model=Rows)
+async def list_tokens(site_id: str, request: Request) -> Response:
+    """Return the tokens of a site's users, without their secrets."""
+    found = await look(
+        request,
+        [Place(site_id)],
+        lambda session: administration.tokens_of(session.connection(), site_id),
+    )
+    return JSONResponse(found)
+
+
+@router.post("/sites/{site_id}/tokens", response_model=dict[str, Any])
+async def create_token(site_id: str, body: TokenBody, request: Request) -> Response:
+    """Make a token for a user of the site; its secret is in this answer and nowhere else."""
+    random_bytes = engine_of(request).random
+    return await act(
+        request,
+        "token-create",
+        Place(site_id),
+        lambda work: administration.make_token(
+            work,
+            site_id,
+            body.email,
+            random_bytes,
+            label=body.label,
+            scopes=body.scopes,
+            expires_days=body.expiresDays,
+        ),
+    )
+
+
+@router.delete("/sites/{site_id}/tokens/{token_id}", response_class=Response)
+async def revoke_token(site_id: str, token_id: Key, request: Request) -> Response:
+    """Revoke a token of a user of the site, and the links that were made with it."""
+    return await act(
+        request,
+        "token-revoke",
+        Place(site_id),
+        lambda work: administration.revoke(work, site_id, token_id),
+    )
+
+
+@router.get("/sites/{site_id}/prelim-groups", response_model=Rows)
+async def list_groups(site_id: str, request: Request) -> Response:
+    """Return a site's prelim groups."""
+    found = await look(
+        request,
+        [Place(site_id)],
+        lambda session: sites.list_prelim_groups(session.connection(), site_id),
+    )
+    return JSONResponse(found)
+
+
+@router.post("/sites/{site_id}/prelim-groups", response_class=Response)
+async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Response:
+    """Create or replace a prelim group."""
+    return await act(
+        request,
+        "prelim-group-update",
+        Place(site_id),
+        lambda work: sites.set_prelim_group(
+            work.connection, site_id, body.name, body.tags, body.members, body.reviewers
+        ),
+    )
+
+
+@router.get("/sites/{site_id}/templates", response_model=Rows)
+async def list_templates(site_id: str, request: Request) -> Response:
+    """Return a site's templates by number."""
+    found = await look(
+        request,
+        [Place(site_id)],
+        lambda session: sites.list_templates(session.connection(), site_id),
+    )
+    return JSONResponse(found)
+
+
+@router.put("/sites/{site_id}/templates/{number}", response_class=Response)
+async def set_template(
+    site_id: str, number: Number, body: TemplateBody, request: Request
+) -> Response:
+    """Create or replace a numbered template."""
+    document = to_json(read_document(body.document))
+    return await act(
+        request,
+        "template-update",
+        Place(site_id),
+        lambda work: sites.set_template(
+            work.connection, site_id, number, body.name, document, work.now
+        ),
+    )
+
+
+@router.delete("/sites/{site_id}/templates/{number}", response_class=Response)
+async def delete_template(site_id: str, number: Number, request: Request) -> Response:
+    """Remove a numbered template."""
+    return await act(
+        request,
+        "template-delete",
+        Place(site_id),
+        lambda work: sites.delete_template(work.connection, site_id, number),
+    )

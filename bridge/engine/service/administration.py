@@ -1,0 +1,114 @@
+"""
+What the administrators of a site do to its users and tokens.
+
+Nobody reaches beyond their own site: a token belongs to a site as far as its user does.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from bridge.engine.errors import EngineError, NotFound
+from bridge.engine.links.handles import RandomBytes
+from bridge.engine.rules.authority import Role
+from bridge.engine.service import tokens, users
+from bridge.engine.service.caller import MEMBERSHIPS, Scope, account_role
+from bridge.engine.service.work import Work
+
+_DAY_MS = 24 * 3600 * 1000
+
+
+class BadUser(EngineError):  # noqa: N818  # named for what was sent
+    """Something about a user makes no sense."""
+
+    status = 400
+    code = "bad_user"
+
+
+class UserNotFound(NotFound):
+    """No such user on the site."""
+
+    code = "user_not_found"
+    text = "the site has no such user"
+
+
+def add_member(
+    work: Work, site_id: str, email: str, name: str, role: Role, password: str | None
+) -> dict[str, Any]:
+    """
+    Add a user to a site, or change their name and role there.
+
+    A password is set only for an account that is new or has no other site: it opens them all.
+    """
+    if not users.is_email(email):
+        raise BadUser("email is not an e-mail address", pointer="/email")
+    known = users.find_account(work.connection, email)
+    if password is not None and known is not None and _elsewhere(work, known.id, site_id):
+        raise BadUser("the user belongs to other sites too", pointer="/password")
+    account = users.register(work.connection, site_id, email, name, work.now, role=role)
+    if password is not None:
+        users.set_password(work.connection, account.id, password)
+    return {"email": account.email, "name": account.name, "role": role.value}
+
+
+def _elsewhere(work: Work, account_id: int, site_id: str) -> bool:
+    query = select(MEMBERSHIPS.c.site_id).where(
+        MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id != site_id
+    )
+    return work.connection.execute(query).first() is not None
+
+
+def make_token(
+    work: Work,
+    site_id: str,
+    email: str,
+    random_bytes: RandomBytes,
+    *,
+    label: str = "",
+    scopes: Sequence[Scope] = (),
+    expires_days: int | None = None,
+) -> dict[str, Any]:
+    """Make a token for a user who belongs to this site only; raise `UserNotFound`."""
+    account = users.find_account(work.connection, email)
+    if account is None or account_role(work.connection, account.id, site_id) is None:
+        raise UserNotFound(pointer="/email")
+    if _elsewhere(work, account.id, site_id):
+        raise BadUser("the user belongs to other sites too", pointer="/email")
+    key, secret = tokens.create_token(
+        work.connection,
+        account.id,
+        now=work.now,
+        random_bytes=random_bytes,
+        label=label,
+        scopes=scopes,
+        expires_at=None if expires_days is None else work.now + expires_days * _DAY_MS,
+    )
+    return {"id": key, "token": secret}
+
+
+def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
+    """Return the tokens of a site's users, newest first."""
+    query = select(MEMBERSHIPS.c.account_id).where(MEMBERSHIPS.c.site_id == site_id)
+    accounts = list(connection.execute(query).scalars())
+    return [
+        {
+            "id": each.id,
+            "email": each.email,
+            "label": each.label,
+            "scopes": list(each.scopes),
+            "createdAt": each.created_at,
+            "expiresAt": each.expires_at,
+            "lastUsedAt": each.last_used_at,
+            "revokedAt": each.revoked_at,
+        }
+        for each in tokens.list_tokens(connection, accounts)
+    ]
+
+
+def revoke(work: Work, site_id: str, token_id: int) -> None:
+    """Revoke a token of a user of the site; raise `NotFound` for any other."""
+    account_id = tokens.owner_of(work.connection, token_id)
+    if account_role(work.connection, account_id, site_id) is None:
+        raise NotFound
+    tokens.revoke_token(work.connection, token_id, work.now)
