@@ -8,7 +8,7 @@ from mappings.hl7.values import is_null, present
 
 RAW = (
     b"MSH|^~\\&|RIS|NORD|PACS|SUED|20260102||ORM^O01|42|P|2.5.1\r"
-    b'PID|1|""|100^^^H&1.2.3&ISO^PI~  200 ^^^H^MR~300^^^G^MR||DOE^JOHN^M~ROE^JOHN||1970|M|||A&B\r'
+    b'PID|1|""|100^^^H&1.2.3&ISO^PI~  200 ^^^H^MR~300^^^G^MR ||DOE^JOHN^M~ROE^JOHN||1970|M|||A&B\r'
     b"ZZ1|before anything|x\r"
     b"ORC|NW|P1\r"
     b"OBR|1|P1||CT^CT \\T\\ contrast\r"
@@ -124,7 +124,7 @@ def test_elements(read: Message) -> None:
     assert len(field.repetition(3).components) == 5
     assert field.value("[3].1") == "300"
     assert field.value("[CX-5=MR].4") == "H"
-    assert field.values("5") == ["PI", "MR", "MR"]
+    assert field.values("5") == ["PI", "MR", "MR "]
     assert field.repetition(7).component(1).text() == ""
     assert read.segments[1].field(50).repetitions == ()
 
