@@ -19,6 +19,7 @@ from bridge.engine.service.work import Work
 
 POINTERS = metadata.tables[str(PatientPointer.__tablename__)]
 SITES = metadata.tables["engine_site"]
+_ATTEMPTS = 3
 _CHUNK = 400  # triples in one statement; SQLite takes 32,766 parameters
 
 REFUSE_MERGED = "refuseMergedIdentifiers"
@@ -117,18 +118,25 @@ def lock_orders(work: Work, triples: Sequence[Triple]) -> list[Found | None]:
     """
     Find orders, lock their reports, and return both in the order asked for; None is not found.
 
-    Raise Changed when an order moved to another report in between.
+    Orders that move or appear while the locks are waited for are looked up again; raise Changed
+    when they will not stand still.
     """
     seen = find_orders(work.session, triples)
-    before = {triple: order.report_pk for triple, order in seen.items()}
-    reports = lock_reports(work, before.values())
-    after = find_orders(work.session, triples)  # what it says now holds until the commit
-    if {triple: order.report_pk for triple, order in after.items()} != before:
-        raise Changed
-    return [
-        Found(after[triple], reports[after[triple].report_pk]) if triple in after else None
-        for triple in triples
-    ]
+    for _ in range(_ATTEMPTS):
+        if not seen:  # nothing to lock; the unique key guards against whoever is faster
+            return [None] * len(triples)
+        reports = lock_reports(work, (order.report_pk for order in seen.values()))
+        before, seen = _places(seen), find_orders(work.session, triples)
+        if _places(seen) == before:  # what it says now holds until the commit
+            return [
+                Found(seen[triple], reports[seen[triple].report_pk]) if triple in seen else None
+                for triple in triples
+            ]
+    raise Changed
+
+
+def _places(orders: Mapping[Triple, ReportOrder]) -> dict[Triple, int]:
+    return {triple: order.report_pk for triple, order in orders.items()}
 
 
 def lock_report(work: Work, triple: Triple) -> Found:

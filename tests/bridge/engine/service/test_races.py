@@ -131,7 +131,7 @@ def test_release_against_recall(ward: Ward) -> None:
     releases = ward.releases()
     assert len(releases) <= 1
     assert ward.status(order) == ("Final" if releases else "Draft")
-    assert outcome["ok"] >= 3
+    assert outcome - Counter(ok=4) <= Counter(cooling_elapsed=1, already_signed=1)
 
 
 def test_register_one_order_from_many_sides(ward: Ward) -> None:
