@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -192,12 +193,14 @@ async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
             await asyncio.sleep(0.005)
 
 
+@cache
 def inbound() -> tuple[InboundMapping, ...]:
     """Compile the inbound definitions that ship."""
     found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
     return tuple(each for each in found if isinstance(each, InboundMapping))
 
 
+@cache
 def outbound() -> tuple[OutboundMapping, ...]:
     """Compile the outbound definitions that ship."""
     found = [load(DEFINITIONS, name) for name in ("results", "status")]
