@@ -14,7 +14,7 @@ from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.rules.tags import merged_tags, search_text
 from bridge.engine.service import feed
-from bridge.engine.service.finding import key_of, touch
+from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.work import ChangeEvent, Work
 
 
@@ -117,6 +117,6 @@ def update_order(
     row.search = search_text(row.mrn, row.accession, tags)
     row.updated_at = work.now
     work.session.add(row)
-    touch(work, report)
+    stamp(work, report)
     feed.announce(work, report, ChangeEvent.ORDER_UPDATED)
     return True

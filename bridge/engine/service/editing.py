@@ -156,8 +156,10 @@ def prelim(
     """Make the report Preliminary in the editor's own name."""
     report = lock_report_by_id(work, report_id)
     _require(editor, report, Deed.PRELIM)
-    if report.status not in SIGNED and version != report.version:
-        raise VersionConflict
+    if report.status not in SIGNED:
+        _require_writer(work, editor, report)
+        if version != report.version:
+            raise VersionConflict
     return prelim_report(work, report, editor.account_id, group, tag)
 
 

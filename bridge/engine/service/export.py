@@ -32,7 +32,7 @@ def gather_report(session: Session, report: Report) -> model.Exported:
     """Return a report as exports show it: signed addenda and active reads, oldest first."""
     site = session.get(Site, report.site_id)
     return model.Exported(
-        site=_site(site) if site else model.Site(report.site_id),
+        site=_site(site, report.signed_zone) if site else model.Site(report.site_id),
         orders=tuple(_tags(order) for order in group_of(session, key_of(report))),
         status=report.status.value,
         body=_document(report.document, report.content_text),
@@ -52,11 +52,13 @@ def moment(milliseconds: int | None) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
 
 
-def _site(site: Site) -> model.Site:
+def _site(site: Site, signed_zone: str | None) -> model.Site:
+    """Show the site; the zone that the signing named goes before the site's own."""
     header = None
     if site.header_img and site.header_img_type:
         header = _image(f"data:{site.header_img_type};base64,{site.header_img}")
-    return model.Site(site.name or site.site_id, header, _image(site.footer_img), site.time_zone)
+    zone = signed_zone or site.time_zone
+    return model.Site(site.name or site.site_id, header, _image(site.footer_img), zone)
 
 
 def _language(report: Report, site: Site | None) -> str:

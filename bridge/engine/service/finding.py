@@ -172,7 +172,12 @@ def group_of(session: Session, report_pk: int) -> list[ReportOrder]:
 
 
 def touch(work: Work, report: Report) -> None:
-    """Count a change of a report."""
+    """Count a change of what a report says or where it stands: pages must load it again."""
     report.version += 1
+    stamp(work, report)
+
+
+def stamp(work: Work, report: Report) -> None:
+    """Note a change around a report, such as of its orders' tags; pages may go on writing."""
     report.updated_at = work.now
     work.session.add(report)

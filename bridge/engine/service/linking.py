@@ -15,7 +15,7 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.service import feed
 from bridge.engine.service.deletion import drop_rows
 from bridge.engine.service.files import move_files
-from bridge.engine.service.finding import group_of, key_of, lock_orders, touch
+from bridge.engine.service.finding import group_of, key_of, lock_orders, stamp
 from bridge.engine.service.reading import StatusRecord, has_content, status_records
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -87,7 +87,7 @@ def _join(work: Work, anchor: Report, others: Sequence[Report]) -> None:
             position += 1
         move_files(work, key_of(other), own)
         drop_rows(work, other)
-    touch(work, anchor)
+    stamp(work, anchor)
     feed.announce(work, anchor, ChangeEvent.ORDERS_LINKED, removed=removed)
 
 

@@ -20,7 +20,7 @@ from bridge.engine.rules.status import Status
 from bridge.engine.rules.tags import PATIENT, merged_tags, search_text
 from bridge.engine.service import feed
 from bridge.engine.service.deletion import drop_rows
-from bridge.engine.service.finding import follow_pointers, group_of, lock_reports, touch
+from bridge.engine.service.finding import follow_pointers, group_of, lock_reports, stamp
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -36,7 +36,7 @@ def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str])
     orders, reports = _locked(work, site_id, [current])
     changed = {order.report_pk for order in orders if _set_tags(work, order, demographics)}
     for key in sorted(changed):
-        touch(work, reports[key])
+        stamp(work, reports[key])
         feed.announce(work, reports[key], ChangeEvent.PATIENT_UPDATED)
     return len(changed)
 
@@ -95,7 +95,7 @@ def _move_orders(work: Work, site_id: str, prior: str, target: str) -> int:
         _rename(work, order, target, demographics)
         changed.add(order.report_pk)
     for key in sorted(changed):
-        touch(work, reports[key])
+        stamp(work, reports[key])
         feed.announce(work, reports[key], ChangeEvent.PATIENT_MERGED)
     return len(changed)
 

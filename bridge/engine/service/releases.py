@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from bridge.engine.records.tables import Addendum, Release, Report, metadata
 from bridge.engine.rules.status import ReleaseKind
 from bridge.engine.service import feed
-from bridge.engine.service.finding import key_of, touch
+from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 
@@ -62,7 +62,7 @@ def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | N
         addendum.cooling_until = None
         addendum.released_at = work.now
         work.session.add(addendum)
-    touch(work, report)
+    stamp(work, report)
     feed.announce(work, report, _EVENTS[release.kind], release=release)
 
 

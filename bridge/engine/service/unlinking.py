@@ -17,7 +17,7 @@ from bridge.engine.service import feed
 from bridge.engine.service.creation import create_ordered
 from bridge.engine.service.deletion import drop_rows
 from bridge.engine.service.files import move_files
-from bridge.engine.service.finding import group_of, key_of, touch
+from bridge.engine.service.finding import group_of, key_of, stamp
 from bridge.engine.service.linking import Requested, lock_all
 from bridge.engine.service.reading import StatusRecord, has_content, status_records
 from bridge.engine.service.work import ChangeEvent, Work
@@ -95,5 +95,5 @@ def _close_ranks(work: Work, report: Report, staying: Sequence[ReportOrder]) -> 
     for position, order in enumerate(staying):
         order.position = position
         work.session.add(order)
-    touch(work, report)
+    stamp(work, report)
     feed.announce(work, report, ChangeEvent.ORDERS_UNLINKED)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, or_
+from sqlalchemy import ColumnElement, or_
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import RuleBroken
@@ -78,7 +78,7 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistP
 
 
 def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
-    own = [col(ReportOrder.report_pk) == Report.pk]
+    own = [col(ReportOrder.site_id) == query.site_id]
     if query.mrn:
         pointers = follow_pointers(session.connection(), query.site_id, [query.mrn])
         own.append(col(ReportOrder.mrn) == pointers.get(query.mrn, query.mrn))
@@ -88,7 +88,9 @@ def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]
         col(ReportOrder.search).contains(word, autoescape=True)
         for word in folded_name(query.text).split()
     ]
-    filters: list[ColumnElement[bool]] = [exists().where(*own)] if len(own) > 1 else []
+    filters: list[ColumnElement[bool]] = []
+    if len(own) > 1:
+        filters.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(*own)))
     if query.status:
         filters.append(col(Report.status).in_(query.status))
     return filters

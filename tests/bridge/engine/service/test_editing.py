@@ -9,10 +9,14 @@ from bridge.engine.rules.authority import Role
 from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service import editing
+from bridge.engine.service.creation import OrderInput
 from bridge.engine.service.editing import Editor
+from bridge.engine.service.linking import link_orders
+from bridge.engine.service.ordering import register
+from bridge.engine.service.patients import update_patient
 from bridge.engine.service.prelim import prelim
 from bridge.engine.service.unsign import unsign
-from tests.bridge.engine.service.ward import Ward
+from tests.bridge.engine.service.ward import SITE, Ward
 
 
 def editor(ward: Ward, session: str = "s1", role: Role = Role.USER) -> Editor:
@@ -160,3 +164,17 @@ def test_a_bad_document_is_refused_with_its_place(ward: Ward) -> None:
         ward.do(editing.save, ann, loaded["reportId"], loaded["version"], {"type": "html"})
 
     assert (refused.value.code, refused.value.pointer) == ("bad_document", "/document/type")
+
+
+def test_an_order_change_does_not_stop_the_writer(ward: Ward) -> None:
+    """Tags, demographics and links change around a report; what is being typed is saved."""
+    order, other = ward.draft("A1"), ward.order("A2")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+
+    ward.do(register, SITE, OrderInput("M1", "A1", tags={"Modality": "MR"}))
+    ward.do(update_patient, SITE, "M1", {"PatientName": "EXAMPLE^ADA^B"})
+    ward.do(link_orders, [order, other])
+    ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text("typed"))
+
+    assert ward.content(order) == "typed"

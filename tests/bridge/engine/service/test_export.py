@@ -1,0 +1,85 @@
+"""What exports are made of: the report, its people, its site, as they were when it was signed."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bridge.engine.documents.record import CLINICAL_TAGS, export_record
+from bridge.engine.errors import ReportNotFound
+from bridge.engine.records.tables import Account, Site
+from bridge.engine.rules.document import from_text
+from bridge.engine.service import addenda
+from bridge.engine.service.export import gather
+from bridge.engine.service.linking import link_orders
+from bridge.engine.service.prelim import prelim
+from bridge.engine.service.sign import sign
+from tests.bridge.engine.service.ward import SITE, START, Ward
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def test_a_signed_report_with_everything(ward: Ward) -> None:
+    """Orders, text, signer with signature, addendum, preliminary read, site images."""
+    with ward.work() as work:
+        site, ann = work.session.get(Site, SITE), work.session.get(Account, ward.ann)
+        assert site is not None
+        assert ann is not None
+        site.header_img_type, site.header_img, site.footer_img = "image/png", "iVBORw0KGgo=", PIXEL
+        ann.signature = PIXEL
+    order, other = ward.draft("A1", Modality="CT", Race="X"), ward.order("A2")
+    ward.do(link_orders, [order, other])
+    ward.do(prelim, order, "Night", "CT")
+    ward.later(1)
+    ward.do(sign, order, time_zone="Europe/Berlin")
+    ward.on_report(order, addenda.create, ward.bob)
+    ward.on_report(order, addenda.save, from_text("More."))
+    ward.on_report(order, addenda.sign, ward.bob)
+
+    with ward.work() as work:
+        exported = gather(work.session, other)
+        record = export_record(exported)
+
+    assert [each["Accession"] for each in record["clinicalInfo"]] == ["A1", "A2"]
+    assert set(record["clinicalInfo"][0]) == set(CLINICAL_TAGS)
+    assert record["reportInfo"]["content"] == "Clear lungs."
+    assert record["reportInfo"]["signedBy"] == {
+        "name": "Ann",
+        "email": "ann@example.org",
+        "signature": PIXEL,
+    }
+    assert exported.signed_at == datetime.fromtimestamp(START / 1000 + 1, UTC)
+    assert exported.site.time_zone == "Europe/Berlin"
+    (addendum,) = record["addendumInfo"]
+    assert (addendum["content"], addendum["signedBy"]["name"]) == ("More.", "Bob")
+    (read,) = record["prelimInfo"]
+    assert read["prelimTag"] == {"name": "CT", "group": "Night"}
+    assert (read["reviewedAt"], read["reviewedBy"]) == (None, None)
+    assert record["siteInfo"]["footerImg"] == PIXEL
+
+
+def test_a_signature_keeps_the_name_it_was_made_with(ward: Ward) -> None:
+    """A later change of the account does not change what was signed."""
+    order = ward.draft("A1")
+    ward.do(sign, order)
+
+    with ward.work() as work:
+        ann = work.session.get(Account, ward.ann)
+        assert ann is not None
+        ann.name = "Ann Newname"
+    with ward.work() as work:
+        signer = gather(work.session, order).signed_by
+
+    assert signer is not None
+    assert signer.name == "Ann"
+
+
+def test_an_unsigned_report_can_be_exported(ward: Ward) -> None:
+    """V38: every status; unsigned, signedAt and signedBy are null. Unknown: 404."""
+    order = ward.order("A1")
+
+    with ward.work() as work:
+        record = export_record(gather(work.session, order))
+        with pytest.raises(ReportNotFound):
+            gather(work.session, ward.triple("X"))
+
+    assert record["reportInfo"] == {"content": "", "signedAt": None, "signedBy": None}
