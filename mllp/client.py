@@ -168,14 +168,20 @@ class MLLPClient:
             self._observer.unexpected_frame()
             link.abort()
             self._hung_up(link, "unexpected frame")
-        elif event.truncated:
-            self._unanswered(LossReason.GARBAGE)
-        elif self._reply_matches and not self._reply_matches(
-            self._in_flight.payload, event.payload
-        ):
-            self._unanswered(LossReason.MISMATCH)
+        elif reason := self._objection(self._in_flight, event):
+            self._unanswered(reason)
         else:
             self._replied(link, event.payload)
+
+    def _objection(self, job: Job, reply: Frame) -> LossReason | None:
+        """Say why this frame is not the reply to what is in flight, if it is not."""
+        if reply.truncated:
+            return LossReason.GARBAGE
+        try:
+            matches = self._reply_matches is None or self._reply_matches(job.payload, reply.payload)
+        except Exception:  # noqa: BLE001  # what the matcher cannot read is no reply
+            return LossReason.GARBAGE
+        return None if matches else LossReason.MISMATCH
 
     def garbled(self, link: Link) -> None:
         """Take note that what comes is no frame."""

@@ -7,8 +7,7 @@ time-outs that have to do with neither frames nor replies.
 
 from collections.abc import Callable
 
-from OpenSSL import SSL
-from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from typing_extensions import override
@@ -19,14 +18,14 @@ from mllp.conversation import Conversation
 from mllp.deadline import Deadline
 from mllp.framing import frame
 from mllp.gate import Gate, Hold
-from mllp.wire import Wire, end_writing, tune
+from mllp.wire import Wire, end_writing, is_tls, tune
 
 LINGER = 2.0
 """How long a connection that we end still swallows what the peer is sending: closing with
 unread bytes resets the connection, and a reset can overtake our last reply."""
 
 
-@implementer(IHalfCloseableProtocol)
+@implementer(IHalfCloseableProtocol, IHandshakeListener)
 class ServerConnection(Protocol):
     """One connection, and the `Peer` that its handler sees."""
 
@@ -43,10 +42,12 @@ class ServerConnection(Protocol):
         self._on_gone = on_gone
         self._gate = Gate()
         self._eof = False  # the peer will send no more
+        self._shaking = False  # the TLS handshake is not over
         self._ended = False  # nothing more is written: we have closed, or are gone
         limits, clock = service.limits, service.clock
         self._idle = Deadline(clock, limits.idle_timeout, self._idle_overdue)
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
+        self._handshake = Deadline(clock, limits.frame_timeout, self.abort)
         self._lingering = Deadline(clock, LINGER, self.abort)
         self._turns = Conversation(service, self, self._gate, write=self._write, end=self._end)
 
@@ -61,6 +62,14 @@ class ServerConnection(Protocol):
         self._observer.connection_opened(self)
         self._gate.attach(self.transport)
         self._idle.start()
+        if is_tls(self.transport):
+            self._shaking = True
+            self._handshake.start()
+
+    def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
+        """Take note that TLS stands."""
+        self._shaking = False
+        self._handshake.stop()
 
     @override
     def dataReceived(self, data: bytes) -> None:
@@ -84,11 +93,11 @@ class ServerConnection(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._ended = True
         self._gate.detach()
-        for deadline in (self._idle, self._stalled, self._lingering):
+        for deadline in (self._handshake, self._idle, self._stalled, self._lingering):
             deadline.stop()
         self._turns.stop()
         self._gate.hold(Hold.ENDING)
-        if isinstance(reason.value, SSL.Error):
+        if self._shaking:
             self._observer.handshake_failed(self)
         self._observer.connection_closed(self)
         self._on_gone(self)

@@ -84,7 +84,8 @@ class ServerLimits:
     max_frame: int = DEFAULT_MAX_PAYLOAD
     max_connections: int = 500
     frame_timeout: float = 10.0
-    """From the first byte of a frame to its last. Time in which we do not read does not count."""
+    """From the first byte of a frame to its last, not counting time in which we do not read; for
+    a TLS handshake as well."""
     idle_timeout: float = 0.0
     """Without a byte from the peer and without a frame in hand."""
     write_timeout: float = 60.0
@@ -110,7 +111,7 @@ class ServerObserver:
         """Tell that a connection beyond the limit, or while draining, was closed at accept."""
 
     def handshake_failed(self, peer: Peer) -> None:
-        """Tell that a connection ended for TLS: plain text, no common version, no trust."""
+        """Tell that a connection ended before TLS stood: plain text, old version, no trust."""
 
     def frame_received(self, size: int) -> None:
         """Tell that a frame goes to the handler."""

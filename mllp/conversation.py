@@ -135,9 +135,15 @@ class Conversation:
         """Say farewell after the replies in hand: the stream cannot be trusted any further."""
         self.hold(Hold.ENDING)
         self._service.observer.frame_refused(error)
-        if not isinstance(error, TruncatedFrame):
+        if isinstance(error, TruncatedFrame):
+            return  # who has said that nothing more comes does not wait for a word either
+        slot = self._replies.reserve()
+        try:
             nak = self._service.on_unframed(error, self._reader.head(HEAD))
-            self._replies.reserve().replies = () if nak is None else (nak,)
+        except Exception:  # noqa: BLE001  # as for a handler: the connection closes unanswered
+            self._failed(slot, Failure())  # type: ignore[no-untyped-call]
+        else:
+            slot.replies = () if nak is None else (nak,)
 
     def _frame_overdue(self) -> None:
         timeout = self._service.limits.frame_timeout

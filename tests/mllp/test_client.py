@@ -82,7 +82,7 @@ class Bench:
             reply_timeout=30,
             connect_timeout=10,
             max_frame=1000,
-            reply_matches=lambda sent, reply: reply.endswith(sent),
+            reply_matches=lambda sent, reply: reply.split()[1] == sent,
             backoff=lambda attempt: float(2**attempt),
             observer=self.counter,
         )
@@ -233,6 +233,13 @@ class TestReplyLost:
         bench.reply(b"AA 7")
 
         self.lost(bench, outcome, LossReason.MISMATCH)
+
+    def test_a_reply_that_nobody_can_read(self, bench: Bench) -> None:
+        """A matcher that stumbles over it has not matched it."""
+        outcome = bench.send(b"1")
+        bench.reply(b"UNREADABLE")
+
+        self.lost(bench, outcome, LossReason.GARBAGE)
 
     def test_a_truncated_reply(self, bench: Bench) -> None:
         """Two replies run together are none."""

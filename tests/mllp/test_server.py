@@ -440,6 +440,21 @@ class TestBounds:
 
         assert caller.frames == ([] if answer is None else [b""])
 
+    def test_a_farewell_that_fails(self, clock: Clock, counter: Counter) -> None:
+        """Is silence."""
+
+        def stumble(error: FramingError, head: bytes) -> bytes:
+            raise ValueError(head)
+
+        caller = MemoryServer(
+            echo, ServerLimits(max_frame=3), clock=clock, observer=counter, on_unframed=stumble
+        ).connect()
+        caller.send(b"ONE", b"TOO LONG")
+        caller.close()
+
+        assert caller.frames == [b"one"]
+        assert ("failed", "ValueError") in counter.seen
+
 
 class TestOperations:
     """What operators do with a listener."""

@@ -107,7 +107,10 @@ class TestServer:
                     wire.sendall((b"\x0b" + b"x" * 90 + b"\x1c\r") * 1000)
             except OSError as error:
                 assert not isinstance(error, TimeoutError)  # noqa: PT017  # a time-out is one, too
-        assert server.next() == ["closed"]
+        told = server.next()
+        if told == ["frame refused", "TruncatedFrame"]:  # it depends on where the kernel cut
+            told = server.next()
+        assert told == ["closed"]
 
     def test_drain(self, live: Start) -> None:
         """What is in hand is answered; then the server ends by itself."""

@@ -105,6 +105,12 @@ class TestServer:
         assert b"\x0b" not in answer
         assert server.next() == ["handshake failed"]
 
+    def test_a_handshake_that_does_not_come(self, live: Start, papers: Papers) -> None:
+        """Has as much time as a frame."""
+        server = live("serve", **papers.server, limits={"frame_timeout": 0.2})
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+            assert server.next() == ["handshake failed"]
+
     def test_mutual(self, live: Start, papers: Papers) -> None:
         """With an authority for clients, who shows a certificate of its gets a reply."""
         context = ssl.create_default_context(cafile=papers.ca)
