@@ -93,6 +93,8 @@ def _first(path: Path, *, raw: bool) -> Getter:
     index = max(path.occurrence, 1) - 1 if path.occurrence != EVERY else 0
     narrow = narrowing(path)
     repeats = segment != "MSH" or number > _LAST_DELIMITER_FIELD
+    if raw and not path.component and path.repetition is None:
+        repeats = False  # whoever reads the field itself chooses among its repetitions
 
     def get(scope: Scope) -> str:
         rows = scope.rows.get(segment)

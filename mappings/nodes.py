@@ -20,6 +20,8 @@ Sources = Mapping[str, str]
 """The text of every file of one mappings folder, by its relative POSIX path."""
 
 MAX_DEPTH = 40
+RULES = frozenset({"only", "prior_mrn"})
+HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,14 @@ def _with_includes(
 
 
 def overlay(below: Node, above: Node) -> Node:
-    """Lay one tree over another: mappings merge key by key, anything else is replaced."""
+    """
+    Lay one tree over another: mappings merge key by key, anything else is replaced.
+
+    So is every rule: half of one rule and half of another would be neither.
+    """
     if not isinstance(below.value, dict) or not isinstance(above.value, dict):
+        return above
+    if above.path in RULES or above.path.rpartition(".")[0] in HOLDERS_OF_RULES:
         return above
     merged = dict(below.value)
     for key, node in above.value.items():

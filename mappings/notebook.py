@@ -98,9 +98,10 @@ class Notebook:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Suggest the closest known name, or list them when they are few."""
-    options = sorted(known)
+    options = sorted(map(str, known))
     folded = {option.lower(): option for option in options}
-    close = get_close_matches(name.lower(), folded, n=1)
+    swapped = [each for each in folded if sorted(each) == sorted(name.lower())]
+    close = swapped or get_close_matches(name.lower(), folded, n=1)
     if close:
         return f"; did you mean {folded[close[0]]!r}?"
     few = 8

@@ -6,6 +6,7 @@ What cannot be understood yields nothing, except dates of birth and study, which
 written: a wrong form is better seen than lost.
 """
 
+from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -182,8 +183,7 @@ def _bounds(born: Timestamp) -> tuple[date, date]:
     if born.precision is Precision.YEAR:
         return first, date(first.year, 12, 31)
     if born.precision is Precision.MONTH:
-        following = date(first.year + first.month // 12, first.month % 12 + 1, 1)
-        return first, date.fromordinal(following.toordinal() - 1)
+        return first, first.replace(day=monthrange(first.year, first.month)[1])
     return first, first
 
 

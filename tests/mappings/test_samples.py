@@ -37,7 +37,9 @@ def inbound(folder: Path) -> list[InboundMapping]:
     return [mapping for name in names if isinstance(mapping := load(home, name), InboundMapping)]
 
 
-def route(raw: bytes, mappings: list[InboundMapping]) -> tuple[InboundMapping | None, list[Refusal]]:
+def route(
+    raw: bytes, mappings: list[InboundMapping]
+) -> tuple[InboundMapping | None, list[Refusal]]:
     """Find the mapping of a message, or why there is none."""
     try:
         header = peek(raw)
@@ -165,8 +167,12 @@ def test_acks(path: Path) -> None:
 
 def test_there_are_enough() -> None:
     """Three message types from two senders in two charsets, at least."""
-    messages = [Message.parse(path.values[0].read_bytes()) for path in files("orders", ending=".hl7")]
+    messages = [
+        Message.parse(path.values[0].read_bytes()) for path in files("orders", ending=".hl7")
+    ]
     assert {m.header.message_code for m in messages} >= {"ORM", "OMG", "OMI", "ADT"}
     assert len({m.header.sending_application for m in messages}) >= 2
     assert len({m.encoding for m in messages}) >= 2
-    assert all(path.values[0].with_suffix(".json").exists() for path in files("orders", ending=".hl7"))
+    assert all(
+        path.values[0].with_suffix(".json").exists() for path in files("orders", ending=".hl7")
+    )

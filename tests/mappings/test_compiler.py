@@ -1,0 +1,224 @@
+"""Definitions are checked: every mistake at once, with file, line, column and what was meant."""
+
+import shutil
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from mappings.compiler import DEFINITIONS, check, check_sources, compile_sources, load
+from mappings.errors import MappingErrors
+from mappings.events import Issue, Severity
+from mappings.inbound import InboundMapping
+from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid
+
+MISTAKES = """\
+include: orders.yaml
+kynd: orders
+accept:
+  messages: [ORM-O01]
+  sender: [A]
+tags:
+  PatientMNR: PID-3.1
+  PatientName: PDI-5
+  PatientSex: {from: PID-8, codes: sexes}
+  Race: {form: PID-10}
+  Ethnicity: {from: PID-22, const: x}
+  Modality: {from: OBR-24, as: uper}
+  StudyDate: {from: OBR, when: {OBR-7: {matches: "("}}}
+  Notes: {all: NTE-3, where: {OBX-3: A}}
+  KeyFindings: {hook: nowhere:function}
+  ReasonForExam: {from: OBR-31, codes: sex, unknown: refuze}
+order_control:
+  actions:
+    NW: creat
+links:
+  study-iud: {on: true}
+  parent: {on: maybe}
+  custom:x: {on: true}
+metadata:
+  keep: [PVX]
+  each: [{segment: OBX}]
+echo: [MHS]
+"""
+
+EXPECTED = [
+    (2, 1, "unknown key 'kynd'; did you mean 'kind'?"),
+    (4, 14, "a message is written as ORM^O01, or ADT^* for all"),
+    (5, 3, "unknown key 'sender'; did you mean 'senders'?"),
+    (7, 3, "unknown key 'PatientMNR'; did you mean 'PatientMRN'?"),
+    (8, 16, "there is no segment PDI; did you mean 'PID'?"),
+    (9, 36, "unknown code table 'sexes'; did you mean 'sex'?"),
+    (10, 10, "unknown key 'form'; did you mean 'from'?"),
+    (11, 14, "from and const exclude each other: keep one"),
+    (12, 32, "unknown transform 'uper'; did you mean 'upper'?"),
+    (13, 21, "'OBR' names no field; write it as PID-3.1"),
+    (13, 50, "not a regular expression: missing ), unterminated subpattern"),
+    (14, 31, "`where` looks at NTE alone"),
+    (15, 23, "nowhere cannot be imported: ModuleNotFoundError"),
+    (16, 54, "unknown policy 'refuze'; did you mean 'refuse'?"),
+    (19, 9, "unknown action 'creat'; did you mean 'create'?"),
+    (21, 3, "unknown link signal 'study-iud'; did you mean 'study-uid'?"),
+    (22, 16, "true or false is expected here"),
+    (23, 13, "custom:x needs `value`: where its value stands"),
+    (25, 10, "unknown segment 'PVX'; did you mean 'PV2'?"),
+    (26, 10, "each needs key, value"),
+    (27, 8, "unknown segment 'MHS'; did you mean 'MSH'?"),
+]
+
+
+def test_every_mistake_at_once() -> None:
+    """One check names everything that is wrong, where it is wrong."""
+    issues = check_sources({**SHIPPED, "mine.yaml": MISTAKES}, ["mine"], tables=False)
+    found = {(i.line, i.column, i.message) for i in issues if i.file == "mine.yaml"}
+    missing = [expected for expected in EXPECTED if expected not in found]
+    assert not missing, sorted(found)
+
+
+def test_what_ships_is_clean() -> None:
+    """The shipped definitions have neither mistakes nor warnings."""
+    assert check(DEFINITIONS) == []
+
+
+def only(text: str, **files: str) -> Issue:
+    """The one issue of a definition."""
+    sources = {**SHIPPED, "mine.yaml": text}
+    sources |= {name.replace("__", "/"): content for name, content in files.items()}
+    (issue,) = check_sources(sources, ["mine"], tables=False)
+    return issue
+
+
+FILES = {
+    "not YAML": ("kind: [", 1, "yaml"),
+    "empty": ("", 1, "yaml"),
+    "no kind": ("tags: {}\n", 1, "kind"),
+    "unknown kind": ("kind: order\n", 1, "unknown-kind"),
+    "twice": ("include: orders.yaml\nonly: {OBR-4: X}\nonly: {OBR-4: Y}\n", 3, "duplicate"),
+    "missing include": ("include: [ordres.yaml]\nkind: orders\n", 1, "unknown-file"),
+    "includes itself": ("include: [orders.yaml, mine.yaml]\n", 1, "include"),
+    "endless alias": ("include: orders.yaml\nabout: &a [*a]\n", 2, "yaml"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "code"), FILES.values(), ids=FILES)
+def test_broken_files(text: str, line: int, code: str) -> None:
+    """A file that is no definition at all says so."""
+    issues = check_sources({**SHIPPED, "mine.yaml": text}, ["mine"], tables=False)
+    assert (line, code) in [(issue.line, issue.code) for issue in issues]
+
+
+def test_unknown_mapping() -> None:
+    """A name that does not exist gets a suggestion."""
+    with pytest.raises(MappingErrors, match="did you mean 'orders'"):
+        compile_sources(SHIPPED, "order")
+
+
+TABLES = {
+    "columns": ("a,b\n1,2\n", 1, "the columns code,value are expected"),
+    "no value": ("code,value\nA,1\nB\n", 3, "this line has no value"),
+    "contradiction": ("code,value\nA,1\na,2\n", 3, "this code stands in an earlier line"),
+    "not CSV": ('code,value\n"A,1\n', 2, "this line is not CSV"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "message"), TABLES.values(), ids=TABLES)
+def test_code_tables(text: str, line: int, message: str) -> None:
+    """Code tables are checked too, used or not."""
+    (issue,) = check_sources({"codes/t.csv": text}, [], tables=True)
+    assert (issue.file, issue.line) == ("codes/t.csv", line)
+    assert message in issue.message
+
+
+def test_identity_is_required() -> None:
+    """A definition that cannot yield MRN or accession is a mistake."""
+    issues = check_sources(
+        {
+            **SHIPPED,
+            "mine.yaml": "include: orders.yaml\ntags: {Accession: {from: OBR-18}}\n",
+        },
+        ["mine"],
+        tables=False,
+    )
+    assert [issue.message for issue in issues] == ["Accession must be `required: true`"]
+
+
+class TestVersion:
+    """A version names what a mapping was made of."""
+
+    def test_changes_with_what_it_is_made_of(self) -> None:
+        """Another definition, include, code table or hook is another version."""
+        base = compile_sources(SHIPPED, "orders").version
+        sexes = {**SHIPPED, "codes/sex.csv": SHIPPED["codes/sex.csv"] + "X,O,\n"}
+        assert compile_sources(sexes, "orders").version != base
+        assert len(base) == 16
+
+    def test_stays_when_others_change(self) -> None:
+        """A file that it does not use is no part of it."""
+        others = {**SHIPPED, "results.yaml": "# changed", "codes/new.csv": "code,value\n"}
+        base = compile_sources(SHIPPED, "orders").version
+        assert compile_sources(others, "orders").version == base
+
+    def test_follows_includes(self) -> None:
+        """An overlay changes when what lies under it changes."""
+        first = overlaid("")
+        changed = {"orders.yaml": SHIPPED["orders.yaml"] + "\n# a remark\n"}
+        assert overlaid("", changed).version != first.version
+
+
+class TestHooks:
+    """Python as the one escape hatch."""
+
+    HOOK = MappingProxyType(
+        {"mine_hooks.py": "def last(message):\n    return str(message.segment('OBR')[4][0][1])\n"}
+    )
+
+    def test_hook(self) -> None:
+        """A hook gets python-hl7's object of header and group, and returns the value."""
+        mine = overlaid("tags: {KeyFindings: {hook: 'mine_hooks:last'}}", self.HOOK)
+        found = mine.apply(
+            message("ORC|NW|P1", "OBR|1|P1||X^One", "ORC|NW|P2", "OBR|2|P2||X^Two"), DEFAULTS
+        )
+        assert [event.clinical_info["KeyFindings"] for event in found] == ["One", "Two"]
+
+    def test_failing_hook(self) -> None:
+        """A hook that raises refuses the message as our fault, and tells nothing of it."""
+        broken = {"mine_hooks.py": "def last(message):\n    raise ValueError(str(message))\n"}
+        mine = overlaid("tags: {KeyFindings: {hook: 'mine_hooks:last'}}", broken)
+        (issue,) = mine.check(message("ORC|NW|P1", "OBR|1|P1||X"), DEFAULTS)
+        assert (issue.code, issue.path) == ("207", "")
+        assert "Doe" not in issue.message
+
+    def test_unknown_function(self) -> None:
+        """A function that is not there gets a suggestion."""
+        with pytest.raises(MappingErrors, match="did you mean 'last'"):
+            overlaid("tags: {KeyFindings: {hook: 'mine_hooks:lost'}}", self.HOOK)
+
+
+def test_overlay_of_a_sender() -> None:
+    """An overlay takes what it says from itself and the rest from what it includes."""
+    mine = overlaid("accept: {senders: [{application: 'RIS*', facility: NORTH}]}")
+    good = message("ORC|NW|P1", "OBR|1|P1||X")
+    assert mine.accepts(good.header)
+    other = type(good).parse(good.raw.replace(b"RISA", b"HISB"))
+    assert not mine.accepts(other.header)
+
+
+def test_overlaid_rules_are_replaced_whole() -> None:
+    """A rule laid over another is the rule; nothing of the one below is left in it."""
+    mine = overlaid("tags: {ReasonForExam: {from: OBR-13, as: upper}}")
+    (event,) = mine.apply(message("ORC|NW|P1", "OBR|1|P1||X|||||||||why"), DEFAULTS)
+    assert event.clinical_info["ReasonForExam"] == "WHY"
+
+
+def test_folder(tmp_path: Path) -> None:
+    """Definitions are read from a folder, as `bridge init` copies it."""
+    shutil.copytree(DEFINITIONS, tmp_path / "mappings")
+    loaded = load(tmp_path / "mappings", "orders")
+    assert isinstance(loaded, InboundMapping)
+    assert loaded.version == compile_sources(SHIPPED, "orders").version
+
+
+def test_issues_read_like_a_compiler_s() -> None:
+    """An issue is one line that editors understand."""
+    issue = Issue("tags.X", "path", "no such place", Severity.ERROR, "orders.yaml", 3, 7)
+    assert str(issue) == "orders.yaml:3:7: error: tags.X: no such place [path]"

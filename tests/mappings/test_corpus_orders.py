@@ -1,0 +1,117 @@
+"""
+Real messages: every order of the shared corpus is accepted, or refused with reason and place.
+
+The table is the expectation; the corpus lies beside the repository and may be missing.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+from mappings.inbound import InboundMapping
+from mappings.trial import try_message
+from tests.mappings.language import DEFAULTS
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+FILES = sorted(CORPUS.glob("*.hl7"))
+MAPPINGS = [
+    m for name in ("orders", "patients") if isinstance(m := load(DEFINITIONS, name), InboundMapping)
+]
+
+if not FILES:
+    pytest.skip("the corpus is not beside this repository", allow_module_level=True)
+
+ORDERS = {
+    "Aidbox-multi-obr": "create ORD-2001, create ORD-2002",
+    "Aidbox-no-pv1": "create ORD-4001",
+    "Aidbox-non-standard-orc5": "create ORD-3001",
+    "Aidbox-with-insurance": "create ORD-3002",
+    "CDCgov-hl7_2.7": "ignore b518ef23-1d9a-40c1-ac4b-ed7b438dfc4b",
+    "CDCgov-orm_o01-full": "ignore placer1",
+    "CDCgov-sample_orm_20230809-001": "create 421832901, create 421832901",
+    "Efferent-Health-Sample-ORM": "create 11777-60",
+    "OpenIntegrationEngine-test-hl7-input": "change MR^20061213-0007",
+    "cosyte-orm-o01": "create AC-VS-001",
+    "cosyte-orm-o01-2": "create FLR-ORM-001",
+    "dcm4che-OMG_O19-GeneralClinicalOrder-Eyecare": "create AccessionNumber",
+    "microsoft-OMG-O19-01": "AE 101 OBR-18, AE 101 OBR[2]-18",
+    "microsoft-ORM-O01-04": "ignore ",
+    "microsoft-ORM-O01-05": "ignore ",
+    "nextgenhealthcare-test-hl7-1636-output": "AE 101 ORC",
+    "nextgenhealthcare-test-hl7-input": "change MR^20061213-0007",
+    "rethinkhealth-orm-o01-order": "create ORD20001",
+}
+
+
+def fate(raw: bytes, mapping: InboundMapping) -> str:
+    """What becomes of a message, in one line."""
+    trial = try_message(mapping, raw, DEFAULTS)
+    refusals = [issue.refusal for issue in trial.issues if issue.refusal]
+    if refusals:
+        assert not trial.accepted
+        return ", ".join(f"{r.ack_code} {r.error_code} {r.place}" for r in refusals)
+    return ", ".join(f"{event['action']} {event['accession']}" for event in trial.events)
+
+
+@pytest.mark.parametrize(("name", "expected"), ORDERS.items())
+def test_order(name: str, expected: str) -> None:
+    """An order of the corpus is accepted, or refused with reason and place."""
+    assert fate((CORPUS / f"{name}.hl7").read_bytes(), MAPPINGS[0]) == expected
+
+
+def test_no_order_is_forgotten() -> None:
+    """The table names every order of the corpus."""
+    found = set()
+    for path in FILES:
+        try:
+            header = Message.parse(path.read_bytes()).header
+        except Refusal:
+            continue
+        if MAPPINGS[0].accepts(header):
+            found.add(path.stem)
+    assert found == set(ORDERS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda mapping: mapping.name)
+def test_nothing_crashes(path: Path, mapping: InboundMapping) -> None:
+    """Whatever a message is, a mapping makes events of it or says what is wrong."""
+    trial = try_message(mapping, path.read_bytes(), DEFAULTS)
+    assert trial.accepted or trial.issues
+
+
+PIECES = [b"|", b"^", b"~", b"\\", b"&", b"\r", b"\n", b'""', b"\x00", b"\xff", b"ORC|", b"OBR|1|"]
+RAW = [path.read_bytes()[:4000] for path in FILES]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A message of the corpus with pieces cut out, doubled and put in."""
+    raw = draw(st.sampled_from(RAW))
+    for _ in range(draw(st.integers(1, 6))):
+        start = draw(st.integers(0, len(raw)))
+        end = min(len(raw), start + draw(st.integers(0, 40)))
+        middle = draw(st.sampled_from([*PIECES, b"", raw[start:end] * 2]) | st.binary(max_size=6))
+        raw = raw[:start] + middle + raw[end:]
+    return raw
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(raw=mutated())
+def test_mutations_raise_nothing_but_refusals(raw: bytes) -> None:
+    """No mutation of a real message gets anything out of a mapping but events or a Refusal."""
+    for mapping in MAPPINGS:
+        trial = try_message(mapping, raw, DEFAULTS)
+        assert trial.accepted or trial.issues
+        try:
+            message = Message.parse(raw)
+            refused = bool(mapping.examine(message, DEFAULTS).refusals)
+            mapping.apply(message, DEFAULTS)
+        except Refusal:
+            continue
+        assert not refused or mapping.acceptance.refusals(message.header)

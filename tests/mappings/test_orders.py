@@ -1,0 +1,257 @@
+"""The shipped orders definition: groups, order control, links, Metadata, refusals."""
+
+import pytest
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.control import Decision
+from mappings.events import Action, OrderEvent
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
+from mappings.hl7.tables import OrderStatus
+from mappings.inbound import InboundMapping
+from mappings.orders import OrderPlan
+from tests.mappings.language import DEFAULTS, MSH, PID, mapped, message, overlaid
+
+SHIPPED = load(DEFINITIONS, "orders")
+assert isinstance(SHIPPED, InboundMapping)
+
+
+def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent]:
+    """Map a message with the shipped definition."""
+    return mapping.apply(message(*segments), DEFAULTS)
+
+
+def signals(event: OrderEvent) -> dict[str, str]:
+    """The link signals of an event by kind."""
+    return {signal.kind: signal.value for signal in event.link_signals}
+
+
+def order(number: str, *, control: str = "NW", orc: str = "", obr: str = "") -> tuple[str, str]:
+    """One ORC/OBR pair; `orc` and `obr` go on from ORC-4 and OBR-5."""
+    return f"ORC|{control}|{number}||{orc}", f"OBR|1|{number}||X^Test|{obr}"
+
+
+CONTROL = {
+    ("NW", ""): Decision(Action.CREATE),
+    ("NW", "Final"): Decision(Action.CREATE),  # a status of the sender's own
+    ("NW", "CA"): Decision(Action.CANCEL),
+    ("RO", ""): Decision(Action.CREATE),
+    ("XO", "SC"): Decision(Action.CHANGE),
+    ("XO", "CM"): Decision(Action.CHANGE, examined=True),
+    ("XX", "CA"): Decision(Action.CANCEL),
+    ("SC", "CM"): Decision(Action.CHANGE, examined=True),
+    ("SC", "A"): Decision(Action.CHANGE, examined=True),
+    ("SC", "IP"): Decision(Action.CHANGE),
+    ("CA", "CA"): Decision(Action.CANCEL),
+    ("OC", ""): Decision(Action.CANCEL),
+    ("RP", ""): Decision(Action.CANCEL),
+    ("DC", ""): Decision(Action.DISCONTINUE),
+    ("OD", ""): Decision(Action.DISCONTINUE),
+    ("HD", ""): Decision(Action.HOLD),
+    ("RL", ""): Decision(Action.RELEASE),
+    ("OK", ""): Decision(Action.IGNORE),
+    ("LI", ""): Decision(Action.IGNORE),
+    ("PR", ""): Decision(Action.IGNORE),
+    ("QQ", ""): None,
+}
+
+
+@pytest.mark.parametrize(("pair", "expected"), CONTROL.items())
+def test_order_control(pair: tuple[str, str], expected: Decision | None) -> None:
+    """ORC-1 with ORC-5 leads where the table says (HL7 v2.5.1 table 0119, 0038)."""
+    assert isinstance(SHIPPED, InboundMapping)
+    assert isinstance(SHIPPED.plan, OrderPlan)
+    assert SHIPPED.plan.control.decide(*pair) == expected
+
+
+def test_every_status_is_understood() -> None:
+    """A change with any status of table 0038 is something we know what to do with."""
+    for status in OrderStatus:
+        (event,) = events(f"ORC|XO|P1|||{status}", "OBR|1|P1||X")
+        assert event.action in (Action.CHANGE, Action.CANCEL, Action.DISCONTINUE)
+
+
+def test_unknown_control_can_be_ignored() -> None:
+    """One word of the definition accepts what is not in the table."""
+    mine = overlaid("order_control: {unknown: ignore}")
+    (event,) = events(*order("P1", control="QQ"), mapping=mine)
+    assert event.action is Action.IGNORE
+
+
+class TestGroups:
+    """Where one order ends and the next begins."""
+
+    def test_one_event_a_group(self) -> None:
+        """Every ORC/OBR group is an event of its own, with its own place."""
+        found = events(*order("P1"), *order("P2"))
+        assert [(e.place, e.accession) for e in found] == [("ORC[1]", "P1"), ("ORC[2]", "P2")]
+
+    def test_not_imaging(self) -> None:
+        """A group of diet, supplies or drugs is let pass, its neighbour is not disturbed."""
+        found = events("ORC|NW|D1", "ODS|D||^SOFT", *order("P2"), "ORC|NW|R1", "RXO|X")
+        assert [e.action for e in found] == [Action.IGNORE, Action.CREATE, Action.IGNORE]
+
+    def test_second_obr_of_an_orc(self) -> None:
+        """An OBR without ORC is governed by the ORC before it."""
+        found = events("ORC|CA|P0", "OBR|1|P1||X", "OBR|2|P2||Y")
+        assert [(e.action, e.place) for e in found] == [
+            (Action.CANCEL, "ORC[1]"),
+            (Action.CANCEL, "OBR[2]"),
+        ]
+
+    def test_segments_of_neighbours_do_not_mix(self) -> None:
+        """Notes, values and ZDS belong to the group they stand in."""
+        one, two = events(*order("P1"), "NTE|1||one", "ZDS|1.2.1", *order("P2"), "NTE|1||two")
+        assert (one.clinical_info["Notes"], two.clinical_info["Notes"]) == ("one", "two")
+        assert "StudyInstanceUID" not in two.clinical_info
+
+    def test_zds_behind_orders_of_other_accessions(self) -> None:
+        """The last ZDS is not given to orders of another accession."""
+        one, two = events(*order("P1"), *order("P2"), "ZDS|1.2.2")
+        assert "StudyInstanceUID" not in one.clinical_info
+        assert two.clinical_info["StudyInstanceUID"] == "1.2.2"
+
+    def test_two_patients(self) -> None:
+        """A second PID begins a new patient, and two lanes."""
+        text = [MSH, PID, *order("P1"), "PID|2||M2^^^NORTH^MR||Roe^Rick", *order("P2")]
+        both = Message.parse("\r".join(text).encode())
+        assert isinstance(SHIPPED, InboundMapping)
+        found = SHIPPED.apply(both, DEFAULTS)
+        assert [(e.mrn, signals(e)) for e in found] == [("M1", {}), ("M2", {})]
+        assert SHIPPED.lane(both, DEFAULTS) == ("SITE1|M1", "SITE1|M2")
+
+    def test_only(self) -> None:
+        """A condition leaves out groups of other departments."""
+        mine = overlaid("only: {OBR-24: [CT, MR]}")
+        found = events("ORC|NW|P1", "OBR|1|P1||X", *order("P2", obr="|" * 19 + "CT"), mapping=mine)
+        assert [e.action for e in found] == [Action.IGNORE, Action.CREATE]
+
+
+class TestLinks:
+    """Which orders are read together."""
+
+    def test_groups_of_one_message(self) -> None:
+        """The groups of a message show one signal, whatever its control id."""
+        found = events(*order("P1"), *order("P2"))
+        assert [signals(e) for e in found] == [{"message-group": "P1"}] * 2
+
+    def test_unless_orc_4_differs(self) -> None:
+        """Groups with different ORC-4 are not read together."""
+        found = events(*order("P1", orc="G1"), *order("P2", orc="G2"), *order("P3", orc="G2"))
+        assert [signals(e) for e in found] == [{}, {"message-group": "P2"}, {"message-group": "P2"}]
+
+    def test_switched_off(self) -> None:
+        """One word switches a line."""
+        mine = overlaid("links: {message-group: off, study-uid: {on: false}}")
+        found = events(*order("P1"), "ZDS|1.2", *order("P2"), "ZDS|1.2", mapping=mine)
+        assert [signals(e) for e in found] == [{}, {}]
+
+    @pytest.mark.parametrize(
+        "text", ["PRINTSET: A", "Printset: A", "x^printset:A", "12&printset: A"]
+    )
+    def test_printset(self, text: str) -> None:
+        """ORC-8 or OBR-29 with the word PRINTSET makes ORC-4 a signal, in any case."""
+        assert signals(mapped("", f"ORC|NW|P1||G7||||{text}", "OBR|1|P1||X")) == {"printset": "G7"}
+        obr = "OBR|1|P1||X" + "|" * 25 + text
+        assert signals(mapped("", "ORC|NW|P1||G7", obr)) == {"printset": "G7"}
+
+    @pytest.mark.parametrize("text", ["EXAMSET: A", "no printset here", ""])
+    def test_no_printset(self, text: str) -> None:
+        """ORC-4 alone is no signal, nor is an examset."""
+        assert signals(mapped("", f"ORC|NW|P1||G7||||{text}", "OBR|1|P1||X")) == {}
+
+    def test_off_by_default(self) -> None:
+        """Group number, parent and a vendor's field are signals when switched on."""
+        segments = ("ORC|NW|P1||G7||||PARENT1", "OBR|1|P1||X", "ZLK|1|L5")
+        assert signals(mapped("", *segments)) == {}
+        on = """
+            links:
+              order-group: {on: true}
+              parent: {on: true}
+              custom:order-link: {on: true}
+        """
+        expected = {"order-group": "G7", "parent": "PARENT1", "custom:order-link": "L5"}
+        assert signals(mapped(on, *segments)) == expected
+
+    def test_same_accession(self) -> None:
+        """Groups that share an accession say so."""
+        found = events(*order("P1", obr="|" * 13 + "A1"), *order("P2", obr="|" * 13 + "A1"))
+        assert [signals(e)["accession"] for e in found] == ["A1", "A1"]
+
+
+class TestRefusals:
+    """What is not accepted, and where the sender should look."""
+
+    def refusals(self, *segments: str, head: str = MSH, patient: str = PID) -> list[Refusal]:
+        """What a message is refused for."""
+        parsed = Message.parse("\r".join((head, patient, *segments)).encode())
+        assert isinstance(SHIPPED, InboundMapping)
+        examination = SHIPPED.examine(parsed, DEFAULTS)
+        return list(examination.refusals)
+
+    def test_good(self) -> None:
+        """A good order is refused for nothing."""
+        assert self.refusals(*order("P1")) == []
+
+    def test_place_of_the_second_group(self) -> None:
+        """A refusal names the group it is about."""
+        (refusal,) = self.refusals(*order("P1"), *order("P2", control="QQ"))
+        assert isinstance(refusal, UnknownCode)
+        assert refusal.place == "ORC[2]-1"
+
+    def test_all_at_once(self) -> None:
+        """Everything that is missing is told in one answer, each thing once."""
+        found = self.refusals("ORC||", "OBR|1", "ORC||", "OBR|2", patient="PID|1")
+        assert all(isinstance(each, MissingField) for each in found)
+        assert [each.place for each in found] == [
+            "ORC-1",
+            "PID-3.1",
+            "OBR-18",
+            "ORC[2]-1",
+            "OBR[2]-18",
+        ]
+
+    def test_unchecked_message(self) -> None:
+        """Mapping a message that was not checked refuses it all the same."""
+        with pytest.raises(MissingField, match="OBR-18"):
+            events("ORC|NW", "OBR|1")
+
+    def test_no_values_in_texts(self) -> None:
+        """A refusal tells places, never values."""
+        for refusal in self.refusals(*order("P1", control="SECRET"), patient="PID|1||||CANARY"):
+            assert "SECRET" not in refusal.text
+            assert "CANARY" not in refusal.text
+
+
+class TestMetadata:
+    """What has no tag of its own."""
+
+    def test_observations_nobody_named(self) -> None:
+        """Every observation becomes a key; equal names are numbered; coded values are texts."""
+        (event,) = events(
+            *order("P1"),
+            "OBX|1|NM|1^Weight||80|kg",
+            "OBX|2|CE|2^Allergy||A^Penicillin",
+            "OBX|3|CE|2^Allergy||B^Nuts",
+            "OBX|4|ED|3^Picture||^IM^JPEG^Base64^AAAA",
+        )
+        metadata = event.clinical_info["Metadata"]
+        assert {k: v for k, v in metadata.items() if k != "PlacerOrderNumber"} == {
+            "Weight": "80 kg",
+            "Allergy": "Penicillin",
+            "Allergy (2)": "Nuts",
+        }
+
+    def test_any_key(self) -> None:
+        """An author can add any key, and whole segments."""
+        mine = 'metadata: {values: {Ward: PV1-3.1}, keep: [IN1, "Z*"]}'
+        event = mapped(mine, "PV1|1|I|W3", "IN1|1|PLAN", *order("P1"), "ZAB|1|x^y")
+        metadata = event.clinical_info["Metadata"]
+        assert metadata["Ward"] == "W3"
+        assert (metadata["IN1"], metadata["ZAB"]) == ("IN1|1|PLAN", "ZAB|1|x^y")
+
+
+def test_echo_keeps_the_senders_words() -> None:
+    """The segments a result repeats are kept as they came, MSH first."""
+    (event,) = events(*order("P1"), "NTE|1||not this", "ZDS|1.2^A&B")
+    assert event.echo == (MSH, PID, *order("P1"), "ZDS|1.2^A&B")

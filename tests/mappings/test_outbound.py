@@ -1,0 +1,309 @@
+"""Results as data: structure, echoes, statuses, layouts, escaping."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+
+import hl7
+import pytest
+from hl7apy.consts import VALIDATION_LEVEL
+from hl7apy.parser import parse_message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mappings.compiler import DEFINITIONS, check_sources, compile_sources, load
+from mappings.errors import NotRenderable
+from mappings.hl7.message import Message
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.results import Addendum, ResultContext, ResultEvent, ResultOrder, Signer
+from tests.mappings.language import DEFAULTS, MSH, PID, SHIPPED
+
+SAMPLES = Path(__file__).parents[2] / "sample_messages"
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
+TAGS = {"SiteID": "SITE1", "PatientMRN": "M1", "PatientName": "Doe^Jane", "Accession": "A1"}
+ORDER = ResultOrder(
+    TAGS,
+    placer="P1",
+    filler="F1",
+    echo=(MSH, PID, "ORC|NW|P1^RISA|F1", "OBR|1|P1^RISA|F1|X^Test^L", "ZDS|1.2.3^A&B"),
+)
+CONTEXT = ResultContext(
+    event=ResultEvent.FINAL,
+    control_id="C0001",
+    now=NOW,
+    site="SITE1",
+    orders=(ORDER,),
+    report_text="All well.",
+    signed_at=NOW,
+    signed_by=Signer("Dr. Anna Berg", identifier="R1"),
+)
+
+
+def results(text: str = "", name: str = "results") -> OutboundMapping:
+    """The shipped definition, with something laid over it."""
+    sources = {**SHIPPED, "mine.yaml": f"include: {name}.yaml\n" + dedent(text)}
+    compiled = compile_sources(sources, "mine")
+    assert isinstance(compiled, OutboundMapping)
+    return compiled
+
+
+SHIPPED_RESULTS = results()
+
+
+def rendered(context: ResultContext, mapping: OutboundMapping = SHIPPED_RESULTS) -> Message:
+    """Render and read again."""
+    return Message.parse(mapping.render(context))
+
+
+def valid(raw: bytes) -> bool:
+    """Ask hl7apy about the structure; Z segments are left out, they have none."""
+    lines = [line for line in raw.decode().split("\r") if line and not line.startswith("Z")]
+    parsed = parse_message("\r".join(lines) + "\r", validation_level=VALIDATION_LEVEL.TOLERANT)
+    return bool(parsed.validate())
+
+
+STATUSES = {
+    ResultEvent.PRELIMINARY: ("P", "P"),
+    ResultEvent.FINAL: ("F", "F"),
+    ResultEvent.ADDENDUM: ("C", "C"),
+    ResultEvent.CORRECTION: ("C", "C"),
+    ResultEvent.RETRACTION: ("C", "W"),
+}
+
+
+@pytest.mark.parametrize(("event", "codes"), STATUSES.items())
+def test_statuses(event: ResultEvent, codes: tuple[str, str]) -> None:
+    """Every event has its OBR-25 and OBX-11 (HL7 v2.5.1 tables 0123, 0085)."""
+    message = rendered(replace(CONTEXT, event=event))
+    assert (message.value("OBR-25"), message.value("OBX-11")) == codes
+    assert message.value("OBR-22").startswith("20260302153000")  # required with OBR-25
+
+
+def test_an_event_without_message() -> None:
+    """What a definition does not list it does not render."""
+    assert ResultEvent.RECALL not in SHIPPED_RESULTS.events
+    with pytest.raises(NotRenderable, match="recall"):
+        SHIPPED_RESULTS.render(replace(CONTEXT, event=ResultEvent.RECALL))
+
+
+def every_order() -> list[ResultOrder]:
+    """All orders of the samples and of the corpus."""
+    mapping = load(DEFINITIONS, "orders")
+    assert isinstance(mapping, InboundMapping)
+    found = []
+    for path in (*sorted((SAMPLES / "orders").glob("*.hl7")), *sorted(CORPUS.glob("*.hl7"))):
+        try:
+            message = Message.parse(path.read_bytes())
+        except Exception:  # noqa: BLE001, S112  # not what is tested here
+            continue
+        if not mapping.accepts(message.header) or mapping.examine(message, DEFAULTS).refusals:
+            continue
+        for event in mapping.apply(message, DEFAULTS):
+            tags = dict(event.clinical_info)
+            metadata = tags.pop("Metadata", {})
+            if event.accession:
+                found.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
+    return found
+
+
+ORDERS = every_order()
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.tags["Accession"])
+class TestEveryOrder:
+    """Whatever an order said, its result is a valid message that everybody reads alike."""
+
+    @pytest.mark.parametrize("event", [*SHIPPED_RESULTS.events, ResultEvent.ORDER_STATUS])
+    def test_structure(self, order: ResultOrder, event: ResultEvent) -> None:
+        """The result passes hl7apy's structural validation."""
+        mapping = SHIPPED_RESULTS if event in SHIPPED_RESULTS.events else results(name="status")
+        context = replace(CONTEXT, event=event, orders=(order,), report_status="Draft")
+        assert valid(mapping.render(context))
+
+    def test_python_hl7(self, order: ResultOrder) -> None:
+        """python-hl7 finds the same fields."""
+        raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(order,)))
+        theirs, ours = hl7.parse(raw.decode()), Message.parse(raw)
+        assert [str(s[0]) for s in theirs] == [s.id for s in ours.segments]
+        for theirs_segment, segment in zip(theirs, ours.segments, strict=True):
+            for number in range(1, len(segment) + 1):
+                assert str(theirs_segment[number]) == segment.field_text(number)
+
+    def test_identity(self, order: ResultOrder) -> None:
+        """Patient, accession and numbers come back as they were sent."""
+        message = rendered(replace(CONTEXT, orders=(order,)))
+        assert order.tags["PatientMRN"] in message.values("PID-3.1")
+        accession = (message.value("OBR-18"), message.value("OBR-3.1"), message.value("OBR-20"))
+        assert order.tags["Accession"] in accession
+        assert message.value("ORC-2.1") == order.placer
+
+
+def test_merge_changes_the_number() -> None:
+    """After a merge the result bears the survivor's number, not the order's."""
+    merged = replace(ORDER, tags={**TAGS, "PatientMRN": "M9", "PatientName": "Roe^Jane"})
+    message = rendered(replace(CONTEXT, orders=(merged,)))
+    assert (message.value("PID-3.1"), message.value("PID-5")) == ("M9", "Roe^Jane")
+
+
+def test_without_echo() -> None:
+    """An order that nobody sent by HL7 still gets a valid result from its tags."""
+    bare = ResultOrder({**TAGS, "Modality": "CT", "StudyDescription": "CT & more"})
+    raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(bare,)))
+    message = Message.parse(raw)
+    assert valid(raw)
+    assert message.value("OBR-3.1") == "A1"
+    assert message.value("OBR-4.2") == "CT & more"
+    assert message.value("PV1-2") == "U"
+
+
+def test_zds_comes_back() -> None:
+    """A Z segment is repeated whole, behind everything else."""
+    message = rendered(CONTEXT)
+    assert message.segments[-1].text() == "ZDS|1.2.3^A&B"
+
+
+def test_signer() -> None:
+    """OBR-32 names the signer as NDL; with addenda, who signed the last."""
+    assert rendered(CONTEXT).value("OBR-32") == "R1&Berg&Dr. Anna"
+    late = replace(CONTEXT, addenda=(Addendum("more", NOW, Signer("Late^Bea")),))
+    assert rendered(late).value("OBR-32") == "&Late&Bea"
+
+
+class TestText:
+    """Layouts and addenda."""
+
+    CONTEXT = replace(
+        CONTEXT,
+        event=ResultEvent.ADDENDUM,
+        report_text="one\n\n  two",
+        addenda=(Addendum("late\nnews", NOW, Signer("Bea")), Addendum("later", NOW, Signer("Bob"))),
+    )
+
+    def lines(self, text: str) -> list[tuple[str, str]]:
+        """OBX-4 and OBX-5 of the text."""
+        message = rendered(self.CONTEXT, results(text))
+        found = [s for s in message.named("OBX") if s.value("OBX-3.1") == "18748-4"]
+        return [(s.value("OBX-4"), s.value("OBX-5")) for s in found]
+
+    def test_lines(self) -> None:
+        """One OBX a line, a blank for a blank line, one sub-id a section."""
+        assert self.lines("") == [
+            ("1", "one"),
+            ("1", " "),
+            ("1", "  two"),
+            ("2", "ADDENDUM 1 (2026-03-02 15:30, Bea)"),
+            ("2", "late"),
+            ("2", "news"),
+            ("3", "ADDENDUM 2 (2026-03-02 15:30, Bob)"),
+            ("3", "later"),
+        ]
+
+    def test_newest_addendum_alone(self) -> None:
+        """The addendum alone keeps the sub-id it has in the whole text."""
+        assert self.lines("text: {addenda: newest, heading: 'No. {number}'}") == [
+            ("3", "No. 2"),
+            ("3", "later"),
+        ]
+
+    def test_formatted(self) -> None:
+        """One OBX a section, lines ended by .br."""
+        assert self.lines("text: {layout: formatted, addenda: none}") == [("1", "one\n\n  two")]
+
+    def test_repetitions(self) -> None:
+        """One OBX a section, lines as repetitions."""
+        message = rendered(self.CONTEXT, results("text: {layout: repetitions, addenda: none}"))
+        assert message.values("OBX-5") == ["one", " ", "  two"]
+
+    def test_heading_placeholders(self) -> None:
+        """Only the known placeholders, and nothing that reaches into objects."""
+        mine = "include: results.yaml\ntext: {heading: '{number.__class__} {signed}'}\n"
+        (issue,) = check_sources({**SHIPPED, "mine.yaml": mine}, ["mine"], tables=False)[:1]
+        assert issue.code == "unknown-placeholder"
+
+
+def test_combined_report() -> None:
+    """Linked orders in one message: CN, then RE with the text; each its own accession."""
+    second = ResultOrder({**TAGS, "Accession": "A2"}, {"Dose": "3"}, "P2", "F2")
+    message = rendered(replace(CONTEXT, orders=(ORDER, second)))
+    assert [s.value("ORC-1") for s in message.named("ORC")] == ["CN", "RE"]
+    assert [s.value("OBR-1") for s in message.named("OBR")] == ["1", "2"]
+    last = [s.id for s in message.segments].index("OBR", 5)
+    assert [s.value("OBX-5") for s in message.segments[last:] if s.id == "OBX"] == [
+        "All well.",
+        "3",
+    ]
+    assert not SHIPPED_RESULTS.combined
+    assert results("orders: combined").combined
+
+
+class TestMetadata:
+    """Metadata goes back where the definition says."""
+
+    CONTEXT = replace(CONTEXT, orders=(replace(ORDER, metadata={"Room": "12", "Z": {"a": 1}}),))
+
+    def test_as_obx(self) -> None:
+        """One OBX per key with status O; what is no text is JSON."""
+        found = [s for s in rendered(self.CONTEXT).named("OBX") if s.value("OBX-3.1") == "METADATA"]
+        assert [(s.value("OBX-3.2"), s.value("OBX-5"), s.value("OBX-11")) for s in found] == [
+            ("Room", "12", "O"),
+            ("Z", '{"a": 1}', "O"),
+        ]
+
+    def test_as_nte_and_z_segment(self) -> None:
+        """The same data as notes or in a segment of one's own."""
+        mine = """
+            metadata: {send: [Room]}
+            segments:
+              - MSH: {9: [ORU, R01], 10: $control_id, 11: [P], 12: ["2.5.1"]}
+              - each: metadata
+                segments:
+                  - NTE: {1: $set_id, 3: $value}
+                  - ZMD: {1: $set_id, 2: $key, 3: $value}
+        """
+        message = rendered(self.CONTEXT, results(mine))
+        assert [s.text() for s in message.segments[1:]] == ["NTE|1||12", "ZMD|1|Room|12"]
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
+
+
+@settings(max_examples=200, deadline=None)
+@given(line=TEXT, name=TEXT, key=TEXT.filter(bool), value=TEXT.filter(bool))
+def test_any_text_survives(line: str, name: str, key: str, value: str) -> None:
+    """Delimiters, control characters and any script come out as they went in."""
+    order = replace(ORDER, tags={**TAGS, "StudyDescription": name}, metadata={key: value}, echo=())
+    raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(order,), report_text=f"x{line}x"))
+    message = Message.parse(raw)
+    texts = [s.value("OBX-5") for s in message.named("OBX") if s.value("OBX-3.1") == "18748-4"]
+    expected = f"x{line}x".replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    assert texts == [each.rstrip() or " " for each in expected]
+    if name and name.strip() == name:
+        assert message.value("OBR-4.2") == name
+    (found,) = [s for s in message.named("OBX") if s.value("OBX-3.1") == "METADATA"]
+    assert (found.value("OBX-3.2"), found.value("OBX-5")) == (key, value)
+
+
+OUTBOUND_MISTAKES = {
+    "variable": ("segments: [{MSH: {10: $contol_id}}]", "did you mean 'control_id'?"),
+    "segment": ("segments: [{MSH: {9: x}}, {OBY: {1: x}}]", "unknown segment 'OBY'"),
+    "field": ("segments: [{MSH: {9: x, two: x}}]", "'two' is no field number of MSH"),
+    "delimiters": ("segments: [{MSH: {2: x}}]", "'2' is no field number of MSH"),
+    "no MSH": ("segments: [{PID: {1: x}}]", "the first segment must be MSH"),
+    "loop": ("segments: [{MSH: {9: x}}, {each: order, segments: []}]", "did you mean 'orders'?"),
+    "event": ("statuses: {finale: {result: F}}", "did you mean 'final'?"),
+    "layout": ("text: {layout: line}", "did you mean 'lines'?"),
+    "type": ("segments: [{MSH: {9: {echo: MSH-9, type: CY}}}]", "unknown data type 'CY'"),
+    "kind of value": ("segments: [{MSH: {9: {ecko: MSH-9}}}]", "give one of echo, first"),
+    "condition": ("segments: [{MSH: {9: x}, when: {event: final}}]", "variables begin with $"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), OUTBOUND_MISTAKES.values(), ids=OUTBOUND_MISTAKES)
+def test_mistakes(text: str, expected: str) -> None:
+    """A mistake in an outbound definition is named with its place."""
+    sources = {**SHIPPED, "mine.yaml": f"include: results.yaml\n{text}\n"}
+    issues = check_sources(sources, ["mine"], tables=False)
+    assert any(expected in issue.message and issue.line == 2 for issue in issues), issues

@@ -1,0 +1,88 @@
+"""The shipped patients definition: ADT events."""
+
+import pytest
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.events import Action, OrderEvent
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import DuplicateKey, MissingField, UnsupportedEvent
+from mappings.inbound import InboundMapping
+from tests.mappings.language import DEFAULTS
+
+SHIPPED = load(DEFINITIONS, "patients")
+assert isinstance(SHIPPED, InboundMapping)
+PID = "PID|1||M1^^^NORTH^MR||Doe^Jane||19800102|F"
+
+
+def adt(trigger: str, *segments: str) -> Message:
+    """An ADT message."""
+    head = f"MSH|^~\\&|RISA|NORTH|||20260302||ADT^{trigger}|C1|P|2.5.1"
+    return Message.parse("\r".join((head, "EVN||20260302", *segments)).encode())
+
+
+def events(trigger: str, *segments: str) -> list[OrderEvent]:
+    """Map an ADT message."""
+    assert isinstance(SHIPPED, InboundMapping)
+    return SHIPPED.apply(adt(trigger, *segments), DEFAULTS)
+
+
+UPDATES = ["A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A28", "A31"]
+MERGES = ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"]
+PASSES = ["A11", "A12", "A13", "A23", "A24", "A29", "A35", "A37", "A38", "A43", "A45", "A99"]
+
+
+@pytest.mark.parametrize("trigger", UPDATES)
+def test_update(trigger: str) -> None:
+    """Events that carry demographics update them."""
+    (event,) = events(trigger, PID)
+    assert (event.action, event.mrn, event.site) == (Action.PATIENT_UPDATE, "M1", "SITE1")
+    assert event.clinical_info["PatientName"] == "Doe^Jane"
+
+
+@pytest.mark.parametrize("trigger", MERGES)
+def test_merge(trigger: str) -> None:
+    """Merges name survivor and prior number, and take both lanes."""
+    segments = (PID, "MRG|M0^^^NORTH^MR")
+    (event,) = events(trigger, *segments)
+    assert (event.action, event.mrn, event.prior_mrn) == (Action.PATIENT_MERGE, "M1", "M0")
+    assert isinstance(SHIPPED, InboundMapping)
+    assert SHIPPED.lane(adt(trigger, *segments), DEFAULTS) == ("SITE1|M1", "SITE1|M0")
+
+
+@pytest.mark.parametrize("trigger", PASSES)
+def test_pass(trigger: str) -> None:
+    """Visits and cancellations are accepted and change nothing, even without a patient."""
+    assert [e.action for e in events(trigger, PID)] == [Action.IGNORE]
+    assert [e.action for e in events(trigger)] == [Action.IGNORE]
+
+
+REFUSED = {
+    "a query": ("A19", (PID,), UnsupportedEvent, "MSH-9.2"),
+    "no patient": ("A08", (), MissingField, "PID"),
+    "no number": ("A08", ("PID|1||^^^NORTH^MR",), MissingField, "PID-3.1"),
+    "no prior number": ("A40", (PID, "MRG|"), MissingField, "MRG-1.1"),
+    "no MRG at all": ("A40", (PID,), MissingField, "MRG-1.1"),
+    "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKey, "MRG-1.1"),
+    "second pair": (
+        "A40",
+        (PID, "MRG|M0", "PID|2||M3^^^NORTH^MR", "MRG|M3"),
+        DuplicateKey,
+        "MRG[2]-1.1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("trigger", "segments", "kind", "place"), REFUSED.values(), ids=REFUSED)
+def test_refusals(trigger: str, segments: tuple[str, ...], kind: type, place: str) -> None:
+    """What cannot be understood is refused with its place."""
+    assert isinstance(SHIPPED, InboundMapping)
+    (refusal,) = SHIPPED.examine(adt(trigger, *segments), DEFAULTS).refusals
+    assert isinstance(refusal, kind)
+    assert refusal.place == place
+
+
+def test_queries_are_nobody_s() -> None:
+    """A QRY message is not an ADT message."""
+    assert isinstance(SHIPPED, InboundMapping)
+    assert not SHIPPED.accepts(peek(b"MSH|^~\\&|A|B|||20260302||QRY^A19|C1|P|2.3"))

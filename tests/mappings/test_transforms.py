@@ -1,0 +1,69 @@
+"""Named transforms: names, times, ages."""
+
+import pytest
+
+from tests.mappings.language import tag
+
+ORC = "ORC|NW|P1"
+
+
+def of(transform: str, value: str) -> str | None:
+    """Transform a value that stands in OBR-13."""
+    return tag(f"{{from: OBR-13, as: {transform}}}", ORC, f"OBR|1|P1||X|||||||||{value}")
+
+
+CASES = [
+    ("birth-date", "19880705", "19880705"),
+    ("birth-date", "198807050000-0500", "19880705"),  # a birthday is never moved
+    ("birth-date", "1970", "1970"),
+    ("birth-date", "197003", "197003"),
+    ("birth-date", "Aug 15, 1942", "19420815"),
+    ("birth-date", "sometime", "sometime"),
+    ("date", "20260302235900-0500", "20260303"),  # the next day at the site
+    ("date", "20260302", "20260302"),
+    ("time", "20260302093015.123+0100", "093015"),
+    ("time", "202603020930", "0930"),
+    ("time", "20260302", None),
+    ("timestamp", "20260302233000Z", "20260303003000"),
+    ("person-name", "Doe^Jane^M^Jr^Dr", "Doe^Jane^M^Dr^Jr"),  # XPN to DICOM's PN
+    ("person-name", "van Beek&van&Beek^Ida", "van Beek^Ida"),
+    ("person-name", 'Doe^Jane^""', "Doe^Jane"),
+    ("person-name", "Alias^A^^^^^N~Doe^Jane^^^^^L", "Doe^Jane"),
+    ("person-display", "Doe^Jane^M^Jr^Dr", "Dr Jane M Doe Jr"),
+    ("provider-name", "12^Welby^Ann^^^Dr^MD", "Dr Ann Welby, MD"),
+    ("provider-name", "12&Welby&Ann^20260302", "Ann Welby"),  # NDL: the name in subcomponents
+    ("provider-name", "12", "12"),
+    ("provider-id", "12^Welby^Ann", "12"),
+    ("study-uid", "1.2.840.1", "1.2.840.1"),
+    ("study-uid", "Discharged home", None),
+]
+
+
+@pytest.mark.parametrize(("transform", "value", "expected"), CASES)
+def test_transform(transform: str, value: str, expected: str | None) -> None:
+    """A transform yields what its name says, and nothing where it cannot."""
+    assert of(transform, value) == expected
+
+
+AGES = [
+    ("19800102", "20260302", "046Y"),
+    ("19800303", "20260302", "045Y"),  # the birthday is tomorrow
+    ("20240815", "20260302", "018M"),
+    ("20260210", "20260302", "020D"),
+    ("20260302", "20260302", "000D"),
+    ("20260303", "20260302", None),  # not yet born
+    ("1970", "20260302", None),  # 55 or 56: nobody knows
+    ("1970", "19701231", None),
+    ("197003", "20260415", "056Y"),
+    ("197003", "20260302", None),
+    ("19800102", "", "046Y"),  # no study date: today at the site
+    ("999912", "20260302", None),
+    ("", "20260302", None),
+]
+
+
+@pytest.mark.parametrize(("birth", "study", "expected"), AGES)
+def test_age(birth: str, study: str, expected: str | None) -> None:
+    """An age is what DICOM would write, and nothing where it would be a guess."""
+    rule = "{age: {of: OBR-13, on: [OBR-7]}}"
+    assert tag(rule, ORC, f"OBR|1|P1||X|||{study}||||||{birth}") == expected

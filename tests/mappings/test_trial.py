@@ -1,0 +1,65 @@
+"""Trying a definition on a message."""
+
+import json
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.inbound import InboundMapping
+from mappings.trial import try_message
+from tests.mappings.language import DEFAULTS, MSH, PID, overlaid
+
+SHIPPED = load(DEFINITIONS, "orders")
+assert isinstance(SHIPPED, InboundMapping)
+RAW = "\r".join((MSH, PID, "ORC|NW|P1", "OBR|1|P1||X^Test", "OBR|2|P2||Y", "ZAB|1|z")).encode()
+
+
+def test_used_and_unused() -> None:
+    """A trial names the fields that rules looked at, and those that nobody wanted."""
+    assert isinstance(SHIPPED, InboundMapping)
+    trial = try_message(SHIPPED, RAW, DEFAULTS)
+    assert {"PID-3", "PID-5", "OBR-4", "OBR[2]-4"} <= set(trial.used)
+    assert {"MSH-10", "PID-1", "OBR[2]-1"} <= set(trial.unused)
+    assert not set(trial.used) & set(trial.unused)
+
+
+def test_a_new_rule_uses_its_field() -> None:
+    """What was unused is used once a rule asks for it."""
+    trial = try_message(overlaid("tags: {KeyFindings: PID-1}"), RAW, DEFAULTS)
+    assert "PID-1" in trial.used
+
+
+def test_events_are_json() -> None:
+    """What comes out can be shown as JSON."""
+    assert isinstance(SHIPPED, InboundMapping)
+    trial = try_message(SHIPPED, RAW, DEFAULTS)
+    assert trial.accepted
+    shown = json.loads(json.dumps(trial.events))
+    assert [event["place"] for event in shown] == ["ORC[1]", "OBR[2]"]
+    assert shown[0]["link_signals"] == ["message-group=P1"]
+
+
+def test_the_message_stays_as_it_was() -> None:
+    """Trying leaves no trace: the same message maps the same afterwards."""
+    assert isinstance(SHIPPED, InboundMapping)
+    first = try_message(SHIPPED, RAW, DEFAULTS)
+    assert try_message(SHIPPED, RAW, DEFAULTS) == first
+
+
+def test_bad_messages() -> None:
+    """What is no message, not ours, or not acceptable, is told and not raised."""
+    assert isinstance(SHIPPED, InboundMapping)
+    for raw, path in (
+        (b"hello", "MSH"),
+        (RAW.replace(b"ORM^O01", b"DFT^P03"), "MSH-9"),
+        (RAW.replace(b"|NW|", b"|QQ|"), "ORC-1"),
+    ):
+        trial = try_message(SHIPPED, raw, DEFAULTS)
+        assert not trial.accepted
+        assert trial.events == ()
+        assert path in [issue.path for issue in trial.issues]
+
+
+def test_failing_hook_is_named() -> None:
+    """A hook that raises is named to its author, without what it said."""
+    broken = {"h.py": "def f(message):\n    raise ValueError('Doe')\n"}
+    trial = try_message(overlaid("tags: {Notes: {hook: 'h:f'}}", broken), RAW, DEFAULTS)
+    assert "hook h:f raised ValueError" in [issue.message for issue in trial.issues]
