@@ -1,0 +1,77 @@
+"""Two processes on one database: one winner each, and a feed that skips nothing."""
+
+from collections import Counter
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from bridge.engine.errors import EngineError
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service import feed
+from bridge.engine.service.creation import OrderInput
+from bridge.engine.service.ordering import register
+from bridge.engine.service.sign import sign
+from bridge.engine.service.work import Actor, transaction
+from bridge.store.database import Database
+from tests.bridge.engine.service.ward import SITE, START, Ward
+
+pytestmark = pytest.mark.slow
+
+
+def sign_all(url: str, accessions: list[str]) -> Counter[str]:
+    """Sign reports, and count how that went."""
+    database = Database(url)
+    outcome: Counter[str] = Counter()
+    for accession in accessions:
+        try:
+            with transaction(database, Actor(), START) as work:
+                sign(work, Triple(SITE, "M1", accession))
+            outcome["ok"] += 1
+        except EngineError as refusal:
+            outcome[refusal.code] += 1
+    database.dispose()
+    return outcome
+
+
+def register_all(url: str, prefix: str, count: int) -> int:
+    """Register orders, a transaction each."""
+    database = Database(url)
+    for number in range(count):
+        with transaction(database, Actor(), START) as work:
+            register(work, SITE, OrderInput(f"{prefix}", f"{prefix}{number}"))
+    database.dispose()
+    return count
+
+
+def test_two_processes_sign_the_same_reports(ward: Ward, database_url: str) -> None:
+    """Each report is signed once and released once, whichever process was first."""
+    names = [f"A{number}" for number in range(12)]
+    for name in names:
+        ward.draft(name)
+
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        one, two = pool.map(sign_all, [database_url] * 2, [names, names])
+
+    assert one + two == {"ok": 12, "already_signed": 12}
+    assert ward.releases() == [("final", 1)] * 12
+
+
+def test_a_reader_of_the_feed_misses_nothing(ward: Ward, database_url: str) -> None:
+    """Cursors grow in commit order: who reads on from the last one seen sees every change."""
+    seen: list[int] = []
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        running: list[Future[int]] = [
+            pool.submit(register_all, database_url, prefix, 60) for prefix in "BC"
+        ]
+        while not all(each.done() for each in running):
+            seen += _read_on(ward, seen)
+    seen += _read_on(ward, seen)
+
+    assert sum(each.result() for each in running) == len(seen) == len(set(seen))
+
+
+def _read_on(ward: Ward, seen: list[int]) -> list[int]:
+    with ward.database.read() as connection:
+        page = feed.read_changes(connection, [SITE], max(seen, default=0), 1000)
+    return [each["cursor"] for each in page.changes]
