@@ -152,7 +152,7 @@ _UNBLOCK_HEAD = """
 """
 _OVERDUE = """
     SELECT id, {lanes} FROM {table}
-    WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY id
+    WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY lease_until
 """
 _EXTEND = """
     UPDATE {table} SET lease_until = :lease_until

@@ -217,6 +217,19 @@ class TestOperating:
         _done(inbox, parked)
         assert _ids(inbox.claim(NOW, 10)) == [last]
 
+    def test_a_replayed_message_is_not_forgotten(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """It waits for what is in hand behind it, and moves up when that one is postponed."""
+        parked, behind = _keep(intake, "1", "1")
+        inbox.claim(NOW, 10)
+        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
+        inbox.claim(NOW, 10)
+        operate.replay_message(store, parked)
+        assert inbox.claim(NOW, 10) == []
+        inbox.settle([Outcome(behind, Event.POSTPONED, retry_at=NOW + 50)], NOW)
+        assert _ids(inbox.claim(NOW + 50, 10)) == [parked]
+
     def test_replay_tells_what_overtook(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:

@@ -1,0 +1,141 @@
+"""
+The statements that live by an index use it, and go on using it when the backlog is long.
+
+The plans are asked for with the very texts that run; 20,000 rows tell a search from a scan.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from bridge.queue import statements as sql
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import Event
+from bridge.queue.work import Outcome
+from bridge.store.database import Database
+from tests.bridge.queue.people import NOW
+
+_ROWS = 20_000
+_SPARE = {"now": NOW, "limit": 100, "channel": "d", "owner": "o", "lease_until": NOW}
+
+_LONG_BACKLOG = """
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+    INSERT INTO message (received_at, listener, identity, digest, edition, message_type, mapping,
+        mapping_version, lane_1, flags, ack_code, acknowledgment, error_code, error_place, state)
+    SELECT 0, 'l', i * 7919, i, 0, 'ORM^O01', 'orders', 'v', {lane}, 0, 'AA', 'pending', '', '',
+        'queued'
+    FROM n
+"""
+_BODIES = """
+    INSERT INTO message_body (message_id, payload, ack)
+    SELECT id, CAST('MSH' AS {bytes}), CAST('ACK' AS {bytes}) FROM message
+"""
+_LANES = "INSERT INTO message_lane (lane, message_id) SELECT lane_1, id FROM message"
+_DELIVERIES = """
+    INSERT INTO delivery (destination, lane, report_id, release_key, event, orders, release_at,
+        created_at, state)
+    SELECT 'd', id, 'r', id, 'final', '', 0, 0, 'queued' FROM message
+"""
+
+
+def _fill(store: Database, rows: int, lane: str) -> None:
+    """Queue messages in bulk; `lane` is an expression of the running number i."""
+    kind = "BLOB" if store.dialect == "sqlite" else "bytea"
+    with store.write() as connection:
+        connection.execute(text(_LONG_BACKLOG.format(rows=rows, lane=lane)))
+        connection.execute(text(_BODIES.format(bytes=kind)))
+        connection.execute(text(_LANES))
+        connection.execute(text(_DELIVERIES))
+    with store.write() as connection:
+        connection.execute(text("ANALYZE"))
+
+
+def _plan(store: Database, connection: Connection, statement: str, values: Any) -> str:
+    explain = "EXPLAIN QUERY PLAN" if store.dialect == "sqlite" else "EXPLAIN"
+    if isinstance(values, Mapping):
+        rows = connection.execute(text(f"{explain} {statement}"), values).all()
+    else:
+        rows = connection.exec_driver_sql(f"{explain} {statement}", values).all()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.fixture
+def filled(store: Database) -> Database:
+    """A database with a backlog of many lanes."""
+    _fill(store, _ROWS, "i % 5000")
+    return store
+
+
+CASES = {
+    "candidates": (sql.INBOX.candidates, "message_candidates"),
+    "dead workers": (sql.INBOX.overdue, "message_leases"),
+    "deliveries": (sql.OUTBOX.candidates, "delivery_candidates"),
+    "dead couriers": (sql.OUTBOX.overdue, "delivery_leases"),
+}
+
+
+@pytest.mark.parametrize(("statement", "index"), list(CASES.values()), ids=list(CASES))
+def test_what_is_due(filled: Database, statement: str, index: str) -> None:
+    """Each is answered by the index that was made for it; what is due comes sorted."""
+    with filled.write() as connection:
+        plan = _plan(filled, connection, statement, _SPARE)
+    assert index in plan
+    if "candidates" in index:
+        assert "SCAN" not in plan
+        assert "TEMP B-TREE" not in plan
+        assert "Sort" not in plan
+
+
+PLACES = {
+    "blockers": sql.INBOX.blockers.text.replace("IN :ids", "= :id"),
+    "head": sql.INBOX.unblock_head.text,
+}
+
+
+@pytest.mark.parametrize("statement", list(PLACES.values()), ids=list(PLACES))
+def test_what_stands_before(filled: Database, statement: str) -> None:
+    """Who stands where is searched by lane, never looked for."""
+    with filled.write() as connection:
+        plan = _plan(filled, connection, statement, _SPARE | {"id": 7, "lane": 7})
+    assert "SCAN" not in plan
+    assert "Seq Scan" not in plan
+
+
+def test_the_look_up_of_retransmits(filled: Database) -> None:
+    """Whether messages are known is a search in one index, however many are stored."""
+    with filled.write() as connection:
+        if filled.dialect == "sqlite":
+            plan = _plan(filled, connection, sql.SQLITE_KNOWN, (json.dumps([1, 2]),))
+        else:
+            plan = _plan(filled, connection, sql.POSTGRES_KNOWN, ([1, 2],))
+    assert "message_identity" in plan
+
+
+@pytest.mark.slow
+def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
+    """With 200,000 queued, half of them behind one waiting head, a claim is as quick as ever."""
+    _fill(store, 200_000, "CASE WHEN i % 2 = 0 THEN -1 ELSE i % 50000 END")
+    inbox = Inbox(store, "node", lease=1000)
+    claimed = inbox.claim(NOW, 100)
+    head = next(each for each in claimed if each.lanes == (-1,))
+    others = [each.message_id for each in claimed if each is not head]
+    inbox.settle([Outcome(head.message_id, Event.POSTPONED, retry_at=NOW + 10**9)], NOW)
+    inbox.settle([Outcome(each, Event.ACCEPTED) for each in others], NOW)
+    number, took = 0, []
+    begun = time.perf_counter()
+    while number < 5000:
+        before = time.perf_counter()
+        batch = inbox.claim(NOW, 100)
+        took.append(time.perf_counter() - before)
+        assert len(batch) == 100
+        inbox.settle([Outcome(each.message_id, Event.ACCEPTED) for each in batch], NOW)
+        number += len(batch)
+    rate = number / (time.perf_counter() - begun)
+    took.sort()
+    median = took[len(took) // 2]
+    assert median < 0.2, f"a claim of 100 took {median * 1000:.0f} ms, {rate:.0f} messages/s"
+    assert took[-1] < 50 * median
