@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
-
-from bridge.engine.http.strict_json import storable
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
 TAG_LENGTH = 1024
 
@@ -25,17 +23,11 @@ def _scalar(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _storable(value: str) -> str:
-    if not storable(value):
-        message = "holds a NUL character or an unpaired surrogate"
-        raise ValueError(message)
-    return value
-
-
+# Constraints come first: what stands behind them is applied before them.
 Tag = Annotated[
     str,
+    StringConstraints(max_length=TAG_LENGTH),
     BeforeValidator(_scalar, json_schema_input_type=str | int | float | None),
-    Field(max_length=TAG_LENGTH),
 ]
 """A scalar clinicalInfo tag: optional, and empty when unset."""
 
@@ -44,15 +36,15 @@ Text = Annotated[str, BeforeValidator(_scalar, json_schema_input_type=str | None
 
 Identifier = Annotated[
     str,
-    BeforeValidator(_scalar, json_schema_input_type=str | int),
     StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
+    BeforeValidator(_scalar, json_schema_input_type=str | int),
 ]
 """A required part of an identity: blank is missing."""
 
 OptionalIdentifier = Annotated[
     str,
-    BeforeValidator(_scalar, json_schema_input_type=str | int | None),
     StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
+    BeforeValidator(_scalar, json_schema_input_type=str | int | None),
 ]
 
 QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)]
