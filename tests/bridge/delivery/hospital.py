@@ -5,7 +5,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -25,7 +25,7 @@ from bridge.delivery.learning import Learner
 from bridge.delivery.poller import StatusPoller
 from bridge.engine.http.application import create_application
 from bridge.engine.service import sites
-from bridge.engine.service.sites import SiteSettings
+from bridge.engine.service.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
@@ -178,7 +178,11 @@ class Page:
     async def __call__(self, path: str, **body: Any) -> Any:
         headers = {"authorization": f"Bearer {self.secret}"}
         shown = await self.http.get("/reporting/api/session/report", headers=headers)
-        version = shown.json().get("report", shown.json()).get("version", 0)
+        report = shown.json().get("report", shown.json())
+        about = (
+            report["addenda"][-1] if path.startswith("addendum/") and report["addenda"] else report
+        )
+        version = about["version"]
         answer = await self.http.post(
             f"/reporting/api/session/{path}", json={"version": version, **body}, headers=headers
         )
@@ -230,7 +234,8 @@ async def open_hospital(
     upgrade(engine_database, "bridge.engine.records", "alembic_engine")
     with engine_database.write() as connection:
         settings = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
-        sites.add_site(connection, settings, time())
+        with suppress(SiteExists):  # the house is opened again
+            sites.add_site(connection, settings, time())
     application = create_application(
         EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN),
         engine_database,

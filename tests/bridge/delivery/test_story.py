@@ -1,16 +1,38 @@
 """An order comes in, its report goes back: the whole way, with the real engine in between."""
 
+import asyncio
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from bridge.contract import ReportStatus
+from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.hospital import destination, open_hospital
+from mappings.results import ResultEvent
+from mllp.errors import LossReason, NotConnected, ReplyLost
+from tests.bridge.delivery.hospital import (
+    EVERYTHING,
+    SITE,
+    accepting,
+    destination,
+    open_hospital,
+    until,
+)
 from tests.bridge.intake.desk import order
+from tests.bridge.intake.test_forwarder import group, message
 
 pytestmark = pytest.mark.anyio
+
+A1 = OrderKey(SITE, "M1", "A1")
+DELAY = 60
+
+
+def texts(payload: bytes) -> list[str]:
+    """Every OBX-5 of a message."""
+    return Message.parse(payload).values("OBX[*]-5")
 
 
 async def test_an_order_becomes_a_report_and_comes_back(tmp_path: Path, database: Database) -> None:
@@ -28,5 +50,279 @@ async def test_an_order_becomes_a_report_and_comes_back(tmp_path: Path, database
         assert message.value("MSH-9.1") == "ORU"
         assert message.value("OBR-25") == "F"
         assert message.value("ORC-2") == "PA1"
-        assert "No bleeding." in message.values("OBX[*]-5")
+        assert "No bleeding." in texts(oru)
         assert len(message.value("MSH-10")) == 20
+        rendered = hospital.metrics.render()
+        assert (
+            b'bridge_deliveries_total{destination="ris",outcome="accepted",reply="AA"}' in rendered
+        )
+        assert b"bridge_sign_to_delivery_seconds_count" in rendered
+
+
+async def test_unsigned_inside_the_delay_nothing_is_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """Signed, taken back, signed again: one ORU, with the second text."""
+    async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "First.")
+        await hospital.follow()
+        await page("unsign")
+        hospital.time.leap += DELAY * 2000
+        await asyncio.sleep(0.3)
+        await hospital.follow()
+        assert hospital.receivers["ris"].sent == []
+        await page("save", text="Second.")
+        await page("sign")
+        await hospital.follow()
+        assert hospital.receivers["ris"].sent == []
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await hospital.follow()
+        (oru,) = await hospital.delivered(1)
+        assert "Second." in texts(oru)
+        assert "First." not in texts(oru)
+
+
+async def test_an_addendum_is_a_correction_of_the_same_report(
+    tmp_path: Path, database: Database
+) -> None:
+    """The addendum's ORU holds the report and the addendum, and comes after the report's."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await page("addendum/create")
+        await page("addendum/save", text="Addition.")
+        await page("addendum/sign")
+        await hospital.follow()
+        first, second = await hospital.delivered(2)
+        assert "Addition." not in texts(first)
+        assert {"Report.", "Addition."} <= set(texts(second))
+        assert Message.parse(second).value("OBR-25") == "C"
+
+
+async def test_a_linked_report_answers_for_each_order(tmp_path: Path, database: Database) -> None:
+    """One ORU an order, with the same text and the order's own numbers."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(message(group("A1"), group("A2")))
+        await hospital.read_and_sign("A1", "Both.")
+        await hospital.follow()
+        sent = await hospital.delivered(2)
+        parsed = [Message.parse(each) for each in sent]
+        assert [each.value("OBR-18") for each in parsed] == ["A1", "A2"]
+        assert [each.value("ORC-2") for each in parsed] == ["PA1", "PA2"]
+        assert len({each.value("MSH-10") for each in parsed}) == 2
+        assert all("Both." in texts(each) for each in sent)
+
+
+async def test_learning_twice_sends_once(tmp_path: Path, database: Database) -> None:
+    """The feed read again from its beginning, and the status poll besides: nothing new."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Once.")
+        await hospital.follow()
+        await hospital.delivered(1)
+        with database.write() as connection:
+            connection.exec_driver_sql("DELETE FROM feed_cursor")
+            connection.exec_driver_sql("DELETE FROM report_seen")
+        await hospital.follow()
+        await hospital.poller.poll()
+        await asyncio.sleep(0.1)
+        assert len(hospital.receivers["ris"].sent) == 1
+        assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]
+
+
+def wrong_id(payload: bytes) -> bytes:
+    """Acknowledge somebody else's message."""
+    return accepting(payload).replace(b"MSA|AA|", b"MSA|AA|X")
+
+
+def coded(code: bytes) -> Callable[[bytes], bytes]:
+    """Answer with another code."""
+    return lambda payload: accepting(payload).replace(b"MSA|AA", b"MSA|" + code)
+
+
+def lost(reason: LossReason) -> Callable[[bytes], bytes]:
+    """Answer nothing usable."""
+
+    def answer(payload: bytes) -> bytes:
+        raise ReplyLost(reason)
+
+    return answer
+
+
+def unreachable(payload: bytes) -> bytes:
+    """Be away."""
+    raise NotConnected
+
+
+FAULTS = {
+    "AE": coded(b"AE"),
+    "AR": coded(b"AR"),
+    "CE": coded(b"CE"),
+    "CR": coded(b"CR"),
+    "silence": lost(LossReason.TIMEOUT),
+    "mismatch": lost(LossReason.MISMATCH),
+    "garbage": lost(LossReason.GARBAGE),
+    "cut": lost(LossReason.CLOSED),
+    "no acknowledgment at all": lambda _: b"hello",
+    "away": unreachable,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+async def test_faults_are_repeated_with_the_same_bytes(
+    tmp_path: Path, database: Database, fault: Callable[[bytes], bytes]
+) -> None:
+    """Three faults, then a good reply: four equal messages, and delivered only then."""
+    tries = count()
+
+    def answer(payload: bytes) -> bytes:
+        return fault(payload) if next(tries) < 3 else accepting(payload)
+
+    async with open_hospital(
+        tmp_path, database, destination(), answers={"ris": answer}
+    ) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Same.")
+        await hospital.follow()
+        sent = await hospital.delivered(4)
+        assert len(set(sent)) == 1
+        await until(lambda: hospital.rows("SELECT state FROM delivery") == [("done",)])
+        assert len(hospital.receivers["ris"].sent) == 4
+
+
+async def test_what_the_settings_say_of_a_reply_counts(tmp_path: Path, database: Database) -> None:
+    """`AR = "park"`: no repeat; the report's later results wait for a person, others go on."""
+
+    def answer(payload: bytes) -> bytes:
+        return coded(b"AR")(payload) if b"|A1|" in payload else accepting(payload)
+
+    async with open_hospital(
+        tmp_path,
+        database,
+        destination(replies={"AR": "park"}),
+        answers={"ris": answer},
+    ) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.send(order("ID2", "A2", "M2"))
+        page = await hospital.read_and_sign("A1", "One.")
+        await page("addendum/create")
+        await page("addendum/save", text="More.")
+        await page("addendum/sign")
+        await hospital.read_and_sign("A2", "Two.", "M2")
+        await hospital.follow()
+        await until(
+            lambda: (
+                hospital.rows("SELECT state FROM delivery ORDER BY id")
+                == [("parked",), ("queued",), ("done",)]
+            )
+        )
+
+
+async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Database) -> None:
+    """One is away for good, the other has everything in order."""
+    async with open_hospital(
+        tmp_path,
+        database,
+        destination("dead"),
+        destination("ris"),
+        answers={"dead": unreachable},
+    ) as hospital:
+        for number in range(5):
+            await hospital.send(order(f"ID{number}", f"A{number}", f"M{number}"))
+            await hospital.read_and_sign(f"A{number}", "Text.", f"M{number}")
+        await hospital.follow()
+        sent = await hospital.delivered(5)
+        assert [Message.parse(each).value("OBR-18") for each in sent] == [
+            f"A{number}" for number in range(5)
+        ]
+        waiting = "SELECT count(*) FROM delivery WHERE destination = 'dead' AND state <> 'done'"
+        assert hospital.rows(waiting) == [(5,)]
+
+
+async def test_sites_and_events_choose(tmp_path: Path, database: Database) -> None:
+    """A destination hears of its sites and its events only."""
+    async with open_hospital(
+        tmp_path,
+        database,
+        destination("elsewhere", sites=frozenset({"SITE2"})),
+        destination("finals", events=frozenset({ResultEvent.FINAL})),
+        destination("everything", events=EVERYTHING),
+    ) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="Read.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await page("sign")
+        await page("addendum/create")
+        await page("addendum/save", text="More.")
+        await page("addendum/sign")
+        await hospital.follow()
+        await until(lambda: b"More." in b"".join(hospital.receivers["everything"].sent))
+        assert hospital.receivers["elsewhere"].sent == []
+        (final,) = hospital.receivers["finals"].sent
+        assert Message.parse(final).value("OBR-25") == "F"
+        told = [
+            (m.value("MSH-9.1"), m.value("OBR-25"))
+            for m in map(Message.parse, hospital.receivers["everything"].sent)
+        ]
+        assert ("ORU", "P") in told
+        assert told.index(("ORU", "P")) < told.index(("ORU", "F")) < told.index(("ORU", "C"))
+
+
+async def test_without_the_feed_the_status_poll_finds_everything(
+    tmp_path: Path, database: Database
+) -> None:
+    """Prelim, recall, final and addendum: found by asking, each once, in order."""
+    async with open_hospital(
+        tmp_path, database, destination(events=EVERYTHING), sign_delay=DELAY
+    ) as hospital:
+        await hospital.send(order("ID1", "A1"))
+
+        async def poll() -> None:
+            await asyncio.sleep(0.03)
+            hospital.time.leap += 120_000
+            await hospital.poller.poll()
+
+        await hospital.poller.poll()
+        page = await hospital.page("A1")
+        await page("save", text="Read.")
+        await poll()
+        await page("sign")
+        await asyncio.sleep(0.03)
+        await hospital.poller.poll()
+        assert not any(b"Read." in each for each in hospital.receivers["ris"].sent)
+        await page("unsign")
+        await asyncio.sleep(0.03)
+        await hospital.poller.poll()
+        await page("sign")
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await poll()
+        await page("addendum/create")
+        await page("addendum/save", text="More.")
+        await page("addendum/sign")
+        await poll()
+        await poll()
+        await until(lambda: any(b"More." in each for each in hospital.receivers["ris"].sent))
+        told = [
+            Message.parse(each).value("OBR-25")
+            for each in hospital.receivers["ris"].sent
+            if b"Read." in each
+        ]
+        assert told == ["F", "C"]
+
+
+async def test_a_restarted_courier_goes_on(tmp_path: Path, database: Database) -> None:
+    """Stopped with a message in flight: sent again under the same control id."""
+    async with open_hospital(
+        tmp_path, database, destination(), answers={"ris": lambda _: None}
+    ) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Text.")
+        await hospital.follow()
+        (first,) = await hospital.delivered(1)
+        await hospital.couriers[0].stop(drain=0.05)
+        assert hospital.rows("SELECT state FROM delivery") == [("queued",)]
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        (again,) = await hospital.delivered(1)
+        assert again == first
