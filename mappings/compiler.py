@@ -22,7 +22,7 @@ from mappings.orders import compile_orders
 from mappings.outbound import KEYS as OUTBOUND_KEYS
 from mappings.outbound import OutboundMapping, compile_outbound
 from mappings.patients import compile_patients
-from mappings.rules import Workshop
+from mappings.workshop import Workshop
 
 DEFINITIONS = Path(__file__).parent / "definitions"
 """The definitions that ship; `bridge init` copies them."""

@@ -13,8 +13,9 @@ from mappings.conditions import Condition, compile_condition
 from mappings.events import LinkSignal
 from mappings.fetch import NULL
 from mappings.nodes import Node
-from mappings.rules import Rule, Workshop, compile_rule
+from mappings.rules import Rule, compile_rule
 from mappings.scope import Scope
+from mappings.workshop import Workshop
 
 ACCESSION = "accession"
 MESSAGE_GROUP = "message-group"

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from mappings.conditions import Condition, compile_condition
 from mappings.fetch import NULL
 from mappings.nodes import Node
-from mappings.rules import Rule, Workshop, compile_rule
+from mappings.rules import Rule, compile_rule
 from mappings.scope import Scope
 from mappings.selection import Selection, compile_selection, segment_name
+from mappings.workshop import Workshop
 
 KEYS = ("values", "each", "keep")
 EACH_KEYS = ("segment", "key", "value", "when")

@@ -18,10 +18,11 @@ from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
 from mappings.links import Links, Member, compile_links
 from mappings.metadata import MetadataRules, compile_metadata
 from mappings.nodes import Node
-from mappings.rules import Rule, Workshop, compile_rule
+from mappings.rules import Rule, compile_rule
 from mappings.scope import Defaults, Scope, is_imaging, order_groups
 from mappings.selection import Selection, compile_selection
 from mappings.tags import TAGS, TagRule, compile_tags, fill
+from mappings.workshop import Workshop
 
 ORDER_KEYS = ("placer", "filler", "control", "status")
 APP_TAGS = (

@@ -18,7 +18,7 @@ from mappings.layout import Layout, compile_layout
 from mappings.nodes import Node
 from mappings.outfields import compile_field, compile_when
 from mappings.results import ResultContext, ResultEvent, ResultOrder
-from mappings.rules import Workshop
+from mappings.workshop import Workshop
 
 KEYS = ("orders", "statuses", "text", "metadata", "segments")
 ORDERS = ("separate", "combined")

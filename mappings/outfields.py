@@ -16,7 +16,7 @@ from mappings.fetch import parse_path
 from mappings.frames import DESTINATION, VARIABLES, Frame, Variable, destination
 from mappings.hl7.escapes import unescape
 from mappings.nodes import Node
-from mappings.rules import Workshop
+from mappings.workshop import Workshop
 
 Condition = Callable[[Frame], bool]
 

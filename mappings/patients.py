@@ -14,9 +14,10 @@ from mappings.hl7.message import Message
 from mappings.hl7.refusals import DuplicateKey, MissingField, Refusal, UnsupportedEvent
 from mappings.nodes import Node
 from mappings.orders import needed
-from mappings.rules import Rule, Workshop, compile_rule, plain
+from mappings.rules import Rule, compile_rule, plain
 from mappings.scope import Defaults, Scope, patient_groups
 from mappings.tags import TAGS, TagRule, compile_tags, fill
+from mappings.workshop import Workshop
 
 KEYS = ("tags", "events", "prior_mrn")
 REFUSE = "refuse"

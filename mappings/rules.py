@@ -9,17 +9,15 @@ A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from mappings import transforms
-from mappings.codes import CodeTable, names, read_table
 from mappings.conditions import Condition, compile_condition
 from mappings.fetch import NULL, compile_all, compile_path, parse_path
 from mappings.hl7.refusals import UnknownCode
-from mappings.hooks import Hook, find_hook
-from mappings.nodes import Node, Sources
-from mappings.notebook import Notebook
+from mappings.nodes import Node
 from mappings.scope import Scope
+from mappings.workshop import Workshop
 
 Rule = Callable[[Scope], str]
 
@@ -29,35 +27,6 @@ KEYS = PRODUCERS + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 LISTENER = "listener"
 """As a `default`: the site of the listener that took the message."""
-
-
-@dataclass(slots=True)
-class Workshop:
-    """What compiling one definition shares: its files, its mistakes, its tables and paths."""
-
-    sources: Sources
-    notebook: Notebook
-    tables: dict[str, CodeTable] = field(default_factory=dict)
-    files: set[str] = field(default_factory=set)
-    """Files beside the definition that this mapping depends on."""
-    paths: list[str] = field(default_factory=list)
-    """The places rules look at, in the order of compilation."""
-    refusing: bool = False
-    """Whether a rule compiled since this was reset may refuse a message."""
-
-    def table(self, node: Node) -> CodeTable | None:
-        """Find a code table by name; None (with an issue) when there is none."""
-        name = self.notebook.choice(node, "code table", names(self.sources))
-        if name is None:
-            return None
-        if name not in self.tables:
-            self.files.add(f"codes/{name}.csv")
-            self.tables[name] = read_table(self.sources, name, self.notebook)
-        return self.tables[name]
-
-    def hook(self, node: Node) -> Hook | None:
-        """Find a hook; None (with an issue) when there is none."""
-        return find_hook(node, self.sources, self.notebook, self.files)
 
 
 def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:

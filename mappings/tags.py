@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from mappings.fetch import NULL
 from mappings.hl7.refusals import MissingField, Refusal
 from mappings.nodes import Node
-from mappings.rules import Rule, Workshop, compile_rule, plain
+from mappings.rules import Rule, compile_rule, plain
 from mappings.scope import Scope
+from mappings.workshop import Workshop
 
 TAGS = (
     "SiteID",

@@ -9,7 +9,8 @@ from tests.mappings.language import DEFAULTS, MSH, PID, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
-RAW = "\r".join((MSH, PID, "ORC|NW|P1", "OBR|1|P1||X^Test", "OBR|2|P2||Y", "ZAB|1|z")).encode()
+SEGMENTS = [MSH, PID, "ORC|NW|P1", "OBR|1|P1||X^Test", "OBR|2|P2||Y", "ZAB|1|z"]
+RAW = "\r".join(SEGMENTS).encode()
 
 
 def test_used_and_unused() -> None:

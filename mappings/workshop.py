@@ -1,0 +1,41 @@
+"""
+What compiling one definition shares: its files, mistakes, tables, hooks and places.
+
+Lives as long as the compilation; nothing of it is in what is compiled.
+"""
+
+from dataclasses import dataclass, field
+
+from mappings.codes import CodeTable, file_of, names, read_table
+from mappings.hooks import Hook, find_hook
+from mappings.nodes import Node, Sources
+from mappings.notebook import Notebook
+
+
+@dataclass(slots=True)
+class Workshop:
+    """The shared things, and how to look them up by name."""
+
+    sources: Sources
+    notebook: Notebook
+    tables: dict[str, CodeTable] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    """Files beside the definition that this mapping depends on."""
+    paths: list[str] = field(default_factory=list)
+    """The places rules look at, in the order of compilation."""
+    refusing: bool = False
+    """Whether a rule compiled since this was reset may refuse a message."""
+
+    def table(self, node: Node) -> CodeTable | None:
+        """Find a code table by name; None (with an issue) when there is none."""
+        name = self.notebook.choice(node, "code table", names(self.sources))
+        if name is None:
+            return None
+        if name not in self.tables:
+            self.files.add(file_of(name))
+            self.tables[name] = read_table(self.sources, name, self.notebook)
+        return self.tables[name]
+
+    def hook(self, node: Node) -> Hook | None:
+        """Find a hook; None (with an issue) when there is none."""
+        return find_hook(node, self.sources, self.notebook, self.files)
