@@ -297,7 +297,7 @@ def test_placeholder_identifiers_are_rejected(service: Service, tags: dict[str, 
 
 
 def test_another_name_for_a_known_patient_fails(service: Service) -> None:
-    """Launch: a different PatientName for an existing PatientMRN fails; the same folded does not."""
+    """A different PatientName for an existing PatientMRN fails; the same one folded does not."""
     service.launch(tags={"PatientName": "DOE^JANE"})
     answer = service.launch(accession="A2", tags={"PatientName": "ROE^JANE"})
     assert (answer.status_code, answer.json()["code"]) == (409, "patient_name_mismatch")

@@ -1,0 +1,137 @@
+"""Pre-warming a session (interface document, POST /api/report/init and GET /reporting/init)."""
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.bridge.engine.http.house import ADMIN, BASE, FOREIGN, READER, Service, user
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    """Return the body of a plain init."""
+    return {
+        "clinicalInfo": {"SiteID": "SITE1", **changes},
+        "userInfo": user("new@site1.test", "New Person"),
+    }
+
+
+def test_a_session_link_lives_five_minutes(service: Service) -> None:
+    """Limits: 5 minutes from issue, reported by expiresAt; it may be loaded more than once."""
+    answer = service.post("report/init", body(AppLanguage="fr-CA", SpeechLanguage="pt"))
+    prepared = answer.json()
+    link = prepared["sessionLink"]
+    assert link.startswith(f"{BASE}/reporting/init?token=")
+    assert link.endswith("&AppLanguage=fr-CA&SpeechLanguage=pt-BR")
+    ends = datetime.fromisoformat(prepared["expiresAt"])
+    assert ends == datetime.fromtimestamp(service.clock.now / 1000 + 300, UTC)
+    assert prepared["expiresAt"].endswith("Z")
+    first = service.open(link)
+    assert first.status_code == 200
+    assert "Waiting" in first.text
+    again = service.open(link)
+    assert again.status_code == 200
+    assert "set-cookie" not in again.headers  # the same session goes on
+    service.clock.pass_seconds(301)
+    expired = service.open(link)
+    assert expired.status_code == 410
+    assert "expired" in expired.text
+
+
+def test_it_registers_the_user_and_creates_no_report(service: Service) -> None:
+    """Rule 3: an unknown UserEmail is registered on the site; no report comes of it."""
+    assert service.post("report/init", body()).status_code == 200
+    emails = [each["email"] for each in service.get("admin/sites/SITE1/users").json()]
+    assert "new@site1.test" in emails
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+def test_study_fields_are_refused_and_empty_ones_ignored(service: Service) -> None:
+    """No patient or study fields are accepted."""
+    assert service.post("report/init", body(PatientMRN="", Accession=None)).status_code == 200
+    for name in ("PatientMRN", "PatientName", "StudyInstanceUID", "KeyFindings"):
+        answer = service.post("report/init", body(**{name: "x"}))
+        assert (answer.status_code, answer.json()["code"]) == (400, "study_not_accepted")
+
+
+def test_either_token_may_be_the_administrators(service: Service) -> None:
+    """userInfo.Auth is needed only when the header token is not an administrator's."""
+    assert service.post("report/init", body(), READER).status_code == 403
+    lent = body()
+    lent["userInfo"]["Auth"] = service.tokens[ADMIN]
+    assert service.post("report/init", lent, READER).status_code == 200
+    lent["userInfo"]["Auth"] = service.tokens[FOREIGN]
+    assert service.post("report/init", lent, READER).status_code == 403
+    assert service.post("report/init", body(), FOREIGN).status_code == 403
+
+
+def test_required_members(service: Service) -> None:
+    """SiteID, UserName and UserEmail are required; the address must be one."""
+    for place, name in (
+        ("clinicalInfo", "SiteID"),
+        ("userInfo", "UserName"),
+        ("userInfo", "UserEmail"),
+    ):
+        for value in (None, "", " "):
+            wrong = body()
+            wrong[place][name] = value
+            assert service.post("report/init", wrong).status_code == 400
+    wrong = body()
+    wrong["userInfo"]["UserEmail"] = "nobody"
+    assert service.post("report/init", wrong).status_code == 400
+
+
+def browse(service: Service, **query: str) -> Any:
+    """Load the browser route."""
+    return service.call("GET", f"/reporting/init?{urlencode(query)}", None)
+
+
+def test_the_browser_route_exchanges_its_token_at_once(service: Service) -> None:
+    """Rule 6: the token does not stay in the address; no referrer, no store."""
+    answer = browse(
+        service,
+        SiteID="SITE1",
+        Auth=service.tokens[ADMIN],
+        UserName="New Person",
+        UserEmail="n@site1.test",
+        PatientMRN="",
+    )
+    assert answer.status_code == 303
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    target = answer.headers["location"]
+    assert target.startswith("/reporting/init?token=")
+    assert service.tokens[ADMIN] not in target
+    assert "Waiting" in service.call("GET", target, None).text
+
+
+def test_the_browser_route_says_why_it_refuses(service: Service) -> None:
+    """Rules 1 and 5: a study parameter with a value is rejected; the reason is displayed."""
+    good = {
+        "SiteID": "SITE1",
+        "Auth": service.tokens[ADMIN],
+        "UserName": "N",
+        "UserEmail": "n@site1.test",
+    }
+    cases = [
+        ({**good, "PatientMRN": "1"}, 400),
+        ({**good, "SiteID": ""}, 400),
+        ({**good, "UserEmail": ""}, 400),
+        ({**good, "Auth": "rbt_wrong"}, 401),
+        ({**good, "Auth": service.tokens[READER]}, 403),
+        ({**good, "SiteID": "NOWHERE"}, 404),
+        ({**good, "AppLanguage": "tlh"}, 400),
+        ({"SiteID": "SITE1"}, 401),
+        ({"token": "A" * 22}, 404),
+    ]
+    for query, status in cases:
+        answer = browse(service, **query)
+        assert answer.status_code == status, query
+        assert "<p>" in answer.text
+
+
+def test_a_study_opens_after_another_users_session(service: Service) -> None:
+    """Rules 4 and 7: the same frame goes to the report link; another user replaces the session."""
+    service.open(service.post("report/init", body()).json()["sessionLink"])
+    link = service.launch(userInfo=user(READER)).json()["reportLink"]
+    page = service.session(service.open(link, headers={"sec-fetch-dest": "iframe"}))
+    assert page("report").json()["owner"] is True
+    assert service.status()["userEmail"] == READER

@@ -1,0 +1,204 @@
+"""Opening report links (interface document, States and transitions; Limits; security of links)."""
+
+import pytest
+
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    BASE,
+    OTHER,
+    READER,
+    Service,
+    boot,
+    identity,
+    user,
+)
+
+
+def link_for(service: Service, email: str = READER, **changes: object) -> str:
+    """Launch as an administrator for a user; return the link."""
+    answer = service.launch(userInfo=user(email), **changes)
+    assert answer.status_code == 200, answer.text
+    link: str = answer.json()["reportLink"]
+    return link
+
+
+def test_a_lazy_link_creates_the_report_when_first_opened(service: Service) -> None:
+    """States: created, assigned and saved at the first opening; a second one changes nothing."""
+    link = link_for(service, lazyLaunch=True, tags={"KeyFindings": "Nodule", "Modality": "CT"})
+    first = service.open(link)
+    assert first.status_code == 200
+    record = service.status()
+    assert (record["status"], record["userEmail"]) == ("Draft", READER)
+    assert service.get("report/content", **identity()).json() == {"content": "Nodule"}
+    assert boot(service.open(link))["reportId"] == record["reportId"]
+    events = [each["event"] for each in service.get("report/changes").json()["changes"]]
+    assert events == ["report_created"]
+
+
+def test_the_second_of_two_lazy_links_meets_the_transfer_prompt(service: Service) -> None:
+    """Two lazy links for one triple: the first opening creates, the second user is asked."""
+    mine = link_for(service, READER, lazyLaunch=True)
+    theirs = link_for(service, OTHER, lazyLaunch=True)
+    assert boot(service.open(mine))["transfer"] is False
+    page = service.open(theirs)
+    assert boot(page)["transfer"] is True
+    assert service.status()["userEmail"] == READER
+    assert service.session(page)("transfer", {}).json()["owner"] is True
+    assert service.status()["userEmail"] == OTHER
+
+
+def test_a_forced_transfer_asks_nobody(service: Service) -> None:
+    """forceOwnershipTransfer: at the opening of the link, not at the launch."""
+    link_for(service, READER)
+    answer = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
+    assert service.status()["userEmail"] == READER
+    assert boot(service.open(answer.json()["reportLink"]))["transfer"] is False
+    assert service.status()["userEmail"] == OTHER
+
+
+def test_an_order_becomes_a_draft_of_whoever_opens_it(service: Service) -> None:
+    """Ordered, then opened: Draft, assigned, with its key findings."""
+    tags = {"KeyFindings": "Fracture"}
+    service.launch("service", lazyLaunch=True, registerOrder=True, tags=tags)
+    service.open(link_for(service, lazyLaunch=True))
+    assert service.status()["status"] == "Draft"
+    assert service.get("report/content", **identity()).json()["content"] == "Fracture"
+
+
+def test_a_stale_link_does_not_undo_what_came_later(service: Service) -> None:
+    """A launch is brought in once; opening its link again keeps newer tags."""
+    link = link_for(service, lazyLaunch=True, tags={"Modality": "CT"})
+    service.open(link)
+    service.launch(tags={"Modality": "MR"})
+    service.open(link)
+    export = service.post("report/export/json", {"clinicalInfo": identity()}).json()
+    assert export["clinicalInfo"][0]["Modality"] == "MR"
+
+
+def test_the_name_is_checked_again_when_the_link_is_opened(service: Service) -> None:
+    """Lazy launch: the patient may have got another name since."""
+    link = link_for(service, lazyLaunch=True, tags={"PatientName": "DOE^JANE"})
+    service.launch(accession="A2", tags={"PatientName": "ROE^JANE"})
+    assert service.open(link).status_code == 409
+    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+
+
+def test_a_signed_report_opens_for_reading(service: Service) -> None:
+    """Opening changes neither status nor owner of a signed report."""
+    link = link_for(service, READER)
+    service.post("report/sign", {"clinicalInfo": identity()})
+    page = service.session(service.open(link_for(service, OTHER)))("report").json()
+    assert (page["status"], page["writable"]) == ("Final", False)
+    assert service.status()["userEmail"] == READER
+    assert service.open(link).status_code == 200
+
+
+def test_links_expire(service: Service) -> None:
+    """Limits: an authenticated link lives 12 hours; a stranger cannot tell unknown from none."""
+    link = link_for(service)
+    service.clock.pass_seconds(12 * 3600 - 1)
+    assert service.open(link).status_code == 200
+    service.clock.pass_seconds(2)
+    assert service.open(link).status_code == 410
+    nobody = service.open(f"{BASE}/reporting/launch-report/clinical?token={'A' * 22}")
+    nonsense = service.open(f"{BASE}/reporting/launch-report/clinical?token=../../etc")
+    assert nobody.status_code == nonsense.status_code == 404
+    assert nobody.text == nonsense.text
+
+
+def test_a_deleted_report_takes_its_links_with_it(service: Service) -> None:
+    """Delete: links die with the report; those of a PreLaunch are revoked though it has none."""
+    link = link_for(service)
+    assert service.post("report/delete", {"clinicalInfo": identity()}).status_code == 200
+    assert service.open(link).status_code == 410
+    pending = link_for(service, lazyLaunch=True)
+    assert service.post("report/delete", {"clinicalInfo": identity()}).status_code == 404
+    assert service.open(pending).status_code == 410
+    assert service.launch().status_code == 200
+
+
+def test_links_die_with_their_token(service: Service) -> None:
+    """Revoking a token revokes what it gave out."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
+    link = service.launch(made["token"], userInfo=user()).json()["reportLink"]
+    service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
+    assert service.open(link).status_code == 410
+
+
+@pytest.mark.parametrize("headers", [{"sec-fetch-dest": "iframe"}, {"sec-fetch-dest": "frame"}])
+def test_a_frame_needs_user_and_administrator(service: Service, headers: dict[str, str]) -> None:
+    """Authentication 5: without userInfo and an administrator's token there is no frame."""
+    plain = service.launch().json()["reportLink"]
+    assert service.open(plain, headers=headers).status_code == 403
+    assert "frame-ancestors 'none'" in service.open(plain).headers["content-security-policy"]
+    framed = link_for(service)
+    assert service.open(framed, headers=headers).status_code == 200
+
+
+def test_only_the_sites_hosts_may_frame(service: Service) -> None:
+    """frame-ancestors names the site's host origins."""
+    settings = {"hostOrigins": ["https://viewer.test:8443"]}
+    assert service.call("PUT", "/api/admin/sites/SITE1", json=settings).status_code == 200
+    policy = service.open(link_for(service)).headers["content-security-policy"]
+    assert "frame-ancestors 'self' https://viewer.test:8443" in policy
+    for origin in ("*", "https://*.test", "viewer.test", "https://a.test/x", "https://a.test; x"):
+        answer = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [origin]})
+        assert answer.status_code == 400, origin
+
+
+def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
+    """Only administrators create authenticated links; a member signs in, a stranger does not."""
+    link = service.launch(READER, lazyLaunch=True).json()["reportLink"]
+    page = service.open(link)
+    assert 'type="password"' in page.text
+    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+    member = {"email": READER, "name": "Reader", "password": "correct horse"}
+    assert service.post("admin/sites/SITE1/users", member).status_code == 200
+    token = link.partition("?token=")[2]
+    form = {"token": token, "email": READER, "password": "wrong password"}
+    assert service.call("POST", "/reporting/login", None, data=form).status_code == 401
+    form["password"] = "correct horse"
+    frame = {"sec-fetch-dest": "iframe"}
+    assert (
+        service.call("POST", "/reporting/login", None, data=form, headers=frame).status_code == 403
+    )
+    opened = service.call("POST", "/reporting/login", None, data=form)
+    assert boot(opened)["transfer"] is False
+    assert service.status()["userEmail"] == READER
+
+
+def test_prefetching_opens_nothing(service: Service) -> None:
+    """A preview or a HEAD request is nobody who reads the report."""
+    link = link_for(service, lazyLaunch=True)
+    assert service.open(link, headers={"sec-purpose": "prefetch"}).status_code == 204
+    assert service.call("HEAD", link.removeprefix(BASE), None).status_code == 204
+    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+
+
+def test_no_patient_stands_in_the_page_itself(service: Service) -> None:
+    """The page asks the session endpoints; its own text and headers name nobody."""
+    page = service.open(link_for(service, tags={"PatientName": "CANARY^NAME"}))
+    assert "CANARY" not in page.text + repr(page.headers)
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["cache-control"] == "no-store"
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_reloading_the_page_keeps_the_document(service: Service) -> None:
+    """The handle leaves the address bar; the session's cookie opens the same document again."""
+    opened = boot(service.open(link_for(service)))
+    again = boot(service.call("GET", "/reporting/launch-report/clinical", None))
+    assert again["reportId"] == opened["reportId"]
+    assert again["session"] != opened["session"]
+
+
+def test_cookies_in_frames_of_other_sites_are_partitioned(service: Service) -> None:
+    """Over https: __Host-, Secure, and Partitioned only in a cross-site frame."""
+    engine = service.application.state.engine
+    engine.addresses = type(engine.addresses)("https://engine.test", [], [])
+    link = link_for(service).replace("https://engine.test", BASE)
+    framed = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
+    cookie = service.open(link, headers=framed).headers["set-cookie"]
+    assert cookie.startswith("__Host-report_session=")
+    assert cookie.endswith("Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
+    assert service.open(link).headers["set-cookie"].endswith("Secure; SameSite=Lax")

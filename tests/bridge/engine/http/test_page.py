@@ -1,0 +1,130 @@
+"""The session endpoints behind the report page: they stay when another page takes its place."""
+
+import pytest
+
+from tests.bridge.engine.http.house import OTHER, READER, Page, Service, identity, user
+
+
+@pytest.fixture
+def page(service: Service) -> Page:
+    """A reader's open Draft."""
+    link = service.launch(userInfo=user(READER)).json()["reportLink"]
+    return service.session(service.open(link))
+
+
+def saved(page: Page, text: str = "Normal.") -> int:
+    """Save a text; return the version."""
+    version = page("report").json()["version"]
+    answer = page("save", {"version": version, "text": text})
+    assert answer.status_code == 200, answer.text
+    number: int = answer.json()["version"]
+    return number
+
+
+def test_a_report_is_read_typed_and_saved(service: Service, page: Page) -> None:
+    """What is saved is what the API's content says."""
+    state = page("report").json()
+    assert {"edit", "sign", "prelim", "discard"} == set(state["can"])
+    saved(page, "Line one\nLine two")
+    assert service.get("report/content", **identity()).json()["content"] == "Line one\nLine two"
+
+
+def test_a_save_from_an_old_version_is_refused(page: Page) -> None:
+    """Optimistic versions: 409, and nothing is lost."""
+    version = page("report").json()["version"]
+    saved(page, "first")
+    answer = page("save", {"version": version, "text": "second"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "version_conflict")
+    assert page("report").json()["content"] == "first"
+
+
+def test_sign_recall_and_sign_again(service: Service, page: Page) -> None:
+    """Signing by the reader, recall within the sign delay, and Sign Now."""
+    state = page("sign", {"version": saved(page)}).json()
+    assert (state["status"], state["signedBy"]["email"]) == ("Final", READER)
+    assert {"unsign", "sign-now", "addendum-create"} <= set(state["can"])
+    assert state["unsignUntil"] == service.clock.now + 60_000
+    state = page("unsign", {}).json()
+    assert state["status"] == "Draft"
+    state = page("sign", {"version": state["version"]}).json()
+    state = page("sign-now", {"version": state["version"]}).json()
+    assert state["unsignUntil"] is None
+    answer = page("unsign", {})
+    assert (answer.status_code, answer.json()["code"]) == (500, "cooling_elapsed")
+
+
+def test_an_addendum_is_written_signed_and_withdrawn(service: Service, page: Page) -> None:
+    """create, save, sign, unsign, cancel; the API releases it by addendum/sign."""
+    page("sign-now", {"version": saved(page)})
+    page("addendum/create", {})
+    state = page("report").json()
+    number = state["addenda"][0]["version"]
+    state = page("addendum/save", {"version": number, "text": "Also this."}).json()
+    state = page("addendum/sign", {"version": state["addenda"][0]["version"]}).json()
+    assert state["status"] == "Addendum"
+    state = page("addendum/unsign", {}).json()
+    assert state["status"] == "Final"
+    state = page("addendum/sign", {"version": state["addenda"][0]["version"]}).json()
+    body = {"clinicalInfo": identity(), "ignoreSignDelay": True}
+    assert service.post("report/addendum/sign", body).status_code == 200
+    assert page("report").json()["addendumUnsignUntil"] is None
+    page("addendum/create", {})
+    state = page("addendum/cancel", {}).json()
+    assert [each["state"] for each in state["addenda"]] == ["signed"]
+
+
+def test_a_preliminary_read(service: Service, page: Page) -> None:
+    """Prelim with group and tag; the API finds it waiting."""
+    body = {"version": saved(page), "prelimGroup": "Night", "prelimTag": "Resident"}
+    assert page("prelim", body).json()["status"] == "Preliminary"
+    found = service.get(
+        "report/site/prelims", SiteID="SITE1", prelimGroup="Night", prelimTag="Resident"
+    ).json()
+    assert found["userEmail"] == READER
+    assert [each["reportId"] for each in found["reports"]] == [found["reportId"]]
+
+
+def test_discard_removes_a_launched_draft(service: Service, page: Page) -> None:
+    """A Draft that began as a launch goes; the page's session finds nothing any more."""
+    assert page("discard", {}).status_code == 204
+    assert page("report").status_code == 404
+    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+
+
+def test_what_another_took_over_cannot_be_saved(service: Service, page: Page) -> None:
+    """Ownership transfer: the previous editor's saves are refused."""
+    version = saved(page, "mine")
+    answer = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
+    theirs = service.session(service.open(answer.json()["reportLink"]))
+    assert page("save", {"version": version, "text": "still mine"}).status_code == 403
+    assert theirs("report").json()["content"] == "mine"
+
+
+def test_only_the_pages_own_bearer_counts(service: Service, page: Page) -> None:
+    """Neither a cookie, nor an access token, nor an ended session opens the endpoints."""
+    path = "/reporting/api/session/report"
+    assert service.call("GET", path, None).status_code == 401
+    headers = {"authorization": f"Bearer {service.tokens[READER]}"}
+    assert service.call("GET", path, None, headers=headers).status_code == 401
+    service.clock.pass_seconds(31 * 60)
+    assert page("report").status_code == 401
+
+
+def test_activity_keeps_a_session_alive(service: Service, page: Page) -> None:
+    """The inactivity period counts from the last request; the session ends in any case."""
+    for _ in range(24):
+        service.clock.pass_seconds(29 * 60)
+        assert page("report").status_code == 200
+    service.clock.pass_seconds(29 * 60)
+    assert page("report").status_code == 401
+
+
+def test_bad_bodies_are_400(page: Page) -> None:
+    """Text or document, not both, and only documents of the content model."""
+    for body in (
+        {"version": 1},
+        {"version": 1, "text": "a", "document": {}},
+        {"version": 1, "document": {"type": "html"}},
+        {"version": "1", "text": "a"},
+    ):
+        assert page("save", body).status_code == 400
