@@ -5,7 +5,7 @@ Pure. The names are deterministic, so that learning of a change twice queues not
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
@@ -30,16 +30,18 @@ PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
         "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
         "report_created": (ResultEvent.ORDER_STATUS,),
         "report_opened": (ResultEvent.ORDER_STATUS,),
-        "report_signed": (ResultEvent.ORDER_STATUS,),
         "report_reset": (ResultEvent.ORDER_STATUS,),
         "report_unassigned": (ResultEvent.ORDER_STATUS,),
         "report_discarded": (ResultEvent.ORDER_STATUS,),
         "report_deleted": (ResultEvent.ORDER_STATUS,),
-        "addendum_signed": (ResultEvent.ORDER_STATUS,),
         "addendum_unsigned": (ResultEvent.ORDER_STATUS,),
     }
 )
-"""Events of the change feed that are progress and no release."""
+"""
+Events of the change feed that are progress and no release.
+
+Signing is not among them: inside the sign delay nothing may sound final. Its release tells.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class News:
 
     `name` is unique within the report; `addenda` says how many of its addenda are out by
     now; `orders` are all tags of its orders with Metadata, anchor first; `at` in ms.
+    `unless` names the event whose own message makes this one superfluous.
     """
 
     event: ResultEvent
@@ -58,6 +61,7 @@ class News:
     orders: Sequence[Mapping[str, Any]]
     addenda: int
     at: int
+    unless: ResultEvent | None = None
 
 
 def news_of(change: Change, addenda: int) -> list[News]:
@@ -71,11 +75,22 @@ def news_of(change: Change, addenda: int) -> list[News]:
             return []
         out = max(addenda, change.release.sequence) if event is ResultEvent.ADDENDUM else addenda
         name = f"{change.release.kind}:{change.release.sequence}"
-        return [News(event, *common, name, status, orders, out, change.at)]
+        return released(News(event, *common, name, status, orders, out, change.at))
     return [
         News(event, *common, f"{event}:{change.cursor}", status, orders, addenda, change.at)
         for event in PROGRESS.get(change.event, ())
     ]
+
+
+def released(news: News) -> list[News]:
+    """Tell of a release, or at least of the status, whoever listens to that only."""
+    progress = replace(
+        news,
+        event=ResultEvent.ORDER_STATUS,
+        name=f"{ResultEvent.ORDER_STATUS}:{news.name}",
+        unless=news.event,
+    )
+    return [news, progress]
 
 
 def deliveries(news: Iterable[News], destinations: Sequence[Destination]) -> list[Release]:
@@ -84,9 +99,17 @@ def deliveries(news: Iterable[News], destinations: Sequence[Destination]) -> lis
         _release(each, destination, orders)
         for each in news
         for destination in destinations
-        if each.orders and destination.wants(str(each.orders[0].get("SiteID", "")), each.event)
+        if _concerns(each, destination)
         for orders in _split(each, destination)
     ]
+
+
+def _concerns(news: News, destination: Destination) -> bool:
+    if not news.orders:
+        return False
+    site = str(news.orders[0].get("SiteID", ""))
+    told_anyway = news.unless is not None and destination.wants(site, news.unless)
+    return destination.wants(site, news.event) and not told_anyway
 
 
 def _split(news: News, destination: Destination) -> list[list[Mapping[str, Any]]]:

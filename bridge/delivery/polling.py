@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.contract import ReportStatus
-from bridge.delivery.announcing import News
+from bridge.delivery.announcing import News, released
 from bridge.delivery.learning import NEVER, Seen
 from bridge.engine_client.models import SIGNED, StatusRecord
 from mappings.results import ResultEvent
@@ -54,11 +54,12 @@ def news_from(
     if not is_released(record, now):
         return news
     if not seen.final:
-        news.append(News(ResultEvent.FINAL, name="final:1", addenda=seen.addenda, **common))
-    return news + [
-        News(ResultEvent.ADDENDUM, name=f"addendum:{number}", addenda=number, **common)
-        for number in range(seen.addenda + 1, addenda + 1)
-    ]
+        news += released(News(ResultEvent.FINAL, name="final:1", addenda=seen.addenda, **common))
+    for number in range(seen.addenda + 1, addenda + 1):
+        news += released(
+            News(ResultEvent.ADDENDUM, name=f"addendum:{number}", addenda=number, **common)
+        )
+    return news
 
 
 def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
@@ -67,7 +68,8 @@ def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
         return [ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS]
     if before in signed and after not in SIGNED:
         return [ResultEvent.RECALL, ResultEvent.ORDER_STATUS]
-    return [ResultEvent.ORDER_STATUS] if before else []
+    # Signed, and perhaps to be taken back: only its release tells of it.
+    return [ResultEvent.ORDER_STATUS] if before and after not in SIGNED else []
 
 
 def after_record(seen: Seen, record: StatusRecord, addenda: int, now: int, every: int) -> Seen:
