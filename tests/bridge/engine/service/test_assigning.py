@@ -137,6 +137,18 @@ def test_reset_of_an_unassigned_order(ward: Ward) -> None:
     assert refused.value.code == "nothing_to_reset"
 
 
+def test_an_applied_template_is_content(ward: Ward) -> None:
+    """G25: a template that was applied counts as content, until the order is reset."""
+    order = ward.order("A1")
+    ward.on_report(order, open_for, ward.ann)
+    ward.on_report(order, lambda _, report: setattr(report, "template_number", 3))
+    assert ward.record(order).has_content
+
+    ward.do(reset_order, order)
+
+    assert not ward.record(order).has_content
+
+
 def test_reset_of_a_launched_draft_is_refused(ward: Ward) -> None:
     """Only a Draft that was initially created as Ordered can be reset: 400."""
     with pytest.raises(RuleBroken) as refused:

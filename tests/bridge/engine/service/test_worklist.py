@@ -1,13 +1,18 @@
 """The worklist query and the change feed."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.status import Status
 from bridge.engine.service import feed
 from bridge.engine.service.assigning import open_for
+from bridge.engine.service.creation import OrderInput
 from bridge.engine.service.linking import link_orders
+from bridge.engine.service.ordering import register
 from bridge.engine.service.sign import sign
+from bridge.engine.service.work import Actor, working
 from bridge.engine.service.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
 from tests.bridge.engine.service.ward import SITE, Ward
 
@@ -105,6 +110,20 @@ def test_the_feed_goes_on_after_a_cursor(ward: Ward) -> None:
     assert len(cursors) == 5
     assert (empty.changes, empty.cursor) == ((), second.cursor)
     assert stranger.changes == ()
+
+
+def test_cursors_are_given_out_in_the_order_of_commits(ward: Ward) -> None:
+    """Who has appended to the feed holds all others back until the commit."""
+    with ThreadPoolExecutor(1) as pool:
+        with ward.database.write() as connection:
+            with working(connection, ward.database, Actor(), ward.now) as work:
+                register(work, SITE, OrderInput("M1", "FIRST"))
+            second = pool.submit(ward.do, register, SITE, OrderInput("M1", "SECOND"))
+            with pytest.raises(TimeoutError):
+                second.result(0.3)
+        second.result(30)
+
+    assert [each["orders"][0]["Accession"] for each in ward.changes()] == ["FIRST", "SECOND"]
 
 
 def test_the_feed_forgets_what_is_old(ward: Ward) -> None:
