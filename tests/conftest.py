@@ -4,10 +4,11 @@ Databases to test on: a SQLite file for each test, and a PostgreSQL database for
 The PostgreSQL server comes out of a wheel, one for the whole run, shared by all workers.
 """
 
+import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from itertools import count
-from os import getpid
 from pathlib import Path
 
 import pytest
@@ -24,26 +25,26 @@ _numbers = count()
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> str:
+def postgres_server() -> str:
     """Address of the run's server, in the form `postgresql+psycopg://…/postgres`."""
-    folder = tmp_path_factory.getbasetemp()
-    if folder.name.startswith("popen-"):  # a worker of xdist: its siblings share the parent
-        folder = folder.parent
-    return server_address(folder / "postgresql")
+    # Not below pytest's own folder: as root the server is another user, and each pytest that
+    # starts closes that folder to others.
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return server_address(Path(tempfile.gettempdir()) / f"bridge-postgresql-{run}")
 
 
 def server_address(folder: Path) -> str:
-    """Start a server in `folder`, or join the one that runs there; it ends with its users."""
+    """Start a server in `folder`, or join the one that runs there; both end with their users."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        address: str = get_server(folder).get_uri()
+        address: str = get_server(folder, cleanup_mode="delete").get_uri()
     return address.replace("postgresql://", "postgresql+psycopg://")
 
 
 @pytest.fixture(scope="module")
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """Address of a database of the module's own, empty at first."""
-    name = f"test_{getpid()}_{next(_numbers)}"
+    name = f"test_{os.getpid()}_{next(_numbers)}"
     admin = sqlalchemy.create_engine(postgres_server, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
