@@ -1,0 +1,31 @@
+"""The page with the state table is drawn from the state table."""
+
+from itertools import product
+from pathlib import Path
+
+from bridge.engine.rules.lifecycle import TRANSITIONS, Branch, Event
+from bridge.engine.rules.status import Status
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "state-machines" / "report.md"
+
+
+def row(status: Status, event: Event, branch: Branch) -> str:
+    """Draw one branch."""
+    facts = "; ".join(sorted(fact.value for fact in branch.when)) or "always"
+    clears = "; ".join(sorted(part.value for part in branch.clears))
+    return f"| {status} | {event} | {facts} | {branch.to or '(removed)'} | {clears} |"
+
+
+def drawn() -> str:
+    """Draw the table."""
+    lines = [
+        row(status, event, branch)
+        for status, event in product(Status, Event)
+        for branch in TRANSITIONS.get((status, event), ())
+    ]
+    return "\n".join(["| From | Event | When | To | Clears |", "|---|---|---|---|---|", *lines])
+
+
+def test_the_page_shows_the_table() -> None:
+    """`docs/state-machines/report.md` says what `rules/lifecycle.py` does; else draw it anew."""
+    assert drawn() in PAGE.read_text("utf-8")
