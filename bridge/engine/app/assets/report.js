@@ -202,9 +202,8 @@
 
   async function open() {
     at("transfer").hidden = true;
-    document.querySelector("main").hidden = false;
     show(await call("report"));
-    say("Ready.");
+    document.querySelector("main").hidden = false;
     if (!at("text").readOnly) at("text").focus();
   }
 
