@@ -29,6 +29,7 @@ _MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
 _COMMENTED: Final = {
     "probe_bind": '"127.0.0.1:8576"',
     "tokens": '{ SITE1 = "secrets/site1.token" }',
+    "fields": '{ receiving_application = "RIS", receiving_facility = "HOSPITAL" }',
     "replies": '{ AE = "retry", AR = "park" }',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',

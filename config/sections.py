@@ -170,6 +170,9 @@ class Destination(Section):
         ["final", "addendum"], description="also: preliminary, recall, order-status"
     )
     time_zone: str = Field("UTC", description="of the date-times we write")
+    fields: dict[str, str] = Field(
+        default_factory=dict, description="$destination.… of the mapping, MSH-3 to MSH-6 first"
+    )
     connect_timeout: Seconds = 10.0
     ack_timeout: Seconds = 30.0
     retry_first: Seconds = Field(1.0, description="doubled with jitter up to retry_max")

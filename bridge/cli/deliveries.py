@@ -1,4 +1,73 @@
-"""x"""
+"""`bridge deliveries`: what goes out, to whom, and what they said."""
+
+from dataclasses import asdict
+from typing import Annotated
+
 import typer
 
-group = typer.Typer()
+from bridge.cli.options import AsJson, Before, Home, Limit, Since, state_option
+
+group = typer.Typer(help="Results that go out.", no_args_is_help=True)
+
+_COLUMNS = (
+    *("id", "created_at", "destination", "event", "control_id", "state", "attempts"),
+    *("code", "detail", "acknowledged_at"),
+)
+_Id = Annotated[int, typer.Argument(metavar="ID")]
+
+
+@group.command("list")
+def list_(
+    home: Home,
+    state: Annotated[str | None, typer.Option(help="queued, done, parked, …")] = None,
+    destination: Annotated[str | None, typer.Option(help="Only to this destination.")] = None,
+    report: Annotated[str | None, typer.Option(metavar="REPORT_ID")] = None,
+    since: Since = None,
+    before: Before = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List deliveries, newest first; no patient data."""
+    from bridge.cli.show import rows, times
+    from bridge.queue import browse
+    from bridge.wiring.stores import bridge_database
+
+    wanted = browse.Filter(state_option(state), destination, report, since, before, limit)
+    with bridge_database(home) as database:
+        found = [times(asdict(row)) for row in browse.deliveries(database, wanted)]
+    rows(found, _COLUMNS, as_json=as_json)
+
+
+@group.command()
+def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
+    """Show one delivery with its message and the last reply. Patient data: for your eyes only."""
+    from bridge.cli.show import one, readable, times
+    from bridge.queue import browse
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database:
+        detail = browse.delivery(database, delivery_id)
+    texts = {"payload": readable(detail.payload), "reply": readable(detail.reply)}
+    one(times(asdict(detail.row)), texts, as_json=as_json)
+
+
+@group.command()
+def retry(delivery_id: _Id, home: Home) -> None:
+    """Deliver now, or again; the same bytes under the same control id."""
+    from bridge.queue.operate import retry_delivery
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database:
+        retry_delivery(database, delivery_id)
+    print(f"queued delivery {delivery_id} again")
+
+
+@group.command()
+def skip(delivery_id: _Id, home: Home) -> None:
+    """Decide that a delivery is not to be sent; the others of its report go on."""
+    from bridge.queue.operate import skip_delivery
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database:
+        skip_delivery(database, delivery_id)
+    print(f"delivery {delivery_id} will not be sent")

@@ -5,6 +5,7 @@ import sys
 from bridge.errors import BridgeError
 from config.errors import SettingsError
 from mappings.errors import MappingErrors
+from mllp.errors import MLLPError
 
 USAGE = 2
 FAILED = 1
@@ -15,7 +16,7 @@ def explain(error: Exception) -> int:
     if isinstance(error, SettingsError):
         print("\n".join(str(mistake) for mistake in error.mistakes), file=sys.stderr)
         return USAGE
-    if isinstance(error, BridgeError | MappingErrors | OSError):
+    if isinstance(error, BridgeError | MappingErrors | MLLPError | OSError):
         print(f"bridge: {error}", file=sys.stderr)
         return FAILED
     raise error

@@ -1,4 +1,45 @@
-"""x"""
+"""`bridge mapping`: check definitions, and try them on messages, before anything is switched on."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-group = typer.Typer()
+from bridge.cli.options import AsJson, Home
+
+group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
+
+_Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: all of HOME.")]
+
+
+@group.command()
+def check(home: Home, name: _Name = None) -> None:
+    """Name every mistake of the definitions, with file, line and column."""
+    from mappings.compiler import check as find_mistakes
+    from mappings.events import Severity
+
+    issues = find_mistakes(home / "mappings", name)
+    for issue in issues:
+        print(issue)
+    if any(issue.severity is Severity.ERROR for issue in issues):
+        sys.exit(1)
+    print("ok" if not issues else "no errors")
+
+
+@group.command("try")
+def try_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The definition to try.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
+    home: Home,
+    site: Annotated[str, typer.Option(help="SiteID where the message yields none.")] = "SITE1",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a definition makes of messages. Patient data: for your eyes only."""
+    from bridge.cli.trials import show_trials
+    from bridge.peers.files import messages_in
+
+    messages = [message for file in files for message in messages_in(file.read_bytes())]
+    if not messages:
+        raise typer.BadParameter("no HL7 message in these files")
+    sys.exit(0 if show_trials(home / "mappings", name, messages, site, as_json=as_json) else 1)

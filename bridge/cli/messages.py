@@ -1,4 +1,63 @@
-"""x"""
+"""`bridge messages`: what came in, what became of it, and once more from there."""
+
+from dataclasses import asdict
+from typing import Annotated
+
 import typer
 
-group = typer.Typer()
+from bridge.cli.options import AsJson, Before, Home, Limit, Since, state_option
+
+group = typer.Typer(help="Messages that came in.", no_args_is_help=True)
+
+_COLUMNS = (
+    *("id", "received_at", "listener", "message_type", "ack_code", "state", "attempts"),
+    *("error_code", "error_place", "code"),
+)
+_Id = Annotated[int, typer.Argument(metavar="ID")]
+
+
+@group.command("list")
+def list_(
+    home: Home,
+    state: Annotated[str | None, typer.Option(help="queued, done, parked, refused, …")] = None,
+    listener: Annotated[str | None, typer.Option(help="Only of this listener.")] = None,
+    since: Since = None,
+    before: Before = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List messages, newest first; no patient data."""
+    from bridge.cli.show import rows, times
+    from bridge.queue import browse
+    from bridge.wiring.stores import bridge_database
+
+    wanted = browse.Filter(state_option(state), listener, None, since, before, limit)
+    with bridge_database(home) as database:
+        found = [times(asdict(row)) for row in browse.messages(database, wanted)]
+    rows(found, _COLUMNS, as_json=as_json)
+
+
+@group.command()
+def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
+    """Show one message with its acknowledgment. Patient data: for your eyes only."""
+    from bridge.cli.show import one, readable, times
+    from bridge.queue import browse
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database:
+        detail = browse.message(database, message_id)
+    shown = times(asdict(detail.row)) | {"notes": detail.notes}
+    texts = {"payload": readable(detail.payload), "ack": readable(detail.ack)}
+    one(shown, texts, as_json=as_json)
+
+
+@group.command()
+def replay(message_id: _Id, home: Home) -> None:
+    """Apply a message again, in its place among what is unfinished of its patient."""
+    from bridge.wiring.replaying import replay_message
+    from config import load
+
+    overtaken = replay_message(load(home), message_id)
+    print(f"queued message {message_id} again")
+    if overtaken:
+        print(f"note: {overtaken} later messages of this patient have been applied already")

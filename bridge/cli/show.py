@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
+
+_PAPER = 200  # columns, where no terminal says how wide it is
 
 
 def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
@@ -15,18 +18,48 @@ def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json:
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
+        table.add_column(column.replace("_", " "), no_wrap=True)
     for item in items:
-        table.add_row(*("" if item.get(each) is None else str(item[each]) for each in columns))
-    Console(soft_wrap=True).print(table)
+        table.add_row(*(_cell(item.get(each)) for each in columns))
+    console = Console()
+    console = console if console.is_terminal else Console(width=_PAPER)
+    console.print(table)
 
 
-def one(item: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print one record: JSON, or a name and a value a line."""
+def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> None:
+    """Print one record: JSON, or a name and a value a line, then the long texts."""
     if as_json:
-        print(json.dumps(item, ensure_ascii=False, indent=2, default=str))
+        print(json.dumps({**item, **texts}, ensure_ascii=False, indent=2, default=str))
         return
-    width = max((len(name) for name in item), default=0)
+    width = max(len(name) for name in item)
     for name, value in item.items():
-        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-        print(f"{name.replace('_', ' '):<{width}}  {'' if text is None else text}")
+        print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
+    for name, text in texts.items():
+        print(f"\n{name}\n{text or '(nothing)'}")
+
+
+def times(item: dict[str, Any]) -> dict[str, Any]:
+    """Write every time of a row, kept in milliseconds, as ISO 8601."""
+    return {
+        name: _iso(value) if name.endswith("_at") or name == "not_before" else value
+        for name, value in item.items()
+    }
+
+
+def readable(data: bytes | None) -> str:
+    """Show a message a segment a line; bytes that are no UTF-8 as escapes."""
+    if data is None:
+        return ""
+    return data.replace(b"\r", b"\n").decode("utf-8", "backslashreplace").strip("\n")
+
+
+def _iso(value: int | None) -> str | None:
+    if not value:
+        return None
+    return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)

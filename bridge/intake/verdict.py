@@ -18,7 +18,7 @@ from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal, strictest
 from mappings.hl7.tables import AckCode
 from mappings.scope import Defaults
-from mllp.framing import Frame
+from mllp.framing import START, Frame
 
 Alarm = Callable[[Exception], None]
 """Told of an exception that nobody foresaw, before it becomes a refusal."""
@@ -58,7 +58,8 @@ class Judge:
         """Decide about one message; never raises."""
         header = None
         try:
-            header = peek(frame.payload)
+            # Of a truncated frame only what stands before the second start is the message's own.
+            header = peek(frame.payload.split(START, 1)[0] if frame.truncated else frame.payload)
             if frame.truncated:
                 return Verdict(header, refusals=(Malformed(Malformation.INCOMPLETE),))
             return self._judge(header, frame.payload, now)

@@ -13,8 +13,10 @@ from fastapi import FastAPI
 from bridge.engine_client.client import EngineClient
 from bridge.observability.metrics import Metrics
 from bridge.roles import Role
-from bridge.runtime.parts import Intake, Step, engine_part, nothing, now_ms, web_part
+from bridge.runtime.delivering import Delivery
+from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
+from bridge.runtime.step import Step, nothing, now_ms
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
@@ -49,6 +51,9 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         if Role.INTAKE in roles:
             intake = Intake(settings, database, client, metrics, f"{node.name}-intake", reactor)
             parts += intake.parts()
+        if Role.DELIVERY in roles:
+            shared = (settings, database, client, metrics)
+            parts += Delivery(*shared, f"{node.name}-delivery", reactor).parts()
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
 

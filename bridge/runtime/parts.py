@@ -6,9 +6,7 @@ acknowledge can be stored and applied.
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -25,31 +23,12 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
+from bridge.runtime.step import Step, now_ms
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring.intake import listener_endpoint, listener_factory, listenings
 from config import Settings
 from config.quantities import Address
-
-Action = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A part given as two coroutines."""
-
-    name: str
-    start: Action
-    stop: Action
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-async def nothing() -> None:
-    """Do nothing: half of what only starts or only stops."""
 
 
 def engine_part(application: FastAPI) -> Step:

@@ -14,7 +14,7 @@ from bridge.observability.logs import configure
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
 from bridge.runtime.loop import run as run_loop
-from bridge.runtime.parts import Step
+from bridge.runtime.step import Step
 from config import Settings
 from config.sections import LogFormat
 

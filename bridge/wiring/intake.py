@@ -1,11 +1,11 @@
 """Listeners from settings: definitions, policy, handler, MLLP factory, and the port they bind."""
 
 import secrets
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
+from twisted.internet.ssl import CertificateOptions
 
 from bridge.errors import BridgeError
 from bridge.intake.counting import AckCounter, WireCounter
@@ -15,6 +15,7 @@ from bridge.observability.metrics import Metrics
 from config import Settings
 from config.sections import Listener, ListenerTLS
 from mappings.compiler import load
+from mappings.hl7.charset import is_codec
 from mappings.inbound import InboundMapping
 from mllp.contract import ServerLimits
 from mllp.server import MLLPServerFactory
@@ -28,6 +29,13 @@ class WrongKind(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"listener {listener}: {mapping} is not a mapping of incoming messages")
 
 
+class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
+    """A listener names a charset that messages cannot be read in."""
+
+    def __init__(self, listener: str) -> None:
+        super().__init__(f"listener {listener}: charset is none that messages can be read in")
+
+
 class Endpoint(Protocol):
     """What the runtime needs of a Twisted server endpoint."""
 
@@ -37,22 +45,13 @@ class Endpoint(Protocol):
 
 def listenings(settings: Settings) -> dict[str, Listening]:
     """Compile what each listener reads with. Raises MappingErrors, WrongKind."""
-    compiled: dict[str, InboundMapping] = {}
-    return {each.name: _listening(settings, each, compiled) for each in settings.listener}
+    return {each.name: _listening(settings, each) for each in settings.listener}
 
 
-def _listening(
-    settings: Settings, listener: Listener, compiled: dict[str, InboundMapping]
-) -> Listening:
-    for name in listener.mappings:
-        if name not in compiled:
-            made = load(settings.home / "mappings", name)
-            if not isinstance(made, InboundMapping):
-                raise WrongKind(listener.name, name)
-            compiled[name] = made
+def _listening(settings: Settings, listener: Listener) -> Listening:
     return Listening(
         name=listener.name,
-        definitions=tuple(compiled[name] for name in listener.mappings),
+        definitions=compiled(settings, listener),
         site=listener.site,
         time_zone=listener.time_zone,
         acknowledge=Acknowledge(listener.acknowledge.value),
@@ -60,6 +59,17 @@ def _listening(
         processing_ids=frozenset(listener.processing_ids),
         charset=listener.charset,
     )
+
+
+def compiled(settings: Settings, listener: Listener) -> tuple[InboundMapping, ...]:
+    """Compile a listener's definitions, in their order. Raises MappingErrors, WrongKind."""
+    made = [load(settings.home / "mappings", name) for name in listener.mappings]
+    for name, each in zip(listener.mappings, made, strict=True):
+        if not isinstance(each, InboundMapping):
+            raise WrongKind(listener.name, name)
+    if not is_codec(listener.charset):
+        raise UnknownCharset(listener.name)
+    return tuple(each for each in made if isinstance(each, InboundMapping))
 
 
 def listener_factory(
@@ -96,18 +106,16 @@ def listener_endpoint(settings: Settings, listener: Listener, reactor: Any) -> E
     host, port = listener.bind.host, listener.bind.port
     backlog = min(listener.max_connections, 1024)
     if listener.tls is not None:
-        options = server_options(**_files(settings, listener.tls))
+        options = tls_options(settings, listener.tls)
         return SSL4ServerEndpoint(reactor, port, options, backlog=backlog, interface=host)  # type: ignore[no-untyped-call]
     kind = TCP6ServerEndpoint if ":" in host else TCP4ServerEndpoint
     return kind(reactor, port, backlog=backlog, interface=host)
 
 
-def _files(settings: Settings, tls: ListenerTLS) -> Mapping[str, Any]:
-    return {
-        "certificate": settings.path(tls.certificate),
-        "key": settings.path(tls.key),
-        "client_ca": settings.path(tls.client_ca) if tls.client_ca else None,
-    }
+def tls_options(settings: Settings, tls: ListenerTLS) -> CertificateOptions:
+    """Read a listener's certificates and key. Raises TLSConfigurationError."""
+    client_ca = settings.path(tls.client_ca) if tls.client_ca else None
+    return server_options(settings.path(tls.certificate), settings.path(tls.key), client_ca)
 
 
 def new_control_id() -> str:

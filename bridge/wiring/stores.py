@@ -1,10 +1,13 @@
 """Open the databases of a home, and bring them to this release's schema."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
-from config import Settings
+from config import Settings, load
 
 ENGINE_PACKAGE: Final = "bridge.engine.records"
 ENGINE_VERSIONS: Final = "alembic_engine"
@@ -13,6 +16,17 @@ ENGINE_VERSIONS: Final = "alembic_engine"
 def open_bridge_database(settings: Settings) -> Database:
     """Open the bridge's own database; nothing is migrated here."""
     return Database(settings.database_url())
+
+
+@contextmanager
+def bridge_database(home: Path) -> Iterator[Database]:
+    """Open the bridge's database of a home for a command, migrated."""
+    database = open_bridge_database(load(home))
+    try:
+        migrate_bridge(database)
+        yield database
+    finally:
+        database.dispose()
 
 
 def open_engine_database(settings: Settings) -> Database:

@@ -96,8 +96,8 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _message_type(header: Header, component: str, version: tuple[int, ...]) -> bytes:
-    """MSH-9 of an ACK: `ACK^A01^ACK` from 2.4, `ACK` before, or where the event is unknown."""
-    if version < (2, 4) or not header.trigger:
+    """MSH-9 of an ACK: `ACK^A01^ACK` from 2.3.1, `ACK` before, or where the event is unknown."""
+    if version < (2, 3, 1) or not header.trigger:
         return b"ACK"
     return component.join(("ACK", header.trigger, "ACK")).encode("latin-1")
 

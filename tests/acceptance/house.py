@@ -80,11 +80,12 @@ class House:
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         """Serve, and wait until it is ready."""
-        log = (self.home / "serve.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "bridge", "serve", "--home", str(self.home), *arguments],
-            cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
-        )  # fmt: skip
+        command = [sys.executable, "-m", "bridge", "serve", "--home", str(self.home), *arguments]
+        environment = {**os.environ, **(env or {})}
+        with (self.home / "serve.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
+            )
         deadline = time.monotonic() + READY_WITHIN
         while time.monotonic() < deadline:
             if self.process.poll() is not None:

@@ -44,6 +44,8 @@ class Feed(threading.Thread):
                     sender.close()
                 sender = None
                 time.sleep(0.05)
+        if sender is not None:
+            sender.close()
 
 
 @pytest.mark.slow
@@ -79,7 +81,9 @@ def settled(house: House, count: int) -> Counter[str]:
     deadline = time.monotonic() + 60
     seen: Counter[str] = Counter()
     while time.monotonic() < deadline:
-        seen = Counter(row["Accession"] for row in house.worklist())
+        seen = Counter(
+            each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]
+        )
         if len(seen) >= count:
             break
         time.sleep(0.3)

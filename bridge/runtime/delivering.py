@@ -1,0 +1,121 @@
+"""The delivery parts of one process: who follows the service, who polls it, one courier each."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from bridge.delivery.composer import Composer
+from bridge.delivery.courier import Courier
+from bridge.delivery.follower import Follower
+from bridge.delivery.learning import Learner
+from bridge.delivery.poller import StatusPoller
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe
+from bridge.queue.outbox import Outbox
+from bridge.runtime.step import Step, now_ms
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from bridge.wiring.delivery import chance, destinations, sender
+from config import Settings
+
+RECLAIM_EVERY = 10.0  # seconds
+_ONE_AT_A_TIME = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
+
+
+class Delivery:
+    """Followers, the scheduled poll, and the couriers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        client: EngineClient,
+        metrics: Metrics,
+        owner: str,
+        reactor: Any,
+    ) -> None:
+        self._log = structlog.get_logger("delivery")
+        self._every = settings.schedule.poll_status_every
+        self._outbox = Outbox(database, owner)
+        chosen = destinations(settings)
+        composer = Composer(client, database, lambda: datetime.now(UTC))
+        self._couriers = [
+            Courier(
+                destination,
+                self._outbox,
+                composer,
+                sender(settings, each, reactor),
+                metrics,
+                clock=now_ms,
+                random=chance(),
+            )
+            for destination, each in zip(chosen, settings.destination, strict=True)
+        ]
+        learner = Learner(database, self._outbox, chosen, now_ms)
+        self._followers = [
+            Follower(client, learner, metrics, self._notify, random=chance(), site=site)
+            for site in client.tokens.distinct()
+        ]
+        self._poller = StatusPoller(client, learner, self._notify, every=self._every)
+        self._scheduler = AsyncIOScheduler()
+
+    def parts(self) -> list[Step]:
+        """Give the parts in the order of their start."""
+        return [
+            Step("couriers", self._start_couriers, self._stop_couriers),
+            Step("followers", self._start_followers, self._stop_followers),
+            Step("schedule", self._start_schedule, self._stop_schedule),
+        ]
+
+    def _notify(self) -> None:
+        for courier in self._couriers:
+            courier.notify()
+
+    async def _start_couriers(self) -> None:
+        await asyncio.to_thread(self._outbox.reclaim, now_ms(), starting=True)
+        for courier in self._couriers:
+            courier.start()
+
+    async def _stop_couriers(self) -> None:
+        await asyncio.gather(*(courier.stop() for courier in self._couriers))
+
+    async def _start_followers(self) -> None:
+        for follower in self._followers:
+            follower.start()
+
+    async def _stop_followers(self) -> None:
+        await asyncio.gather(*(follower.stop() for follower in self._followers))
+
+    async def _start_schedule(self) -> None:
+        self._at_intervals(self._poll, self._every)
+        self._at_intervals(self._reclaim, RECLAIM_EVERY)
+        self._scheduler.start()
+
+    def _at_intervals(self, job: Callable[[], Any], seconds: float) -> None:
+        self._scheduler.add_job(job, "interval", seconds=seconds, **_ONE_AT_A_TIME)
+
+    async def _stop_schedule(self) -> None:
+        self._scheduler.shutdown(wait=False)
+
+    async def _poll(self) -> None:
+        """Ask for the status of reports where the service has no change feed."""
+        if not any(follower.supported is False for follower in self._followers):
+            return
+        try:
+            await self._poller.poll()
+        except (EngineFailure, StoreError) as error:
+            self._log.warning("status not polled", error=describe(error))
+
+    async def _reclaim(self) -> None:
+        """Queue again what a courier that died had in hand."""
+        try:
+            if await asyncio.to_thread(self._outbox.reclaim, now_ms()):
+                self._notify()
+        except StoreError as error:
+            self._log.warning("claims not looked through", error=describe(error))

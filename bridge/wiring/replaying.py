@@ -1,0 +1,41 @@
+"""Queue a stored message again; one that was refused is judged by today's definitions first."""
+
+from datetime import UTC, datetime
+
+from bridge.errors import BridgeError
+from bridge.intake.verdict import Judge
+from bridge.queue import browse, operate
+from bridge.queue.states import State
+from bridge.store.database import Database
+from bridge.wiring.intake import listenings
+from bridge.wiring.stores import bridge_database
+from config import Settings
+from mllp.framing import Frame
+
+
+class StillRefused(BridgeError):  # noqa: N818  # named for what happened
+    """The definitions in force refuse the message too."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"still refused: {reason}")
+
+
+def replay_message(settings: Settings, message_id: int) -> int:
+    """Queue a message again; give how many later ones of its patient were applied meanwhile."""
+    with bridge_database(settings.home) as database:
+        routing = _routing(settings, database, message_id)
+        return operate.replay_message(database, message_id, routing)
+
+
+def _routing(settings: Settings, database: Database, message_id: int) -> operate.Routing | None:
+    detail = browse.message(database, message_id)
+    if detail.row.state is not State.REFUSED:
+        return None
+    listening = listenings(settings).get(detail.row.listener)
+    if listening is None:
+        raise StillRefused("its listener is no longer in the settings")
+    troubles: list[BaseException] = []
+    verdict = Judge(listening, troubles.append).judge(Frame(detail.payload), datetime.now(UTC))
+    if verdict.refusals or verdict.definition is None:
+        raise StillRefused("; ".join(f"{each.text} {each.place}" for each in verdict.refusals))
+    return operate.Routing(verdict.definition.name, verdict.definition.version, verdict.lanes)
