@@ -79,6 +79,8 @@ class InboundMapping:
             return self.plan.refusals(scopes, message)
         except HookFailed:
             return [InternalError()]
+        except Refusal as refusal:
+            return [refusal]
 
     def _lanes(self, scopes: Sequence[Scope]) -> tuple[str, ...]:
         try:

@@ -6,7 +6,7 @@ which messages get here is `mappings.acceptance`'s.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mappings.conditions import Condition, compile_condition
@@ -51,19 +51,23 @@ class OrderPlan:
     links: Links
     echo: Selection
     only: Condition | None
+    thorough: bool
+    """Whether rules beside the tags may refuse, so that checking means mapping."""
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
         return order_groups(message, defaults)
 
     def refusals(self, scopes: Sequence[Scope]) -> list[Refusal]:
-        """Say why a message cannot be taken; empty when every group is understood."""
+        """Say why a message cannot be taken; rules beside the tags raise their Refusal."""
         if not scopes:
             return [MissingField("ORC")]
         found: list[Refusal] = []
         for scope in scopes:
             if self._wanted(scope):
                 found += self._refusals(scope)
+        if self.thorough and not found:
+            self.events(scopes)
         return found
 
     def patients(self, scopes: Sequence[Scope]) -> list[tuple[str, str]]:
@@ -110,10 +114,9 @@ class OrderPlan:
             place = scope.locate("ORC-1")
             missing = not self._code("control", scope)
             found.append(MissingField(place) if missing else UnknownCode(place))
-        if not self.site(scope):
-            found.append(MissingField(self.tags["SiteID"].place(scope)))
         refusing = [rule for rule in self.tags.values() if rule.refusing]
-        return found + [each for rule in refusing if (each := rule.refusal(scope)) is not None]
+        found += [each for rule in refusing if (each := rule.refusal(scope)) is not None]
+        return found or no_site(self.tags["SiteID"], scope)
 
     def _event(self, scope: Scope, signals: Any) -> OrderEvent:
         decision = self._decision(scope)
@@ -166,21 +169,31 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
     """Compile the parts of a definition of kind `orders`."""
     notebook = shop.notebook
     tags = compile_tags(entries.get("tags"), shop, TAGS)
+    app = compile_tags(entries.get("reporting_app"), shop, APP_TAGS)
+    shop.refusing = any(rule.refusing for rule in app.values())
     needed(tags, ("SiteID", *NEEDED), entries.get("tags", root), shop)
     order = notebook.mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
     echo = notebook.items(entries["echo"]) if "echo" in entries else []
     if "control" not in order:
         notebook.error(entries.get("order", root), "order", "order needs `control`, usually ORC-1")
-    return OrderPlan(
+    plan = OrderPlan(
         tags=tags,
         metadata=compile_metadata(entries.get("metadata"), shop),
-        reporting_app=compile_tags(entries.get("reporting_app"), shop, APP_TAGS),
+        reporting_app=app,
         order={key: compile_rule(below, shop) for key, below in order.items()},
         control=compile_control(entries.get("order_control"), root, notebook),
         links=compile_links(entries.get("links"), shop),
         echo=compile_selection(echo, shop.notebook),
         only=compile_condition(entries["only"], notebook) if "only" in entries else None,
+        thorough=False,
     )
+    return replace(plan, thorough=shop.refusing)
+
+
+def no_site(rule: TagRule, scope: Scope) -> list[Refusal]:
+    """Say that neither the message nor its listener names a site."""
+    known = rule.value(scope) or scope.defaults.site
+    return [] if known else [MissingField(rule.place(scope))]
 
 
 def needed(tags: dict[str, TagRule], names: Sequence[str], node: Node, shop: Workshop) -> None:

@@ -13,7 +13,7 @@ from mappings.fetch import NULL
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import DuplicateKey, MissingField, Refusal, UnsupportedEvent
 from mappings.nodes import Node
-from mappings.orders import needed
+from mappings.orders import needed, no_site
 from mappings.rules import Rule, compile_rule, plain
 from mappings.scope import Defaults, Scope, patient_groups
 from mappings.tags import TAGS, TagRule, compile_tags, fill
@@ -81,8 +81,7 @@ class PatientPlan:
 
     def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
-        if not self.site(scope):
-            found.append(MissingField(self.tags["SiteID"].place(scope)))
+        found = found or no_site(self.tags["SiteID"], scope)
         if action is Action.PATIENT_MERGE:
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:

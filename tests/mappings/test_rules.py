@@ -98,6 +98,24 @@ def test_refused_code() -> None:
     assert issue.path == "OBR[2]-13"
 
 
+BESIDE_TAGS = {
+    "metadata": "metadata: {values: {Colour: {from: OBR-13, codes: colours, unknown: refuse}}}",
+    "order": "order: {placer: {from: OBR-13, codes: colours, unknown: refuse}, control: ORC-1}",
+    "links": "links: {parent: {on: true, value: {from: OBR-13, codes: colours, unknown: refuse}}}",
+    "launch": "reporting_app: {AppLanguage: {from: OBR-13, codes: colours, unknown: refuse}}",
+    "site": "tags: {SiteID: {from: OBR-13, codes: colours, unknown: refuse}}",
+}
+
+
+@pytest.mark.parametrize("text", BESIDE_TAGS.values(), ids=BESIDE_TAGS)
+def test_refused_code_anywhere(text: str) -> None:
+    """Wherever a rule may refuse, it does so before the acknowledgment."""
+    mine = overlaid(text, TABLE)
+    (issue,) = mine.check(message(ORC, "OBR|1|P1||X|||||||||G"), DEFAULTS)
+    assert (issue.code, issue.path) == ("103", "OBR-13")
+    assert mine.check(message(ORC, "OBR|1|P1||X|||||||||R"), DEFAULTS) == []
+
+
 class TestNull:
     """An HL7 null deletes; absence says nothing (HL7 v2.5.1 §2.5.3)."""
 

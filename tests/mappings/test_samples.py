@@ -5,36 +5,40 @@ Every sample message beside its expected output: a file dropped in is a test.
 """
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mappings.acceptance import refusal_for
-from mappings.compiler import DEFINITIONS, load
+from mappings.compiler import compile_sources, definitions, read_folder
 from mappings.hl7.ack import build_ack, read_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Malformed, Refusal, strictest
 from mappings.inbound import InboundMapping
+from mappings.nodes import Sources
 from mappings.outbound import OutboundMapping
 from mappings.results import Addendum, ResultContext, ResultEvent, ResultOrder, Signer
-from mappings.scope import Defaults
 from mappings.trial import try_message
+from tests.mappings.language import DEFAULTS, NOW, SHIPPED
 
 SAMPLES = Path(__file__).parents[2] / "sample_messages"
-NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
-DEFAULTS = Defaults("SITE1", "Europe/Zurich", NOW)
 INBOUND = ("orders", "patients")
 
 
-def inbound(folder: Path) -> list[InboundMapping]:
-    """The definitions of a sample folder, where it brings its own, else those that ship."""
+def sources(folder: Path) -> tuple[Sources, list[str]]:
+    """The definitions of a folder: those that ship, and its own before them."""
     own = folder / "mappings"
-    home = own if own.is_dir() else DEFINITIONS
-    names = [name for name in INBOUND if (home / f"{name}.yaml").exists()]
-    return [mapping for name in names if isinstance(mapping := load(home, name), InboundMapping)]
+    brought = read_folder(own) if own.is_dir() else {}
+    return {**SHIPPED, **brought}, [*definitions(brought), *INBOUND]
+
+
+def inbound(folder: Path) -> list[InboundMapping]:
+    """The inbound definitions of a sample folder, in the order they are asked."""
+    texts, names = sources(folder)
+    compiled = [compile_sources(texts, name) for name in names]
+    return [mapping for mapping in compiled if isinstance(mapping, InboundMapping)]
 
 
 def route(
@@ -88,9 +92,7 @@ def negative_ack(path: Path, refusals: list[Refusal]) -> bytes:
 def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
     """Read a result sample: the release, and the order messages it reports on."""
     sample = json.loads(path.read_text(encoding="utf-8"))
-    own = path.parent / "mappings"
-    home = own if own.is_dir() else DEFINITIONS
-    mapping = load(home, sample.get("mapping", "results"))
+    mapping = compile_sources(sources(path.parent)[0], sample.get("mapping", "results"))
     assert isinstance(mapping, OutboundMapping)
     orders = [each for name in sample["orders"] for each in result_orders(path.parent / name)]
     for order in orders:
@@ -134,7 +136,7 @@ def files(*folders: str, ending: str) -> list[Any]:
         pytest.param(path, id=path.relative_to(SAMPLES).as_posix())
         for folder in folders
         for path in sorted((SAMPLES / folder).rglob(f"*{ending}"))
-        if not path.name.endswith(".ack.hl7") and "mappings" not in path.parts[-2]
+        if not path.name.endswith(".ack.hl7") and path.parent.name != "mappings"
     ]
 
 
