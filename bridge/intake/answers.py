@@ -4,7 +4,7 @@ The acknowledgments of a verdict, as bytes, and the record of an arrival that ke
 Pure: time and our control ids come as arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from bridge.intake.identity import digest, message_identity, payload_identity, single_identity
@@ -42,17 +42,18 @@ class Answers:
 
     def answer(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
         """Build all acknowledgments that are owed, in their stored form."""
-        header = verdict.header
+        return self._answer(verdict, _codes(verdict), payload, now)
+
+    def _answer(
+        self, verdict: Verdict, codes: Sequence[AckCode], payload: bytes, now: datetime
+    ) -> bytes:
+        header, refusals = verdict.header, verdict.refusals
         if header is None:
-            return unframed_nak(
-                payload[:HEAD], verdict.refusals[0], control_id=self._new_id(), now=now
-            )
+            return unframed_nak(payload[:HEAD], refusals[0], control_id=self._new_id(), now=now)
         return join(
             [
-                build_ack(
-                    header, code, control_id=self._new_id(), now=now, refusals=verdict.refusals
-                )
-                for code in owed(header, verdict.code).codes
+                build_ack(header, code, control_id=self._new_id(), now=now, refusals=refusals)
+                for code in codes
             ]
         )
 
@@ -71,7 +72,7 @@ class Answers:
             message_type=_message_type(verdict.header),
             mapping=definition.name if definition else "",
             mapping_version=definition.version if definition else "",
-            ack=self.answer(verdict, payload, now),
+            ack=self._answer(verdict, codes, payload, now),
             # What it would have been told, where the sender asked for no acknowledgment.
             ack_code=(codes[0] if codes else verdict.code).value,
             state=State.REFUSED if first else State.QUEUED,

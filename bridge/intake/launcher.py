@@ -18,6 +18,9 @@ SHARED = frozenset({None, 401, 429, 502, 503, 504})
 """Statuses of a batch (None: no answer) that say nothing about its members."""
 
 
+_Request = tuple[Launch, "asyncio.Future[Launched]"]
+
+
 class LaunchService(Protocol):
     """What the launcher needs of the engine's client."""
 
@@ -39,7 +42,7 @@ class Launcher:
         self._service = service
         self._most = most
         self._slots = asyncio.Semaphore(parallel)
-        self._waiting: list[tuple[Launch, asyncio.Future[Launched]]] = []
+        self._waiting: list[_Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_batch = True
 
@@ -54,29 +57,29 @@ class Launcher:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        by_token: defaultdict[str, list[tuple[Launch, asyncio.Future[Launched]]]]
-        by_token = defaultdict(list)
-        for each in waiting:
-            by_token[self._service.token_of(each[0].site)].append(each)
-        for group in by_token.values():
-            for chunk in _chunks(group, self._most):
-                task = asyncio.ensure_future(self._send(chunk))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+        task = asyncio.ensure_future(self._dispatch(waiting))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, chunk: "list[tuple[Launch, asyncio.Future[Launched]]]") -> None:
-        launches = [launch for launch, _ in chunk]
+    async def _dispatch(self, waiting: Sequence[_Request]) -> None:
+        """Send all that waits, a batch for each token; whatever happens, every caller hears."""
         try:
-            results = await self._results(launches)
-        except Exception as error:  # noqa: BLE001  # every caller must hear of it
+            by_token: defaultdict[str, list[_Request]] = defaultdict(list)
+            for each in waiting:
+                by_token[self._service.token_of(each[0].site)].append(each)
+            chunks = [each for group in by_token.values() for each in _chunks(group, self._most)]
+            await asyncio.gather(*map(self._send, chunks))
+        except Exception as error:  # noqa: BLE001  # see above
+            for _, future in waiting:
+                _settle(future, error)
+
+    async def _send(self, chunk: Sequence[_Request]) -> None:
+        try:
+            results = await self._results([launch for launch, _ in chunk])
+        except Exception as error:  # noqa: BLE001  # see above
             results = [error] * len(chunk)
         for (_, future), result in zip(chunk, results, strict=True):
-            if future.done():
-                continue
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+            _settle(future, result)
 
     async def _results(self, launches: Sequence[Launch]) -> Sequence[Launched | Exception]:
         if len(launches) > 1 and self._has_batch:
@@ -96,9 +99,16 @@ class Launcher:
                 return error
 
 
-def _chunks(
-    items: "list[tuple[Launch, asyncio.Future[Launched]]]", size: int
-) -> "Iterator[list[tuple[Launch, asyncio.Future[Launched]]]]":
+def _settle(future: "asyncio.Future[Launched]", result: Launched | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _chunks(items: Sequence[_Request], size: int) -> Iterator[list[_Request]]:
     remaining = iter(items)
     while chunk := list(islice(remaining, size)):
         yield chunk

@@ -1,0 +1,169 @@
+"""No patient data in any log, metric or exception: canaries through every failure there is."""
+
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.intake.listening import Acknowledge
+from bridge.intake.verdict import Judge
+from bridge.observability import logs
+from bridge.observability.redaction import describe, safe_text, where
+from bridge.store.database import Database
+from tests.bridge.delivery.hospital import accepting, destination, open_hospital, until
+from tests.bridge.intake.desk import LISTENING, open_desk
+
+CANARIES = (
+    "CANARYMRN",
+    "CANARYNAME",
+    "CANARYACC",
+    "CANARYUID",
+    "CANARYTEXT",
+    "CANARYID",
+    "CANARYZ",
+)
+
+ORDER = (
+    "MSH|^~\\&|CANARYZ1|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|CANARYID{n}|P|2.3.1\r"
+    "PID|1||CANARYMRN{n}||CANARYNAME^TILDA||19700101|F\r"
+    "ORC|{control}|CANARYACC{n}|CANARYACC{n}||SC\r"
+    "OBR|1|CANARYACC{n}|CANARYACC{n}|CANARYZ2^CANARYTEXT^L|||20261121113000|||||||||||CANARYACC{n}\r"
+    "ZDS|CANARYUID^A^Application^DICOM\r"
+)
+
+
+def order(number: int = 1, control: str = "NW") -> bytes:
+    """Build an order that is full of canaries."""
+    return ORDER.format(n=number, control=control).encode()
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """Everything that is logged, by us and by the libraries."""
+    stream = io.StringIO()
+    before = logging.root.handlers[:], logging.root.level
+    logs.configure("DEBUG", stream=stream)
+    yield stream
+    structlog.reset_defaults()
+    logging.root.handlers[:], logging.root.level = before
+    logging.getLogger("uvicorn.access").disabled = False
+
+
+def clean(*texts: object) -> None:
+    """Check that no canary sings."""
+    for text in texts:
+        sung = [canary for canary in CANARIES if canary in str(text)]
+        assert not sung, f"{sung} in {str(text)[:500]}"
+
+
+class Broken:
+    """Fails as libraries do: with what it choked on in its message."""
+
+    def __call__(self, *things: object, **more: object) -> object:
+        raise ValueError(f"cannot read {things!r} CANARYNAME")
+
+    __getattr__ = __call__
+
+
+@pytest.mark.anyio
+async def test_intake_sings_not(database: Database, lines: io.StringIO) -> None:
+    """Refused, unreadable, broken mapping, broken storage: codes and places only."""
+    payloads = [
+        order(),
+        order(2).replace(b"CANARYMRN2", b""),
+        order(3).replace(b"ORM^O01", b"ORM^O99"),
+        order(4).replace(b"|P|2.3.1", b"|T|2.3.1"),
+        order(5, "CANARYZ"),
+        b"CANARYNAME is no message",
+        order(6) + order(7),
+    ]
+    for acknowledge in Acknowledge:
+        async with open_desk(database, acknowledge=acknowledge) as desk:
+            replies = [reply for payload in payloads for reply in await desk.send(payload)]
+            clean(*(reply.replace(b"CANARYID", b"").replace(b"CANARYZ1", b"") for reply in replies))
+            desk.handler._judge._router = Broken()  # type: ignore[assignment]
+            await desk.send(order(8))
+            desk.handler._inbox = Broken()  # type: ignore[assignment]
+            desk.handler._judge = Judge(LISTENING, desk.handler._alarm)
+            await desk.send(order(9))
+            clean(desk.metrics.render(), desk.rows("error_code, error_place"))
+    assert "not accepted" in lines.getvalue()
+    clean(lines.getvalue())
+
+
+@pytest.mark.anyio
+async def test_forwarding_and_delivery_sing_not(
+    tmp_path: Path, database: Database, lines: io.StringIO
+) -> None:
+    """Refused by the service, broken service, refused by the receiver: the same."""
+
+    def refuse(payload: bytes) -> bytes:
+        return accepting(payload).replace(b"MSA|AA|", b"MSA|AE|").rstrip() + b"|CANARYTEXT\r"
+
+    async with open_hospital(
+        tmp_path, database, destination(replies={"AE": "park"}), answers={"ris": refuse}
+    ) as hospital:
+        await hospital.send(order(1))
+        await hospital.send(order(2).replace(b"CANARYMRN2", b"CANARYMRN1").replace(b"TILDA", b"X"))
+        await hospital.read_and_sign("CANARYACC1", "CANARYTEXT", "CANARYMRN1")
+        await hospital.follow()
+        await until(lambda: hospital.rows("SELECT state FROM delivery") == [("parked",)])
+        launch, hospital.client._transport = hospital.client._transport, Broken()  # type: ignore[assignment]
+        await hospital.hand_over(order(3))
+        await until(lambda: ("parked",) in hospital.rows("SELECT state FROM message WHERE id = 3"))
+        hospital.client._transport = launch
+        clean(
+            hospital.metrics.render(),
+            hospital.rows("SELECT code, detail, failure, notes FROM message"),
+            hospital.rows("SELECT code, detail, failure, release_key FROM delivery"),
+        )
+    assert "not applied" in lines.getvalue()
+    clean(lines.getvalue())
+
+
+def test_an_error_is_told_by_class_and_place() -> None:
+    """The message of an exception is never repeated, nor those of its causes."""
+    try:
+        try:
+            Broken()("CANARYNAME")
+        except ValueError as cause:
+            raise RuntimeError("CANARYMRN") from cause
+    except RuntimeError as error:
+        told = describe(error)
+        clean(told, where(error))
+        assert told.startswith("RuntimeError at test_canary.py:")
+        assert "from ValueError at" in told
+
+
+def test_foreign_lines_lose_what_they_quote() -> None:
+    """Query strings and quoted parts of other people's lines are cut out."""
+    text = "GET /api/report/content?PatientMRN=CANARYMRN failed for 'CANARYNAME' \"CANARYACC\""
+    clean(safe_text(text))
+    assert safe_text("plain line") == "plain line"
+
+
+def test_errors_logged_by_libraries(lines: io.StringIO) -> None:
+    """A library logs an exception with its arguments: class and place come through."""
+    try:
+        Broken()("CANARYNAME")
+    except ValueError:
+        logging.getLogger("library").exception("broken by %s", "CANARYMRN")
+    logging.getLogger("library").warning("see 'CANARYACC' at /x?mrn=CANARYMRN")
+    structlog.get_logger().info("ours", mrn="CANARYMRN", count=1)
+    text = lines.getvalue()
+    clean(text)
+    assert "ValueError" in text
+    assert '"dropped_fields": 1' in text
+    assert '"count": 1' in text
+
+
+def test_a_failure_of_the_service_has_no_body() -> None:
+    """What EngineFailure says is call, code, status and class."""
+    from bridge.queue.states import Failure  # noqa: PLC0415
+
+    failure = EngineFailure("/api/report/status", Failure.PERMANENT, "bad_request", 400)
+    assert str(failure) == "/api/report/status: bad_request (400), permanent"
