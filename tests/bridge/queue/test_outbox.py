@@ -1,0 +1,224 @@
+"""Deliveries: once a release, in order for each report, the same bytes every time."""
+
+import pytest
+from sqlalchemy import text
+
+from bridge.queue import browse, operate
+from bridge.queue.browse import Filter
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
+from bridge.queue.errors import IllegalTransition, NoSuchRow
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import Event, Failure, State
+from bridge.store.database import Database
+from tests.bridge.queue.people import NOW, release
+
+HERE = "ris-results"
+
+
+@pytest.fixture
+def outbox(store: Database) -> Outbox:
+    """A courier's view of what is to be delivered."""
+    return Outbox(store, "node-1", lease=1000)
+
+
+def _queue(store: Database, outbox: Outbox, *releases: Release) -> int:
+    with store.write() as connection:
+        return outbox.enqueue(connection, releases, NOW)
+
+
+def _keys(claimed: list[ClaimedDelivery]) -> list[str]:
+    return [each.release_key for each in claimed]
+
+
+def _settle(outbox: Outbox, claimed: ClaimedDelivery, event: Event, retry_at: int = 0) -> None:
+    outcome = DeliveryOutcome(claimed.delivery_id, event, retry_at=retry_at)
+    assert outbox.settle([outcome], NOW) == {claimed.delivery_id}
+
+
+def test_what_is_handed_out(store: Database, outbox: Outbox) -> None:
+    """A claimed delivery says all that composing needs."""
+    given = release("K1")
+    assert _queue(store, outbox, given) == 1
+    (claimed,) = outbox.claim(HERE, NOW + 5, 10)
+    assert claimed == ClaimedDelivery(
+        delivery_id=claimed.delivery_id,
+        destination=HERE,
+        report_id="R1",
+        release_key="K1",
+        event="final",
+        orders=[{"Accession": "A1"}],
+        control_id="",
+        payload=None,
+        attempts=1,
+        release_at=NOW,
+        created_at=NOW,
+    )
+
+
+def test_a_release_is_queued_once(store: Database, outbox: Outbox) -> None:
+    """Learning of a release again adds nothing, even after it was delivered."""
+    assert _queue(store, outbox, release("K1"), release("K1")) == 1
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    _settle(outbox, claimed, Event.ACCEPTED)
+    assert _queue(store, outbox, release("K1")) == 0
+    assert _queue(store, outbox, release("K1", destination="archive")) == 1
+    assert outbox.claim(HERE, NOW, 10) == []
+
+
+def test_nothing_is_queued_when_the_caller_rolls_back(store: Database, outbox: Outbox) -> None:
+    """What the bridge learned and what it queued commit together, or neither does."""
+    with pytest.raises(ZeroDivisionError), store.write() as connection:  # noqa: PT012  # one unit
+        outbox.enqueue(connection, [release()], NOW)
+        _ = 1 / 0
+    assert outbox.claim(HERE, NOW, 10) == []
+
+
+def test_order_within_a_report(store: Database, outbox: Outbox) -> None:
+    """The addendum waits for the report, another report does not."""
+    _queue(store, outbox, release("final"), release("addendum"), release("other", report="R2"))
+    first, other = outbox.claim(HERE, NOW, 10)
+    assert _keys([first, other]) == ["final", "other"]
+    _settle(outbox, first, Event.POSTPONED, retry_at=NOW + 50)
+    assert outbox.claim(HERE, NOW + 49, 10) == []
+    (again,) = outbox.claim(HERE, NOW + 50, 10)
+    _settle(outbox, again, Event.ACCEPTED)
+    assert _keys(outbox.claim(HERE, NOW, 10)) == ["addendum"]
+
+
+def test_destinations_do_not_wait_for_each_other(store: Database, outbox: Outbox) -> None:
+    """The same report at two destinations: each has its own order."""
+    for key in ("a", "b"):
+        _queue(store, outbox, release(key), release(key, destination="archive"))
+    (stuck,) = outbox.claim(HERE, NOW, 10)
+    _settle(outbox, stuck, Event.GIVEN_UP)
+    (claimed,) = outbox.claim("archive", NOW, 10)
+    _settle(outbox, claimed, Event.ACCEPTED)
+    assert _keys(outbox.claim("archive", NOW, 10)) == ["b"]
+
+
+def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox) -> None:
+    """Until a person has decided, nothing of that report is sent there; all else is."""
+    _queue(store, outbox, release("a"), release("b"), release("c", report="R2"))
+    parked, other = outbox.claim(HERE, NOW, 10)
+    _settle(outbox, parked, Event.GIVEN_UP)
+    _settle(outbox, other, Event.ACCEPTED)
+    assert outbox.claim(HERE, NOW, 10) == []
+    operate.skip_delivery(store, parked.delivery_id)
+    assert _keys(outbox.claim(HERE, NOW, 10)) == ["b"]
+    assert browse.delivery(store, parked.delivery_id).row.state is State.CANCELLED
+
+
+def test_a_person_retries(store: Database, outbox: Outbox) -> None:
+    """A parked delivery goes out again first; one that waits for its time goes out now."""
+    _queue(store, outbox, release("a"), release("b"))
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    _settle(outbox, claimed, Event.GIVEN_UP)
+    operate.retry_delivery(store, claimed.delivery_id)
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    assert claimed.release_key == "a"
+    with pytest.raises(IllegalTransition):
+        operate.retry_delivery(store, claimed.delivery_id)
+    _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 10**6)
+    assert outbox.claim(HERE, NOW, 10) == []
+    operate.retry_delivery(store, claimed.delivery_id)
+    assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
+    with pytest.raises(NoSuchRow):
+        operate.skip_delivery(store, 999)
+
+
+def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
+    """What was composed first is what every attempt sends, with its control id."""
+    _queue(store, outbox, release())
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    assert outbox.store_payload(claimed.delivery_id, b"MSH|1", "C1") == (b"MSH|1", "C1")
+    assert outbox.store_payload(claimed.delivery_id, b"MSH|2", "C2") == (b"MSH|1", "C1")
+    _settle(outbox, claimed, Event.POSTPONED)
+    (again,) = outbox.claim(HERE, NOW, 10)
+    assert (again.payload, again.control_id, again.attempts) == (b"MSH|1", "C1", 2)
+    with pytest.raises(NoSuchRow):
+        outbox.store_payload(999, b"", "")
+
+
+def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:
+    """When it was sent and acknowledged, what came back, and why it failed before."""
+    _queue(store, outbox, release("K1"))
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    outbox.store_payload(claimed.delivery_id, b"MSH|", "C1")
+    lost = DeliveryOutcome(
+        claimed.delivery_id, Event.POSTPONED, Failure.AMBIGUOUS, "timeout", sent_at=NOW + 1
+    )
+    outbox.settle([lost], NOW + 2)
+    row = browse.delivery(store, claimed.delivery_id).row
+    assert (row.state, row.failure, row.code) == (State.QUEUED, "ambiguous", "timeout")
+    outbox.claim(HERE, NOW + 2, 10)
+    taken = DeliveryOutcome(
+        claimed.delivery_id, Event.ACCEPTED, code="AA", reply=b"ACK", sent_at=NOW + 3
+    )
+    outbox.settle([taken], NOW + 4)
+    detail = browse.delivery(store, claimed.delivery_id)
+    assert (detail.payload, detail.reply, detail.orders) == (
+        b"MSH|",
+        b"ACK",
+        [{"Accession": "A1"}],
+    )
+    row = detail.row
+    assert (row.state, row.sent_at, row.acknowledged_at) == (State.DONE, NOW + 3, NOW + 4)
+    assert (row.code, row.failure, row.control_id) == ("AA", "", "C1")
+
+
+def test_a_dead_courier(store: Database, outbox: Outbox) -> None:
+    """What was in hand at a crash is sent again by its restarted node, or after the lease."""
+    _queue(store, outbox, release("a"), release("b"))
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    other = Outbox(store, "node-2", lease=1000)
+    assert other.claim(HERE, NOW, 10) == []
+    assert other.reclaim(NOW + 1000) == 0
+    assert Outbox(store, "node-1").reclaim(NOW, starting=True) == 1
+    assert _keys(other.claim(HERE, NOW, 10)) == ["a"]
+    assert outbox.settle([DeliveryOutcome(claimed.delivery_id, Event.ACCEPTED)], NOW) == set()
+    assert outbox.reclaim(NOW + 1001) == 1
+    (mine,) = outbox.claim(HERE, NOW + 1001, 10)
+    outbox.extend([mine.delivery_id], NOW + 1500)
+    assert other.reclaim(NOW + 2400) == 0
+    outbox.release([mine.delivery_id], NOW)
+    assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
+
+
+def test_when_to_look_again(store: Database, outbox: Outbox) -> None:
+    """The next time something is due, whatever stands behind it; none when nothing waits."""
+    assert outbox.next_due(HERE) is None
+    _queue(store, outbox, release("a"), release("b"))
+    assert outbox.next_due(HERE) == 0
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    assert outbox.next_due(HERE) is None
+    _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 50)
+    assert outbox.next_due(HERE) == NOW + 50
+
+
+def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
+    """Deliveries are filtered by state, destination and report; open ones counted for each."""
+    _queue(store, outbox, release("a"), release("b", report="R2"))
+    _queue(store, outbox, release("c", destination="archive"))
+    (parked,) = outbox.claim("archive", NOW, 10)
+    _settle(outbox, parked, Event.GIVEN_UP)
+
+    def found(wanted: Filter) -> list[str]:
+        return [row.release_key for row in browse.deliveries(store, wanted)]
+
+    assert found(Filter()) == ["c", "b", "a"]
+    assert found(Filter(state=State.PARKED)) == ["c"]
+    assert found(Filter(source=HERE)) == ["b", "a"]
+    assert found(Filter(report_id="R2")) == ["b"]
+    depths = browse.open_deliveries(store)
+    assert {name: {s: d.count for s, d in each.items()} for name, each in depths.items()} == {
+        HERE: {State.QUEUED: 2},
+        "archive": {State.PARKED: 1},
+    }
+
+
+def test_lanes_are_hashes(store: Database, outbox: Outbox) -> None:
+    """The lane of a report tells nothing, and differs between destinations."""
+    _queue(store, outbox, release("a"), release("b", destination="archive"))
+    with store.read() as connection:
+        lanes = list(connection.execute(text("SELECT lane FROM delivery")).scalars())
+    assert len(set(lanes)) == 2

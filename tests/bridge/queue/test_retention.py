@@ -1,0 +1,69 @@
+"""What is finished and old goes; nothing else does."""
+
+from sqlalchemy import text
+
+from bridge.queue import browse
+from bridge.queue.deliveries import DeliveryOutcome
+from bridge.queue.inbox import Inbox
+from bridge.queue.outbox import Outbox
+from bridge.queue.retention import Pruned, prune
+from bridge.queue.states import Event, State
+from bridge.queue.work import Outcome
+from bridge.store.database import Database
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival, refused, release
+
+OLD = NOW - 10_000
+
+
+def test_only_what_is_finished_and_old(intake: Intake, store: Database) -> None:
+    """Queued, claimed, parked and recent messages stay, with their content."""
+    inbox = Inbox(store, "node")
+    kept = intake.keep(*(arrival(patient=str(n), received_at=OLD) for n in range(4)))
+    queued, claimed, parked, done = (receipt.message_id for receipt in kept)
+    inbox.claim(OLD, 10)
+    inbox.release([queued], OLD)
+    inbox.settle([Outcome(parked, Event.GIVEN_UP), Outcome(done, Event.ACCEPTED)], OLD)
+    intake.keep(refused(received_at=OLD), refused(received_at=NOW))
+    pauses: list[None] = []
+    pruned = prune(store, NOW - 5000, batch=1, pause=lambda: pauses.append(None))
+    assert pruned == Pruned(messages=2, deliveries=0)
+    assert len(pauses) == 2
+    left = {row.id: row.state for row in browse.messages(store, browse.Filter())}
+    assert {queued, claimed, parked} < left.keys()
+    assert sorted(left.values()) == [State.CLAIMED, State.PARKED, State.QUEUED, State.REFUSED]
+    with store.read() as connection:
+        bodies = connection.execute(text("SELECT message_id FROM message_body")).scalars()
+        assert set(bodies) == left.keys()
+
+
+def test_what_was_settled_recently_stays(intake: Intake, store: Database) -> None:
+    """A message that was parked for months and applied today is not old."""
+    inbox = Inbox(store, "node")
+    (receipt,) = intake.keep(arrival(received_at=OLD))
+    intake.keep(arrival(patient="2"))
+    inbox.claim(OLD, 1)
+    inbox.settle([Outcome(receipt.message_id, Event.ACCEPTED)], NOW)
+    assert prune(store, NOW - 5000).messages == 0
+    assert prune(store, NOW + 1).messages == 1
+
+
+def test_ids_are_never_given_twice(intake: Intake, store: Database) -> None:
+    """Even when everything is old, the newest row stays, and the next id is a new one."""
+    receipts = intake.keep(*(refused(received_at=OLD) for _ in range(3)))
+    assert prune(store, NOW).messages == 2
+    (after,) = intake.keep(arrival())
+    assert after.message_id > receipts[-1].message_id
+
+
+def test_deliveries_too(store: Database) -> None:
+    """Delivered results go when they are old, with their bytes."""
+    outbox = Outbox(store, "node")
+    with store.write() as connection:
+        outbox.enqueue(connection, [release(report="R1"), release(report="R2")], OLD)
+    first, _ = outbox.claim("ris-results", OLD, 10)
+    outbox.store_payload(first.delivery_id, b"MSH|", "C1")
+    outbox.settle([DeliveryOutcome(first.delivery_id, Event.ACCEPTED)], OLD)
+    assert prune(store, NOW) == Pruned(messages=0, deliveries=1)
+    with store.read() as connection:
+        assert connection.execute(text("SELECT count(*) FROM delivery_body")).scalar_one() == 0

@@ -1,0 +1,233 @@
+"""Every claimed message gets an outcome, whatever applying it does."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+from typing_extensions import override
+
+from bridge.queue import browse
+from bridge.queue.inbox import Inbox
+from bridge.queue.retry import Policy
+from bridge.queue.states import Event, Failure, State
+from bridge.queue.work import Claimed, Outcome
+from bridge.queue.worker import Apply, Worker
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival
+
+Until = Callable[[], bool]
+
+
+class Bench:
+    """Runs a worker on an inbox until something has come true."""
+
+    def __init__(self, store: Database, intake: Intake) -> None:
+        self.store = store
+        self.intake = intake
+        self.now = NOW
+        self.inbox = Inbox(store, "node", lease=60_000)
+
+    def keep(self, *patients: str) -> list[int]:
+        """Store an order for each of the patients."""
+        receipts = self.intake.keep(*(arrival(patient=patient) for patient in patients))
+        return [receipt.message_id for receipt in receipts]
+
+    def states(self) -> list[State]:
+        """Give the states of all messages, oldest first."""
+        return [row.state for row in browse.messages(self.store, browse.Filter(limit=999))][::-1]
+
+    def all_done(self) -> bool:
+        """Tell whether nothing is left to do."""
+        return set(self.states()) == {State.DONE}
+
+    def run(self, apply: Apply, until: Until, *, drain: float = 5, **settings: int) -> None:
+        """Work until `until` holds, at most ten seconds, then stop."""
+
+        async def story() -> None:
+            policy = Policy(first=0.001, maximum=0.001)
+            worker = Worker(
+                self.inbox,
+                apply,
+                clock=lambda: self.now,
+                policy=policy,
+                random=Random(0),
+                poll=0.01,
+                **settings,
+            )
+            await worker.start()
+            async with asyncio.timeout(10):
+                while not await asyncio.to_thread(until):
+                    await asyncio.sleep(0.005)
+                    self.now += 1
+            await worker.stop(drain)
+
+        asyncio.run(story())
+
+
+@pytest.fixture
+def bench(store: Database, intake: Intake) -> Bench:
+    """A bench on each database."""
+    return Bench(store, intake)
+
+
+def applying(outcome: Callable[[Claimed], Outcome], log: list[int]) -> Apply:
+    """Make an apply that notes what it was given."""
+
+    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        log.extend(each.message_id for each in batch)
+        await asyncio.sleep(0)
+        return [outcome(each) for each in batch]
+
+    return apply
+
+
+def accepted(each: Claimed) -> Outcome:
+    """Accept everything."""
+    return Outcome(each.message_id, Event.ACCEPTED)
+
+
+def test_everything_is_applied_once_and_in_order(bench: Bench) -> None:
+    """Fifty messages of five patients, each once, each patient's in order."""
+    ids = bench.keep(*(str(n % 5) for n in range(50)))
+    log: list[int] = []
+    bench.run(applying(accepted, log), bench.all_done, batch=7)
+    assert sorted(log) == ids
+    for patient in range(5):
+        mine = [each for each in log if (each - ids[0]) % 5 == patient]
+        assert mine == sorted(mine)
+
+
+def test_what_raises_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """An unforeseen error postpones its batch, and the log says its kind and no more."""
+    bench.keep("1", "2")
+    tries: list[int] = []
+
+    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        tries.append(len(batch))
+        if len(tries) == 1:
+            raise ValueError("SECRET")
+        return [accepted(each) for each in batch]
+
+    bench.run(apply, bench.all_done)
+    assert len(tries) >= 2
+    assert "ValueError" in caplog.text
+    assert "SECRET" not in caplog.text
+
+
+def test_an_outcome_that_is_missing(bench: Bench) -> None:
+    """What apply says nothing about may or may not have been applied: it is tried again."""
+    (first, second) = bench.keep("1", "2")
+    seen: list[int] = []
+
+    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        seen.extend(each.message_id for each in batch)
+        return [accepted(each) for each in batch if each.message_id == first or len(seen) > 2]
+
+    bench.run(apply, bench.all_done)
+    assert seen == [first, second, second]
+    assert browse.message(bench.store, second).row.attempts == 2
+
+
+def test_the_retry_policy_sets_the_time(bench: Bench) -> None:
+    """What is postponed without a time of its own gets one from the policy."""
+    bench.keep("1")
+
+    def postponed(each: Claimed) -> Outcome:
+        if each.attempts < 4:
+            return Outcome(each.message_id, Event.POSTPONED, Failure.TRANSIENT, "503")
+        return accepted(each)
+
+    log: list[int] = []
+    bench.run(applying(postponed, log), bench.all_done)
+    assert len(log) == 4
+
+
+def test_one_slow_batch_holds_up_nobody_else(bench: Bench) -> None:
+    """While one patient's message hangs, the others' are applied."""
+    slow, *others = bench.keep("1", "2", "3")
+    log: list[int] = []
+    go_on = asyncio.Event()
+
+    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        (each,) = batch
+        if each.message_id == slow:
+            await go_on.wait()
+        log.append(each.message_id)
+        if len(log) == len(others):
+            go_on.set()
+        return [accepted(each)]
+
+    bench.run(apply, bench.all_done, batch=1)
+    assert log == [*others, slow]
+
+
+class Flaky(Inbox):
+    """An inbox whose database is away for the first two settlements."""
+
+    away = 2
+
+    @override
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
+        """Fail twice, then settle."""
+        if self.away:
+            self.away -= 1
+            raise StoreUnavailable("SQLITE_FULL")
+        return super().settle(outcomes, now)
+
+
+def test_outcomes_survive_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was applied is written down as soon as the database takes it, not applied again."""
+    monkeypatch.setattr("bridge.queue.worker._PAUSE", 0.01)
+    bench.keep("1", "2")
+    bench.inbox = Flaky(bench.store, "node")
+    log: list[int] = []
+    bench.run(applying(accepted, log), bench.all_done)
+    assert len(log) == 2
+
+
+def test_a_restart_takes_up_what_was_in_hand(bench: Bench) -> None:
+    """Claims of the process that was killed are applied at once after the start."""
+    bench.keep("1", "2")
+    assert len(Inbox(bench.store, "node").claim(NOW, 10)) == 2
+    log: list[int] = []
+    bench.run(applying(accepted, log), bench.all_done)
+    assert len(log) == 2
+
+
+def test_stop_gives_back_what_hangs(bench: Bench) -> None:
+    """What does not finish in time is queued again for whoever starts next."""
+    bench.keep("1")
+    begun: list[int] = []
+
+    async def hang(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        begun.append(len(batch))
+        await asyncio.sleep(60)
+        return []
+
+    bench.run(hang, lambda: bool(begun), drain=0.01)
+    assert bench.states() == [State.QUEUED]
+
+
+def test_notify_wakes_at_once(bench: Bench) -> None:
+    """A worker that is told does not wait for its next look."""
+    applied = asyncio.Event()
+
+    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        applied.set()
+        return [accepted(each) for each in batch]
+
+    async def story() -> None:
+        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=30)
+        await worker.start()
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(bench.keep, "1")
+        worker.notify()
+        async with asyncio.timeout(5):
+            await applied.wait()
+        await worker.stop()
+
+    asyncio.run(story())
+    assert bench.all_done()
