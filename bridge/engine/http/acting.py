@@ -13,22 +13,21 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 from fastapi import Request
-from sqlalchemy import insert, select
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.models.reports import OrderIdentity
 from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.records.tables import Report, metadata
+from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service import audit
 from bridge.engine.service.caller import Caller, require_administrator
+from bridge.engine.service.repeats import Repeat, store_answer, stored_answer
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
 
-REPEATS = metadata.tables["engine_idempotency"]
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _ZONES = available_timezones()
 
@@ -91,7 +90,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
 
     def permitted(work: Work) -> Any:
         require_administrator(work.connection, caller, place.site_id, place.location)
-        if repeat is not None and (stored := _stored(work, repeat)) is not None:
+        if repeat is not None and (stored := stored_answer(work.connection, repeat)):
             return stored.body
         result = deed(work)
         work.session.flush()
@@ -99,7 +98,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
         _audit(engine, work, caller, action, place.site_id, report_id)
         body = None if isinstance(result, Report) else result
         if repeat is not None:
-            _store(work, repeat, body)
+            store_answer(work.connection, repeat, body, work.now)
         return body
 
     body = await engine.work.change(actor_of(caller), engine.clock(), permitted)
@@ -113,55 +112,11 @@ def _audit(
     audit.record(work.connection, engine.work.database.serialize, [deed], work.now)
 
 
-@dataclass(frozen=True, slots=True)
-class _Repeat:
-    key: str
-    token_id: int
-    route: str
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    body: Any
-
-
-async def _repeat_of(request: Request, caller: Caller) -> _Repeat | None:
+async def _repeat_of(request: Request, caller: Caller) -> Repeat | None:
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
     if not _KEY.fullmatch(key):
         raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")
     digest = hashlib.sha256(await request.body()).hexdigest()
-    return _Repeat(key, caller.token_id, request.url.path, digest)
-
-
-def _stored(work: Work, repeat: _Repeat) -> _Stored | None:
-    row = work.connection.execute(
-        select(REPEATS.c.request_hash, REPEATS.c.response).where(
-            REPEATS.c.key == repeat.key,
-            REPEATS.c.token_id == repeat.token_id,
-            REPEATS.c.route == repeat.route,
-        )
-    ).first()
-    if row is None:
-        return None
-    if row.request_hash != repeat.digest:
-        raise bad_request(
-            "the Idempotency-Key was used for another request", code="key_reused", status=409
-        )
-    return _Stored(None if row.response is None else row.response["body"])
-
-
-def _store(work: Work, repeat: _Repeat, body: Any) -> None:
-    work.connection.execute(
-        insert(REPEATS).values(
-            key=repeat.key,
-            token_id=repeat.token_id,
-            route=repeat.route,
-            request_hash=repeat.digest,
-            status=200,
-            response={"body": body},
-            at=work.now,
-        )
-    )
+    return Repeat(key, caller.token_id, request.url.path, digest)

@@ -8,16 +8,24 @@ database, not this loop, makes sure that each release happens once.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import structlog
+from sqlalchemy import Connection
 
 from bridge.engine.live.wakeups import heard
 from bridge.engine.live.workshop import Workshop
+from bridge.engine.service.links import purge as purge_links
 from bridge.engine.service.releases import next_due, release_due
+from bridge.engine.service.repeats import purge_repeats
+from bridge.engine.service.sessions import purge_sessions
 from bridge.store.errors import StoreError
 
 POLL_SECONDS = 0.5
 """How late a due time that another process wrote may be noticed."""
+
+TIDY_SECONDS = 600.0
+"""How often what has expired is removed."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,15 +52,31 @@ class Ticker:
                 await task
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        tidy_at = loop.time() + TIDY_SECONDS
         while True:
             bell = self._work.changed.bell()
             try:
                 pause = await self._release()
+                if loop.time() >= tidy_at:
+                    tidy_at = loop.time() + TIDY_SECONDS
+                    await self._tidy()
             except StoreError as error:
                 log.warning("release_check_failed", failure=type(error).__name__)
                 pause = POLL_SECONDS
             # A change may bring a nearer due time: then look again at once.
             await heard(bell, pause)
+
+    async def _tidy(self) -> None:
+        """Remove expired links, sessions and answers to repeated requests, in small batches."""
+        now = self._clock()
+        for purge in (purge_sessions, purge_links, purge_repeats):  # sessions refer to links
+            while await self._work.run(partial(self._purge, purge, now)):
+                pass
+
+    def _purge(self, purge: Callable[[Connection, int], int], now: int) -> int:
+        with self._work.database.write() as connection:
+            return purge(connection, now)
 
     async def _release(self) -> float:
         """Release what is due; return the seconds until it is worth looking again."""

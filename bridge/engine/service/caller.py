@@ -63,19 +63,28 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> Role 
     return None if found is None else Role(found)
 
 
-def require_site(connection: Connection, site_id: str) -> None:
-    """Raise `SiteNotFound` unless the site exists."""
-    query = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
-    if connection.execute(query).scalar_one_or_none() is None:
+def role_in(connection: Connection, caller: Caller, site_id: str) -> Role | None:
+    """Return the caller's role on a site that must exist; raise `SiteNotFound`."""
+    member = (MEMBERSHIPS.c.site_id == SITES.c.site_id) & (
+        MEMBERSHIPS.c.account_id == caller.account_id
+    )
+    row = connection.execute(
+        select(SITES.c.site_id, MEMBERSHIPS.c.role)
+        .join_from(SITES, MEMBERSHIPS, member, isouter=True)
+        .where(SITES.c.site_id == site_id)
+    ).first()
+    if row is None:
         raise SiteNotFound
+    if caller.service:
+        return Role.ADMINISTRATOR
+    return None if row.role is None else Role(row.role)
 
 
 def require_administrator(
     connection: Connection, caller: Caller, site_id: str, location: str = ""
 ) -> None:
     """Raise unless the site exists, the caller administers it, and the location is known."""
-    require_site(connection, site_id)
-    if role_on(connection, caller, site_id) is not Role.ADMINISTRATOR:
+    if role_in(connection, caller, site_id) is not Role.ADMINISTRATOR:
         raise Forbidden
     check_location(connection, site_id, location)
 

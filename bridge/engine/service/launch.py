@@ -79,7 +79,11 @@ def launch_all(
 
 def launch_one(work: Work, desk: Desk, request: LaunchRequest) -> Launched:
     """Carry out one launch, or raise its refusal."""
-    ready = _carry_out(work, People(work.connection, desk.caller, work.now), request)
+    people = People(work.connection, desk.caller, work.now)
+    bulk, _ = _kind(request)
+    ready = _register_run(work, people, [request])[0] if bulk else _carry_out(work, people, request)
+    if isinstance(ready, EngineError):
+        raise ready
     handle = links.issue(work.connection, desk.vault, [_link(work, desk, ready)], work.now)[0]
     return _with_handle(ready.outcome, handle)
 

@@ -18,7 +18,7 @@ from bridge.engine.service.caller import (
     Caller,
     account_role,
     check_location,
-    require_site,
+    role_in,
     role_on,
 )
 from bridge.engine.service.tokens import authenticate
@@ -78,8 +78,7 @@ class People:
     def role(self, site_id: str) -> Role | None:
         """Return the caller's role on a site; raise `SiteNotFound`."""
         if site_id not in self._sites:
-            require_site(self.connection, site_id)
-            self._sites[site_id] = role_on(self.connection, self.caller, site_id)
+            self._sites[site_id] = role_in(self.connection, self.caller, site_id)
         return self._sites[site_id]
 
     def has_authority(self, site_id: str, secret: str) -> bool:

@@ -66,7 +66,8 @@ def begin(work: Work, request: LaunchRequest, triple: Triple, owner_id: int) -> 
     """Create a Draft that belongs to somebody, with what the launch brought."""
     text = _joined(request.key_findings, _texts(request.attachments))
     report = create_draft(work, triple.site_id, order_input(request, triple), owner_id, text)
-    attach(work, report, request.attachments)
+    if request.attachments:
+        attach(work, report, request.attachments)
     return report
 
 
@@ -81,7 +82,7 @@ def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest
         return
     triple = Triple(order.site_id, order.mrn, order.accession)
     update_order(work, report, order, order_input(request, triple))
-    new_files = attach(work, report, request.attachments)
+    new_files = attach(work, report, request.attachments) if request.attachments else 0
     wishes = {**report.reporting, **request.app.to_json()}
     if new_files or wishes != report.reporting:
         report.reporting = wishes
