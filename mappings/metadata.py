@@ -5,6 +5,7 @@ Any key gets a rule; `each` makes keys out of repeated segments (observations no
 for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
 """
 
+import json
 from dataclasses import dataclass
 
 from mappings.conditions import Condition, compile_condition
@@ -14,6 +15,12 @@ from mappings.rules import Rule, compile_rule
 from mappings.scope import Scope
 from mappings.selection import Selection, compile_selection, segment_name
 from mappings.workshop import Workshop
+
+LARGEST = 60_000
+"""Bytes of JSON that report services take in Metadata, with some room."""
+OMITTED = "MetadataOmitted"
+_ROOM_TO_SAY_SO = 2_000
+_LONGEST_CHARACTER = 8  # bytes of JSON a character can need, and some for its key
 
 KEYS = ("values", "each", "keep")
 EACH_KEYS = ("segment", "key", "value", "when")
@@ -67,7 +74,24 @@ class MetadataRules:
                 filled[segment.id] = (
                     f"{filled[segment.id]}\n{line}" if segment.id in filled else line
                 )
+        return fitting(filled)
+
+
+def fitting(filled: dict[str, str]) -> dict[str, str]:
+    """Leave out the keys, each whole, that a report service would not take any more; say which."""
+    if sum(len(key) + len(value) for key, value in filled.items()) * _LONGEST_CHARACTER < LARGEST:
         return filled
+    kept, left_out, size = {}, [], _ROOM_TO_SAY_SO
+    for key, value in filled.items():
+        needed = len(json.dumps({key: value}, ensure_ascii=False).encode())
+        if size + needed > LARGEST:
+            left_out.append(key)
+        else:
+            kept[key] = value
+            size += needed
+    if left_out:
+        kept[OMITTED] = ", ".join(left_out)[: _ROOM_TO_SAY_SO // _LONGEST_CHARACTER]
+    return kept
 
 
 def compile_metadata(node: Node | None, shop: Workshop) -> MetadataRules:

@@ -8,7 +8,7 @@ own module.
 from dataclasses import dataclass
 
 from mappings.fetch import NULL
-from mappings.hl7.refusals import MissingField, Refusal
+from mappings.hl7.refusals import MissingField, Refusal, WrongDataType
 from mappings.nodes import Node
 from mappings.rules import Rule, compile_rule, plain
 from mappings.scope import Scope
@@ -38,6 +38,10 @@ TAGS = (
     "ReportingPhysician",
     "Notes",
 )
+LONG_TEXTS = frozenset({"ReasonForExam", "KeyFindings", "Notes"})
+LONGEST, LONGEST_TEXT = 1_024, 100_000
+"""What report services take. Longer texts are cut: better than an order that cannot be placed."""
+
 IDENTIFIERS = frozenset({"SiteID", "PatientMRN", "Accession", "StudyInstanceUID"})
 """A null does not delete an identity: here it counts as absent."""
 
@@ -66,6 +70,8 @@ class TagRule:
             return refusal
         if self.required and value in ("", NULL):
             return MissingField(self.place(scope))
+        if self.tag in IDENTIFIERS and len(value) > LONGEST:
+            return WrongDataType(self.place(scope))
         return None
 
     def place(self, scope: Scope) -> str:
@@ -97,9 +103,15 @@ def fill(rules: dict[str, TagRule], scope: Scope) -> dict[str, str]:
     for tag, rule in rules.items():
         value = rule.value(scope)
         if value and value != NULL:
-            filled[tag] = value
+            filled[tag] = value if len(value) <= LONGEST else shortened(tag, value)
         elif rule.required:
             raise MissingField(rule.place(scope))
         elif value:
             filled[tag] = ""
     return filled
+
+
+def shortened(tag: str, value: str) -> str:
+    """Cut a text to what a report service takes, and show that it was cut."""
+    longest = LONGEST_TEXT if tag in LONG_TEXTS else LONGEST
+    return value if len(value) <= longest else value[: longest - 1] + "…"

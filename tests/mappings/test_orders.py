@@ -1,5 +1,7 @@
 """The shipped orders definition: groups, order control, links, Metadata, refusals."""
 
+import json
+
 import pytest
 
 from mappings.compiler import DEFINITIONS, load
@@ -249,6 +251,33 @@ class TestMetadata:
         metadata = event.clinical_info["Metadata"]
         assert metadata["Ward"] == "W3"
         assert (metadata["IN1"], metadata["ZAB"]) == ("IN1|1|PLAN", "ZAB|1|x^y")
+
+
+class TestSizes:
+    """An order that is acknowledged can be placed, however much its sender writes."""
+
+    def test_long_texts(self) -> None:
+        """Texts are cut to what report services take; notes may be long."""
+        (event,) = events("ORC|NW|P1", f"OBR|1|P1||X^{'d' * 3000}", f"NTE|1||{'n' * 3000}")
+        assert len(event.clinical_info["StudyDescription"]) == 1024
+        assert event.clinical_info["StudyDescription"].endswith("d…")
+        assert len(event.clinical_info["Notes"]) == 3000
+
+    def test_endless_identifier(self) -> None:
+        """An identifier is never cut: the message is refused."""
+        assert isinstance(SHIPPED, InboundMapping)
+        (issue,) = SHIPPED.check(message("ORC|NW|P1", f"OBR|1|{'9' * 2000}"), DEFAULTS)
+        assert (issue.code, issue.path) == ("102", "OBR-18")
+
+    def test_metadata_that_does_not_fit(self) -> None:
+        """Keys that do not fit are left out whole, and named."""
+        values = [f"OBX|{n}|TX|{n}^Key {n}||{'✓' * 2000}" for n in range(30)]
+        (event,) = events(*order("P1"), *values, "ZAB|1|last")
+        metadata = event.clinical_info["Metadata"]
+        assert len(json.dumps(metadata, ensure_ascii=False).encode()) < 65_536
+        assert metadata["Key 0"] == "✓" * 2000
+        assert "Key 29" in metadata["MetadataOmitted"]
+        assert metadata["ZAB"] == "ZAB|1|last"
 
 
 def test_echo_keeps_the_senders_words() -> None:
