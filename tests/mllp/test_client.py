@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from typing_extensions import override
@@ -248,6 +248,14 @@ class TestReplyLost:
 
         self.lost(bench, outcome, LossReason.GARBAGE)
 
+    def test_what_comes_behind_it(self, bench: Bench) -> None:
+        """Is not looked at, not even in the same packet."""
+        outcome = bench.send(b"1")
+        bench.write(b"\x0bAA 7\x1c\r\x0bAA 1\x1c\r")
+
+        self.lost(bench, outcome, LossReason.MISMATCH)
+        assert "unexpected" not in bench.counter.seen
+
     def test_an_endless_reply(self, bench: Bench) -> None:
         """Longer than any frame may be."""
         outcome = bench.send(b"1")
@@ -295,6 +303,18 @@ class TestNotConnected:
 
         assert isinstance(outcome.error, NotConnected)
         assert outcome.error.cause == "ConnectionRefusedError"
+
+    def test_one_failure_withdraws_the_next(self, bench: Bench) -> None:
+        """Who is told may cancel what stands behind; who stands behind that is told all the same."""
+        bench.endpoint.mute = True
+        first, second = bench.client.send(b"1"), bench.client.send(b"2")
+        withdrawn, third = Outcome(second), bench.send(b"3")
+        first.addErrback(lambda _: second.cancel())
+
+        bench.clock.advance(10)
+
+        assert isinstance(withdrawn.error, CancelledError)
+        assert isinstance(third.error, NotConnected)
 
     def test_no_answer_to_connecting(self, bench: Bench) -> None:
         """Ends with the connect time-out."""

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.task import Clock
 from typing_extensions import override
+from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
 from mllp import Frame, FrameTimedOut, FrameTooLarge, FramingError, TruncatedFrame
 from mllp.contract import Peer, ServerLimits, ServerObserver
-from mllp.testing import Caller, MemoryServer, settle
+from mllp.memory import join
+from mllp.testing import Caller, MemoryServer, RawEnd, settle
 
 
 class Counter(ServerObserver):
@@ -68,6 +71,17 @@ class Desk:
     def answer(self, number: int, *replies: bytes) -> None:
         """Answer the frame with this number, from 0."""
         self.answers[number].callback(replies)
+
+
+@implementer(IHalfCloseableProtocol)
+class Stubborn(RawEnd):
+    """A sender's end that does not mind that nothing more comes."""
+
+    def readConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
+        """Go on."""
+
+    def writeConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
+        """Go on."""
 
 
 def echo(arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
@@ -354,6 +368,21 @@ class TestBounds:
         assert caller.closed
         assert counter.seen == [("opened", 1), ("frame refused", FrameTooLarge), ("closed", 1)]
         assert desk.payloads == [b"1"]
+
+    def test_a_sender_that_goes_on_and_on(self, clock: Clock, desk: Desk) -> None:
+        """Is listened to a little longer, for the farewell's sake, and then cut off."""
+        server = server_for(desk, clock, max_frame=8)
+        caller = Stubborn()
+        join(clock, server.factory.buildProtocol(None), caller)
+        caller.write(b"\x0bMSH|123456789")
+        settle(clock)
+        assert caller.frames == [b"FrameTooLarge MSH|"]
+        assert server.factory.connections == 1
+
+        clock.advance(3)
+
+        assert caller.closed
+        assert server.factory.connections == 0
 
     def test_too_slow(self, clock: Clock, desk: Desk, counter: Counter) -> None:
         """A frame has so much time from its first byte to its last, drop by drop or not."""
