@@ -1,0 +1,161 @@
+"""When nothing can be kept, nobody is told that it was; and afterwards all goes on."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from bridge.queue.ledger import Ledger
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from bridge.store.migrate import upgrade
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import arrival
+
+BIG = "x" * 20_000
+
+
+def _count(store: Database) -> int:
+    with store.read() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())
+
+
+def _intake(database: Database) -> Iterator[Intake]:
+    upgrade(database)
+    with asyncio.Runner() as runner:
+        intake = Intake(database, runner)
+        intake.ledger.start(runner.get_loop())
+        yield intake
+        runner.run(intake.ledger.stop())
+    database.dispose()
+
+
+def _until_full(intake: Intake) -> int:
+    """Keep big arrivals until one fails; give how many were kept before."""
+    for kept in range(1000):
+        (outcome,) = intake.outcomes(arrival(content=BIG))
+        if isinstance(outcome, BaseException):
+            assert isinstance(outcome, StoreUnavailable)
+            return kept
+    pytest.fail("the disk never got full")
+
+
+class TestPageLimit:
+    """A SQLite file that may not grow: the library's own way to be full."""
+
+    @pytest.fixture
+    def limit(self) -> dict[str, int]:
+        """How many pages the file may have."""
+        return {"pages": 300}
+
+    @pytest.fixture
+    def database(self, tmp_path: Path, limit: dict[str, int]) -> Database:
+        """A database that obeys the limit."""
+        database = Database(f"sqlite:///{tmp_path / 'small.db'}")
+
+        def obey(connection: Any, record: object, proxy: object) -> None:
+            connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
+
+        event.listen(database.engine, "checkout", obey)
+        return database
+
+    @pytest.fixture
+    def small(self, database: Database) -> Iterator[Intake]:
+        """A ledger on it."""
+        yield from _intake(database)
+
+    def test_full_and_recovered(
+        self, small: Intake, database: Database, limit: dict[str, int]
+    ) -> None:
+        """What failed was not kept, what was kept is there, and space makes it work again."""
+        kept = _until_full(small)
+        assert kept > 0
+        assert _count(database) == kept
+        outcomes = small.outcomes(*(arrival(content=BIG) for _ in range(5)))
+        assert all(isinstance(each, StoreUnavailable) for each in outcomes)
+        assert _count(database) == kept
+        limit["pages"] = 100_000
+        small.keep(arrival(content=BIG))
+        assert _count(database) == kept + 1
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes, where we may mount one."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no right to mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_file_system(tiny_disk: Path) -> None:
+    """The real thing: no block is left for the log; when one is freed, all goes on."""
+    ballast = tiny_disk / "ballast"
+    ballast.write_bytes(b"x" * 2**20)
+    database = Database(f"sqlite:///{tiny_disk / 'bridge.db'}")
+    for intake in _intake(database):
+        kept = _until_full(intake)
+        assert _count(database) == kept
+        (outcome,) = intake.outcomes(arrival(content=BIG))
+        assert isinstance(outcome, StoreUnavailable)
+        ballast.unlink()
+        intake.keep(arrival(content=BIG))
+        assert _count(database) == kept + 1
+        with database.read() as connection:
+            assert connection.execute(text("PRAGMA integrity_check")).scalar_one() == "ok"
+
+
+def test_a_database_that_is_away(tmp_path: Path) -> None:
+    """A server that is not there fails every arrival, at once, and never the ledger."""
+    database = Database(f"postgresql+psycopg:///x?host={tmp_path}")
+
+    async def story() -> list[object]:
+        ledger = Ledger(database)
+        ledger.start(asyncio.get_running_loop())
+        answers = await asyncio.gather(
+            ledger.accept(arrival()), ledger.accept(arrival()), return_exceptions=True
+        )
+        await ledger.stop()
+        return list(answers)
+
+    assert all(isinstance(each, StoreUnavailable) for each in asyncio.run(story()))
+
+
+@pytest.mark.postgres
+def test_connections_that_are_cut(intake: Intake, store: Database) -> None:
+    """The server ends all our sessions: at most those in hand fail, the next succeed."""
+    if store.dialect != "postgresql":
+        pytest.skip("SQLite has no sessions")
+    intake.keep(arrival())
+    cut = text("""
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+    """)
+    killer = Database(store.engine.url.render_as_string(hide_password=False))
+    for _ in range(3):
+        with killer.write() as connection:
+            connection.execute(cut)
+        (outcome,) = intake.outcomes(arrival())
+        kept = 0 if isinstance(outcome, StoreUnavailable) else 1
+        before = _count_again(store)
+        intake.keep(arrival())
+        assert _count(store) == before + 1
+        assert kept in {0, 1}
+    killer.dispose()
+
+
+def _count_again(store: Database) -> int:
+    """Count, over a connection that may have been cut."""
+    try:
+        return _count(store)
+    except StoreUnavailable:
+        return _count(store)
