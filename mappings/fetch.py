@@ -6,7 +6,7 @@ A value is the text of the first repetition, unescaped, its ends trimmed; "" whe
 gives the whole repetition as text, so that an `&` or `^` nobody escaped survives.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mappings.hl7.delimiters import Delimiters
@@ -70,20 +70,29 @@ def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False
     return _first(place.path, raw=raw)
 
 
-def compile_all(place: Place, *, after: str = "", raw: bool = False) -> Many:
-    """Compile a path to every value: all segments of the kind, all repetitions."""
-    path = place.path
-    key = f"{after}>{path.segment}" if after else path.segment
-    narrow, number = narrowing(path), path.field
+def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) -> Many:
+    """
+    Compile to every value: all segments of the kind, all repetitions.
+
+    Several paths into one field are tried in turn for each repetition.
+    """
+    field = paths[0]
+    key = f"{after}>{field.segment}" if after else field.segment
+    narrows = [(narrowing(path), path.matches) for path in paths]
+
+    def one(repetition: str, scope: Scope) -> str:
+        for narrow, matches in narrows:
+            if matches and not matching(repetition, matches, scope.delimiters):
+                continue
+            if value := finish(narrow(repetition, scope.delimiters), scope, raw=raw):
+                return value
+        return ""
 
     def many(scope: Scope) -> Iterator[str]:
-        delimiters = scope.delimiters
         for row in scope.every(key):
-            if len(row) > number and row[number]:
-                for repetition in repetitions(row[number], delimiters):
-                    if path.matches and not matching(repetition, path.matches, delimiters):
-                        continue
-                    yield finish(narrow(repetition, delimiters), scope, raw=raw)
+            if len(row) > field.field and row[field.field]:
+                for repetition in repetitions(row[field.field], scope.delimiters):
+                    yield one(repetition, scope)
 
     return many
 

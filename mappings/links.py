@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from mappings.conditions import Condition, compile_condition
 from mappings.events import LinkSignal
 from mappings.fetch import NULL
+from mappings.gathering import Rule
 from mappings.nodes import Node
-from mappings.rules import Rule, compile_rule
+from mappings.rules import compile_rule
 from mappings.scope import Scope
 from mappings.workshop import Workshop
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from mappings.conditions import Condition, compile_condition
 from mappings.fetch import NULL
+from mappings.gathering import Rule
 from mappings.nodes import Node
-from mappings.rules import Rule, compile_rule
+from mappings.rules import compile_rule
 from mappings.scope import Scope
 from mappings.selection import Selection, compile_selection, segment_name
 from mappings.workshop import Workshop

@@ -13,12 +13,13 @@ from mappings.conditions import Condition, compile_condition
 from mappings.control import Decision, OrderControlTable, compile_control
 from mappings.events import Action, OrderEvent
 from mappings.fetch import NULL
+from mappings.gathering import Rule
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
 from mappings.links import Links, Member, compile_links
 from mappings.metadata import MetadataRules, compile_metadata
 from mappings.nodes import Node
-from mappings.rules import Rule, compile_rule
+from mappings.rules import compile_rule
 from mappings.scope import Defaults, Scope, is_imaging, order_groups
 from mappings.selection import Selection, compile_selection
 from mappings.tags import TAGS, TagRule, compile_tags, fill

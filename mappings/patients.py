@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from mappings.events import Action, OrderEvent
 from mappings.fetch import NULL
+from mappings.gathering import Rule
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import DuplicateKey, MissingField, Refusal, UnsupportedEvent
 from mappings.nodes import Node
 from mappings.orders import needed, no_site
-from mappings.rules import Rule, compile_rule, plain
+from mappings.rules import compile_rule, plain
 from mappings.scope import Defaults, Scope, patient_groups
 from mappings.tags import TAGS, TagRule, compile_tags, fill
 from mappings.workshop import Workshop

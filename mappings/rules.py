@@ -8,18 +8,14 @@ Rules: where a value comes from, compiled to one function of the scope.
 A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from mappings import transforms
 from mappings.conditions import Condition, compile_condition
-from mappings.fetch import NULL, compile_all, compile_path, parse_path
+from mappings.fetch import NULL, compile_path
+from mappings.gathering import Rule, compile_gathering, nothing, separator_of
 from mappings.hl7.refusals import UnknownCode
 from mappings.nodes import Node
 from mappings.scope import Scope
 from mappings.workshop import Workshop
-
-Rule = Callable[[Scope], str]
 
 PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
 MODIFIERS = ("as", "codes", "unknown", "when", "where", "after", "separator", "default", "required")
@@ -38,11 +34,7 @@ def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
     if isinstance(node.value, dict):
         return _written_out(node, shop, raw=raw)
     shop.notebook.error(node, "empty", "a path such as PID-3.1 is expected here")
-    return _nothing
-
-
-def _nothing(_scope: Scope) -> str:
-    return ""
+    return nothing
 
 
 def _path(node: Node, shop: Workshop, *, raw: bool) -> Rule:
@@ -80,7 +72,7 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
         shop.notebook.error(node, "rule", f"the rule has no source; give one of {sources}")
     chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
     keep = raw or any(each.raw for each in chosen)
-    rule = _producer(named[0], entries, shop, raw=keep) if named else _nothing
+    rule = _producer(named[0], entries, shop, raw=keep) if named else nothing
     for transform in chosen:
         rule = _transformed(rule, transform)
     return _modified(rule, entries, shop)
@@ -89,10 +81,10 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
 def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool) -> Rule:
     node = entries[name]
     if name in ("all", "first"):
-        return _gathered(node, entries, shop, only_first=name == "first", raw=raw)
+        return compile_gathering(entries, shop, only_first=name == "first", raw=raw)
     if name == "join":
         parts = [compile_rule(item, shop, raw=raw) for item in shop.notebook.items(node)]
-        return joined(parts, _separator(entries, shop))
+        return joined(parts, separator_of(entries, shop))
     if name == "const":
         text = shop.notebook.text(node)
         return lambda scope: text
@@ -101,10 +93,6 @@ def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool)
     if name == "hook":
         return _hooked(node, shop)
     return compile_rule(node, shop, raw=raw)
-
-
-def _separator(entries: dict[str, Node], shop: Workshop) -> str:
-    return shop.notebook.text(entries["separator"]) if "separator" in entries else "\n"
 
 
 def joined(parts: list[Rule], separator: str) -> Rule:
@@ -118,61 +106,20 @@ def joined(parts: list[Rule], separator: str) -> Rule:
     return get
 
 
-def _gathered(
-    node: Node, entries: dict[str, Node], shop: Workshop, *, only_first: bool, raw: bool
-) -> Rule:
-    """Compile `all` and `first`: every segment and repetition of a path."""
-    text = shop.notebook.text(node)
-    shop.paths.append(text)
-    place = parse_path(text, node, shop.notebook)
-    if place is None:
-        return _nothing
-    after = shop.notebook.texts(entries["after"]) if "after" in entries else [""]
-    found = [compile_all(place, after=each, raw=raw) for each in after]
-    where = _where(entries, place.path.segment, shop)
-    separator = _separator(entries, shop)
-
-    def get(scope: Scope) -> str:
-        seen = scope if where is None else _filtered(scope, place.path.segment, where)
-        values = [value for many in found for value in many(seen) if value]
-        kept = [value for value in values if value != NULL]
-        if not kept:
-            return NULL if values else ""
-        return kept[0] if only_first else separator.join(kept)
-
-    return get
-
-
-def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition | None:
-    if "where" not in entries:
-        return None
-    for key in shop.notebook.mapping(entries["where"]):
-        if key not in ("any", "not") and not key.startswith(segment):
-            place = entries["where"][key].at_key()
-            shop.notebook.error(place, "where", f"`where` looks at {segment} alone")
-    return compile_condition(entries["where"], shop.notebook)
-
-
-def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
-    """See only those segments of a kind for which the condition holds."""
-    rows = [row for row in scope.every(segment) if where(scope.only(segment, row))]
-    return replace(scope, header={}, own={segment: rows})
-
-
 def _age(node: Node, shop: Workshop) -> Rule:
     entries = shop.notebook.mapping(node, ("of", "on"))
     if "of" not in entries:
         shop.notebook.error(node, "rule", "age needs `of`: the place of the birth date")
-        return _nothing
+        return nothing
     birth = compile_rule(entries["of"], shop)
-    day = compile_rule(entries["on"], shop) if "on" in entries else _nothing
+    day = compile_rule(entries["on"], shop) if "on" in entries else nothing
     return lambda scope: transforms.age(birth(scope), day(scope), scope)
 
 
 def _hooked(node: Node, shop: Workshop) -> Rule:
     hook = shop.hook(node)
     if hook is None:
-        return _nothing
+        return nothing
     shop.refusing = True
     return hook.value
 

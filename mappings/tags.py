@@ -8,9 +8,10 @@ own module.
 from dataclasses import dataclass
 
 from mappings.fetch import NULL
+from mappings.gathering import Rule
 from mappings.hl7.refusals import MissingField, Refusal, WrongDataType
 from mappings.nodes import Node
-from mappings.rules import Rule, compile_rule, plain
+from mappings.rules import compile_rule, plain
 from mappings.scope import Scope
 from mappings.workshop import Workshop
 

@@ -30,6 +30,11 @@ SOURCES = {
     "the header's segment": ("PID-5.1", (OBR,), "Doe"),
     "MSH counts from its separator": ("MSH-4", (OBR,), "NORTH"),
     "all repetitions and segments": ("{all: OBX-5, separator: '/'}", (OBR, *OBX), "one/two/three"),
+    "for each repetition the text, else the code": (
+        "{all: [OBX-3.2, OBX-3.1], separator: ';'}",
+        (OBR, "OBX|1|TX|A^Alpha", "OBX|2|TX|B"),
+        "Alpha;B",
+    ),
     "the first that is not empty": ("{first: OBX-5}", (OBR, 'OBX|1|TX|A||""', *OBX), "one"),
     "some segments": ("{all: OBX-5, where: {OBX-3.1: B}}", (OBR, *OBX), "three"),
     "notes below a segment": (
