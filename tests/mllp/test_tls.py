@@ -1,57 +1,17 @@
-"""TLS on real sockets, against the standard library's; and settings that are wrong."""
+"""TLS on real sockets, against the standard library's."""
 
 import socket
 import ssl
 import threading
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-import trustme
 
-from mllp import TLSConfigurationError
-from mllp.tls import client_options, server_options
+from tests.mllp.papers import Papers
 from tests.mllp.process import Live
 
 Start = Callable[..., Live]
-
-
-class Papers:
-    """An authority, a server's certificate, a client's, and an authority that nobody trusts."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.authority, self.stranger = trustme.CA(), trustme.CA()
-        server = self.authority.issue_cert("127.0.0.1", "ris.example")
-        self.ca = self.write("ca", self.authority.cert_pem.bytes())
-        self.strange_ca = self.write("strange-ca", self.stranger.cert_pem.bytes())
-        self.certificate = self.write(
-            "certificate", b"".join(one.bytes() for one in server.cert_chain_pems)
-        )
-        self.key = self.write("key", server.private_key_pem.bytes())
-        client = self.authority.issue_cert("client.example")
-        self.client_certificate = self.write("client", client.cert_chain_pems[0].bytes())
-        self.client_key = self.write("client-key", client.private_key_pem.bytes())
-
-    def write(self, name: str, data: bytes) -> str:
-        path = self.folder / name
-        path.write_bytes(data)
-        return str(path)
-
-    @property
-    def server(self) -> dict[str, str]:
-        return {"certificate": self.certificate, "key": self.key}
-
-    @property
-    def client(self) -> dict[str, str]:
-        return {"certificate": self.client_certificate, "key": self.client_key}
-
-
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    """Fresh certificates."""
-    return Papers(tmp_path_factory.mktemp("papers"))
 
 
 def ask(server: Live, context: ssl.SSLContext, payload: bytes = b"A") -> bytes:
@@ -235,69 +195,3 @@ def plain_answer(listening: socket.socket, seen: list[bytes]) -> None:
     with wire:
         seen.append(wire.recv(65536))
         wire.sendall(b"\x0bAA\x1c\r")
-
-
-class TestSettings:
-    """What is wrong with a file is said by the setting's name, without a word of its content."""
-
-    def test_missing(self, papers: Papers) -> None:
-        """A file that is not there."""
-        with pytest.raises(
-            TLSConfigurationError, match=r"tls.certificate: cannot be read: No such"
-        ):
-            server_options(papers.folder / "nowhere", Path(papers.key))
-
-    def test_no_certificate(self, papers: Papers) -> None:
-        """A key where a certificate should be."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: holds no certificate"):
-            server_options(Path(papers.key), Path(papers.key))
-
-    def test_no_key(self, papers: Papers) -> None:
-        """A certificate where a key should be."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.key: is no private key"):
-            server_options(Path(papers.certificate), Path(papers.certificate))
-
-    def test_anothers_key(self, papers: Papers) -> None:
-        """A key that belongs to another certificate."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.key: does not belong"):
-            server_options(Path(papers.certificate), Path(papers.client_key))
-
-    def test_a_locked_key(self, papers: Papers, tmp_path: Path) -> None:
-        """A key under a passphrase."""
-        from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415  # only here
-
-        key = form.load_pem_private_key(Path(papers.key).read_bytes(), None)
-        locked = tmp_path / "locked"
-        locked.write_bytes(
-            key.private_bytes(
-                form.Encoding.PEM,
-                form.PrivateFormat.PKCS8,
-                form.BestAvailableEncryption(b"invented"),
-            )
-        )
-
-        with pytest.raises(TLSConfigurationError, match=r"tls.key: is protected by a passphrase"):
-            server_options(Path(papers.certificate), locked)
-
-    def test_the_authorities(self, papers: Papers) -> None:
-        """The setting's own name, on either side."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.client_ca: holds no certificate"):
-            server_options(Path(papers.certificate), Path(papers.key), Path(papers.key))
-        with pytest.raises(TLSConfigurationError, match=r"tls.ca: holds no certificate"):
-            client_options(Path(papers.key), None, None, "ris.example")
-
-    def test_half_an_identity(self, papers: Papers) -> None:
-        """A certificate without its key, or the other way round."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.key: is needed"):
-            client_options(None, Path(papers.certificate), None, "ris.example")
-        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: is needed"):
-            client_options(None, None, Path(papers.key), "ris.example")
-
-    def test_no_host_name(self, papers: Papers) -> None:
-        """A name that no certificate can bear."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.server_name: is no host name"):
-            client_options(Path(papers.ca), None, None, "..")
-
-    def test_the_machines_own_authorities(self) -> None:
-        """Without `ca` there is still somebody to trust."""
-        assert client_options(None, None, None, "ris.example")

@@ -1,0 +1,75 @@
+"""Wrong TLS settings: said by the setting's name, without a word of what the file holds."""
+
+from pathlib import Path
+
+import pytest
+
+from mllp import TLSConfigurationError
+from mllp.tls import client_options, server_options
+from tests.mllp.papers import Papers
+
+
+class TestSettings:
+    """One mistake each."""
+
+    def test_missing(self, papers: Papers) -> None:
+        """A file that is not there."""
+        with pytest.raises(
+            TLSConfigurationError, match=r"tls.certificate: cannot be read: No such"
+        ):
+            server_options(papers.folder / "nowhere", Path(papers.key))
+
+    def test_no_certificate(self, papers: Papers) -> None:
+        """A key where a certificate should be."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: holds no certificate"):
+            server_options(Path(papers.key), Path(papers.key))
+
+    def test_no_key(self, papers: Papers) -> None:
+        """A certificate where a key should be."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: is no private key"):
+            server_options(Path(papers.certificate), Path(papers.certificate))
+
+    def test_anothers_key(self, papers: Papers) -> None:
+        """A key that belongs to another certificate."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: does not belong"):
+            server_options(Path(papers.certificate), Path(papers.client_key))
+
+    def test_a_locked_key(self, papers: Papers, tmp_path: Path) -> None:
+        """A key under a passphrase."""
+        from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415  # only here
+
+        key = form.load_pem_private_key(Path(papers.key).read_bytes(), None)
+        locked = tmp_path / "locked"
+        locked.write_bytes(
+            key.private_bytes(
+                form.Encoding.PEM,
+                form.PrivateFormat.PKCS8,
+                form.BestAvailableEncryption(b"invented"),
+            )
+        )
+
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: is protected by a passphrase"):
+            server_options(Path(papers.certificate), locked)
+
+    def test_the_authorities(self, papers: Papers) -> None:
+        """The setting's own name, on either side."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.client_ca: holds no certificate"):
+            server_options(Path(papers.certificate), Path(papers.key), Path(papers.key))
+        with pytest.raises(TLSConfigurationError, match=r"tls.ca: holds no certificate"):
+            client_options(Path(papers.key), None, None, "ris.example")
+
+    def test_half_an_identity(self, papers: Papers) -> None:
+        """A certificate without its key, or the other way round."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.key: is needed"):
+            client_options(None, Path(papers.certificate), None, "ris.example")
+        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: is needed"):
+            client_options(None, None, Path(papers.key), "ris.example")
+
+    def test_no_host_name(self, papers: Papers) -> None:
+        """A name that no certificate can bear."""
+        with pytest.raises(TLSConfigurationError, match=r"tls.server_name: is no host name"):
+            client_options(Path(papers.ca), None, None, "..")
+
+    def test_the_machines_own_authorities(self) -> None:
+        """Without `ca` there is still somebody to trust."""
+        assert client_options(None, None, None, "ris.example")
