@@ -266,6 +266,21 @@ class TestMetadata:
         message = rendered(self.CONTEXT, results(mine))
         assert [s.text() for s in message.segments[1:]] == ["NTE|1||12", "ZMD|1|Room|12"]
 
+    def test_each_key_its_own_place(self) -> None:
+        """A condition on the key sends one here and the others there."""
+        mine = """
+            segments:
+              - MSH: {9: [ORU, R01], 10: $control_id, 11: [P], 12: ["2.5.1"]}
+              - each: metadata
+                segments:
+                  - NTE: {1: $set_id, 3: $value}
+                    when: {$key: Room}
+                  - ZMD: {1: $key, 2: $value}
+                    when: {$key: {not: Room}}
+        """
+        message = rendered(self.CONTEXT, results(mine))
+        assert [s.text() for s in message.segments[1:]] == ["NTE|1||12", 'ZMD|Z|{"a": 1}']
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 
