@@ -34,6 +34,7 @@ class Instant(TypeDecorator[datetime]):
 
     @override
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None or value.tzinfo is not None:
-            return value
-        return value.replace(tzinfo=UTC)
+        if value is None:
+            return None
+        # SQLite keeps no zone; PostgreSQL answers in the session's.
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)

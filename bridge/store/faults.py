@@ -8,12 +8,12 @@ row, and a row may name a patient.
 import sqlite3
 
 import psycopg
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bridge.store.errors import Busy, Conflict, StatementRefused, StoreError, StoreUnavailable
 
-DRIVER_ERRORS = (DBAPIError, PoolTimeout, sqlite3.Error, psycopg.Error)
+DRIVER_ERRORS = (StatementError, PoolTimeout, sqlite3.Error, psycopg.Error)
 """What `fault` understands."""
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -42,14 +42,14 @@ _POSTGRES_UNIQUE = "23505"
 
 def fault(error: Exception) -> StoreError:
     """Translate a driver's or SQLAlchemy's error."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
+    cause = error.orig if isinstance(error, StatementError) else error
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(cause)
     if isinstance(cause, psycopg.Error):
         return _of_postgres(cause)
     if isinstance(cause, PoolTimeout):
         return Busy("no connection free")
-    return StatementRefused(type(error).__name__)
+    return StatementRefused(type(cause).__name__)
 
 
 def lost_connection(error: Exception) -> bool:

@@ -1,0 +1,96 @@
+"""One migrates, the others wait; a newer schema is refused; each package has its own versions."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from bridge.store.database import Database
+from bridge.store.errors import SchemaTooNew, StoreError
+from bridge.store.migrate import current, heads, is_ready, upgrade
+
+ENGINE = ("bridge.engine.records", "alembic_engine")
+
+
+@pytest.fixture
+def empty(database: Database) -> Database:
+    """A database without any table, whatever tests before have left."""
+    if database.dialect == "postgresql":
+        with database.write() as connection:
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+    return database
+
+
+def _tables(database: Database) -> set[str]:
+    with database.read() as connection:
+        return set(sqlalchemy.inspect(connection).get_table_names())
+
+
+def test_upgrade(empty: Database) -> None:
+    """An empty database is brought to the newest revision; again changes nothing."""
+    assert current(empty) == ()
+    assert not is_ready(empty)
+    assert upgrade(empty) == heads()
+    assert is_ready(empty)
+    assert upgrade(empty) == heads() == current(empty)
+    assert {"message", "message_body", "message_lane", "delivery"} <= _tables(empty)
+
+
+def test_packages_do_not_mix(empty: Database) -> None:
+    """The engine's tables and versions stand beside the bridge's, in either order."""
+    upgrade(empty, *ENGINE)
+    assert current(empty) == ()
+    assert "message" not in _tables(empty)
+    upgrade(empty)
+    assert is_ready(empty)
+    assert is_ready(empty, *ENGINE)
+
+
+def test_nodes_that_start_at_once(empty: Database) -> None:
+    """Four nodes migrate the same database at the same time: all succeed."""
+    url = empty.engine.url.render_as_string(hide_password=False)
+    results: list[object] = []
+
+    def node() -> None:
+        database = Database(url)
+        try:
+            results.append(upgrade(database))
+        except StoreError as error:
+            results.append(error)
+        database.dispose()
+
+    threads = [threading.Thread(target=node) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [heads()] * 4
+
+
+def test_a_newer_schema_is_refused(empty: Database) -> None:
+    """What a newer release has migrated is left alone, and said so."""
+    upgrade(empty)
+    with empty.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaTooNew, match="9999"):
+        upgrade(empty)
+    with pytest.raises(SchemaTooNew):
+        is_ready(empty)
+    with empty.write() as connection:
+        connection.execute(text("DELETE FROM alembic_version"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
+
+
+def test_an_unknown_package(empty: Database) -> None:
+    """A package that is none is a defect, and told as one."""
+    with pytest.raises(ModuleNotFoundError):
+        upgrade(empty, "bridge.nowhere")
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    """A home that is not there is told as such, not as a defect."""
+    with pytest.raises(StoreError):
+        upgrade(Database(f"sqlite:///{tmp_path / 'nowhere' / 'x.db'}"))
