@@ -244,13 +244,11 @@ class Courier:
                 await asyncio.to_thread(self._outbox.release, ids, self._clock())
 
     async def _keep_leases(self) -> None:
-        """Extend what is in hand, and queue again what the dead have left."""
         while True:
             await asyncio.sleep(self._outbox.lease / 3000)
-            with suppress(StoreError):  # tried again at the next turn
-                await asyncio.to_thread(self._outbox.extend, list(self._in_hand), self._clock())
-                if await asyncio.to_thread(self._outbox.reclaim, self._clock()):
-                    self.notify()
+            if self._in_hand:
+                with suppress(StoreError):  # tried again at the next turn
+                    await asyncio.to_thread(self._outbox.extend, list(self._in_hand), self._clock())
 
     def _alarm(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=where(error))

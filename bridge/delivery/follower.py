@@ -105,8 +105,8 @@ class Follower:
 
     async def _after(self, failure: EngineFailure) -> None:
         self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
-        if failure.is_unsupported:
-            self.supported = False
+        if failure.is_unsupported or failure.code == "unreadable":
+            self.supported = False  # the status poll takes over
             await asyncio.sleep(ASK_AGAIN)
             return
         await self._pause(failure)

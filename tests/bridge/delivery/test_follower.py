@@ -1,0 +1,89 @@
+"""The change feed, followed: from where it was left, once, whatever happens on the way."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bridge.delivery.follower import Follower
+from bridge.delivery.learning import Learner
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import ChangePage
+from bridge.observability.metrics import Metrics
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import Failure
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from tests.bridge.delivery.hospital import destination, open_hospital, until
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_follows_by_itself(tmp_path: Path, database: Database) -> None:
+    """Started, it long-polls: what is signed is at the receiver without anybody asking."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.follower.start()
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Text.")
+        await hospital.delivered(1)
+        assert hospital.follower.supported is True
+        await hospital.follower.stop()
+        assert hospital.rows("SELECT count(*) FROM feed_cursor") == [(1,)]
+
+
+class Silent:
+    """A service that fails as told, then has nothing new."""
+
+    def __init__(self, *failures: EngineFailure) -> None:
+        self.failures = list(failures)
+        self.asked: list[int] = []
+
+    async def changes(
+        self, after: int, limit: int = 500, wait: float = 0.0, site: str = ""
+    ) -> ChangePage:
+        self.asked.append(after)
+        if self.failures:
+            raise self.failures.pop(0)
+        await asyncio.sleep(0.01)
+        return ChangePage((), after)
+
+
+def follower(service: Silent, database: Database) -> Follower:
+    """Follow a service with nothing to deliver to."""
+    upgrade(database)
+    learner = Learner(database, Outbox(database, "test"), [], lambda: 0)
+    return Follower(service, learner, Metrics(), lambda: None, random=Random(1))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(404, "http_404"), (405, "http_405"), (200, "unreadable")]
+)
+async def test_a_service_without_the_feed(database: Database, status: int, code: str) -> None:
+    """It says so, and the status poll takes over."""
+    service = Silent(EngineFailure("changes", Failure.PERMANENT, code, status))
+    made = follower(service, database)
+    made.start()
+    await until(lambda: made.supported is False)
+    await made.stop()
+
+
+async def test_a_service_that_comes_back(database: Database) -> None:
+    """A failure is waited out; the feed goes on from the same cursor."""
+    service = Silent(EngineFailure("changes", Failure.TRANSIENT, "unreachable"))
+    made = follower(service, database)
+    made.start()
+    await until(lambda: made.supported is True)
+    await made.stop()
+    assert service.asked[:2] == [0, 0]
+
+
+async def test_the_cursor_never_goes_back(database: Database) -> None:
+    """Two nodes that follow one feed do not undo each other's progress."""
+    upgrade(database)
+    learner = Learner(database, Outbox(database, "test"), [], lambda: 0)
+    learner.learn("changes", ChangePage((), 7))
+    learner.learn("changes", ChangePage((), 5))
+    assert learner.cursor("changes") == 7
+    assert learner.cursor("changes SITE2") == 0

@@ -1,0 +1,82 @@
+"""What a failure means for a message, and waiting for what becomes of one."""
+
+import asyncio
+
+import pytest
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.intake.outcomes import PATIENCE, Waiting, failed, unremembered
+from bridge.queue.states import Event, Failure, State
+from bridge.queue.work import Claimed, Outcome
+
+
+def claimed(attempts: int = 1) -> Claimed:
+    """Make a message in hand."""
+    return Claimed(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01")
+
+
+@pytest.mark.parametrize(
+    ("failure", "attempts", "event"),
+    [
+        (Failure.TRANSIENT, 1, Event.POSTPONED),
+        (Failure.TRANSIENT, 10_000, Event.POSTPONED),
+        (Failure.AMBIGUOUS, 1, Event.POSTPONED),
+        (Failure.AMBIGUOUS, PATIENCE, Event.GIVEN_UP),
+        (Failure.PERMANENT, 1, Event.GIVEN_UP),
+    ],
+)
+def test_what_follows_a_failure(failure: Failure, attempts: int, event: Event) -> None:
+    """Transient for ever, ambiguous for a while, permanent at once to a person."""
+    outcome = failed(claimed(attempts), EngineFailure("c", failure, "code", 500), now=1000)
+    assert (outcome.event, outcome.failure, outcome.code) == (event, failure, "code")
+    assert outcome.retry_at is None
+
+
+def test_the_service_may_say_when() -> None:
+    """Retry-After is kept to."""
+    failure = EngineFailure("c", Failure.TRANSIENT, "code", 429, retry_after=2.5)
+    assert failed(claimed(), failure, now=1000).retry_at == 3500
+
+
+def test_what_could_not_be_remembered_is_repeated() -> None:
+    """The report service has it, the index has not: again, and in the end to a person."""
+    assert unremembered(claimed()).event is Event.POSTPONED
+    assert unremembered(claimed(PATIENCE)).event is Event.GIVEN_UP
+
+
+class States:
+    """What the database says, read after read."""
+
+    def __init__(self, *states: State) -> None:
+        self.states = list(states)
+
+    async def __call__(self, message_id: int) -> State:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+
+@pytest.mark.anyio
+async def test_waiting_is_over_when_this_node_has_applied_it() -> None:
+    """The forwarder tells; nobody waits for the database."""
+    waiting = Waiting(States(State.QUEUED))
+    future = waiting.wait(7, 30.0)
+    await asyncio.sleep(0.01)
+    waiting.tell([Outcome(8, Event.ACCEPTED), Outcome(7, Event.POSTPONED)])
+    await asyncio.sleep(0.01)
+    assert not future.done()
+    waiting.tell([Outcome(7, Event.ACCEPTED)])
+    assert await future is State.DONE
+    assert not waiting._waiters
+
+
+@pytest.mark.anyio
+async def test_waiting_is_over_when_another_node_has_applied_it() -> None:
+    """Then the database tells, a quarter of a second later at most."""
+    waiting = Waiting(States(State.QUEUED, State.CLAIMED, State.DONE))
+    assert await waiting.wait(7, 30.0) is State.DONE
+
+
+@pytest.mark.anyio
+async def test_waiting_has_an_end() -> None:
+    """After the limit the state is told as it is: not applied."""
+    waiting = Waiting(States(State.QUEUED))
+    assert await waiting.wait(7, 0.05) is State.QUEUED
