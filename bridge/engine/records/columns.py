@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import JSON, BigInteger, Enum, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel
+from typing_extensions import override
 
 from bridge.store.columns import BIG_KEY
 
@@ -27,6 +28,13 @@ class Record(SQLModel):
     """A row of the engine: its tables are in a catalogue of their own, apart from the bridge's."""
 
     metadata = metadata
+
+    @override
+    def __repr__(self) -> str:
+        """Name the table only: a row may hold what no log may show."""
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
 
 
 def key() -> Any:

@@ -32,6 +32,8 @@ class Report(Record, table=True):
     __table_args__ = (
         # the worklist: one site, newest change first, with or without a status
         Index("ix_engine_report_worklist", "site_id", "updated_at", "pk"),
+        # the same, by the moment of creation
+        Index("ix_engine_report_created", "site_id", "created_at", "pk"),
     )
 
     pk: int | None = key()

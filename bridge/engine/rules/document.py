@@ -83,10 +83,6 @@ class Document:
 
     content: tuple[Block, ...] = field(default=())
 
-    def is_empty(self) -> bool:
-        """Tell whether there is nothing to read in it."""
-        return not plain_text(self).strip()
-
 
 def plain_text(document: Document) -> str:
     """Return the text alone: blocks on lines of their own, list items behind `- ` or `1. `."""

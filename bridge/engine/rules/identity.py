@@ -7,7 +7,7 @@ are rejected (interface document, Authentication 8).
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
@@ -17,8 +17,8 @@ class Triple:
     """What identifies an order: site, patient and accession."""
 
     site_id: str
-    mrn: str
-    accession: str
+    mrn: str = field(repr=False)
+    accession: str = field(repr=False)
 
 
 def looks_like_email(text: str) -> bool:

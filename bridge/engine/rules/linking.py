@@ -5,7 +5,7 @@ Pure: the service hands over what it has locked and is told the first broken rul
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.engine.rules.patients import same_patient
@@ -24,8 +24,8 @@ class Candidate:
     status: Status
     has_content: bool
     is_anchor: bool  # of the group that it belongs to
-    mrn: str
-    patients: Sequence[Mapping[str, Any]]  # tags of every order that comes along, with PatientMRN
+    mrn: str = field(repr=False)
+    patients: Sequence[Mapping[str, Any]] = field(repr=False)  # tags, PatientMRN among them
 
 
 @dataclass(frozen=True, slots=True)

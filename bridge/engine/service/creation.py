@@ -22,11 +22,11 @@ from bridge.engine.service.work import ChangeEvent, Work
 class OrderInput:
     """An order as a launch or an order message gives it; `tags` without identity and Metadata."""
 
-    mrn: str
-    accession: str
+    mrn: str = field(repr=False)
+    accession: str = field(repr=False)
     location: str = ""
-    tags: Mapping[str, Any] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     reporting: Mapping[str, Any] = field(default_factory=dict)
 
     def triple(self, site_id: str) -> Triple:

@@ -99,8 +99,20 @@ def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
     return {"document": newest.document, "content": newest.content_text, "at": newest.signed_at}
 
 
-def save(work: Work, editor: Editor, report_id: str, version: int, document: Any) -> Report:
-    """Keep the page's text; raise VersionConflict or BeingEdited when it may not."""
+def save(
+    work: Work,
+    editor: Editor,
+    report_id: str,
+    version: int,
+    document: Any,
+    *,
+    template: int | None = None,
+) -> Report:
+    """
+    Keep the page's text, and the number of the template that was applied to it, if one was.
+
+    Raise VersionConflict or BeingEdited when the page may not write.
+    """
     report = lock_report_by_id(work, report_id)
     _require(editor, report, Deed.EDIT)
     if report.status in SIGNED:
@@ -111,21 +123,12 @@ def save(work: Work, editor: Editor, report_id: str, version: int, document: Any
     if version != report.version:
         raise VersionConflict
     _renew(work, editor, report)
-    if document_json(report) == to_json(content):
+    if template in (None, report.template_number) and document_json(report) == to_json(content):
         return report
     take(work, report, Event.SAVE)
+    report.template_number = template if template is not None else report.template_number
     report.document = to_json(content)
     report.content_text = plain_text(content)
-    feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
-    return report
-
-
-def apply_template(work: Work, editor: Editor, report_id: str, number: int) -> Report:
-    """Note that a template was applied; its text comes with the next save."""
-    report = lock_report_by_id(work, report_id)
-    _require(editor, report, Deed.EDIT)
-    take(work, report, Event.SAVE)
-    report.template_number = number
     feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
     return report
 

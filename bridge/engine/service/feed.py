@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, delete, select
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Release, Report, ReportOrder
@@ -95,11 +95,6 @@ def _as_json(row: Any) -> dict[str, Any]:
         "reportId": row.report_id,
     }
     return {**head, **row.body}
-
-
-def last_cursor(connection: Connection) -> int:
-    """Return the newest cursor; 0 before the first change."""
-    return int(connection.execute(select(func.max(CHANGES.c.cursor))).scalar_one() or 0)
 
 
 def prune_changes(connection: Connection, before: int, limit: int) -> int:

@@ -31,7 +31,7 @@ from bridge.engine.records.tables import (
     Site,
 )
 from bridge.engine.rules.cooling import is_cooling
-from bridge.engine.rules.document import Document, from_text, parse, to_json
+from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import AddendumState, Origin
@@ -60,11 +60,6 @@ def person(work: Work, account_id: int | None) -> dict[str, Any]:
     if account is None:
         return {"name": "", "email": "", "signature": None}
     return {"name": account.name, "email": account.email, "signature": account.signature}
-
-
-def document_of(row: Report | Addendum) -> Document:
-    """Return the document of a report or an addendum."""
-    return parse(row.document) if row.document is not None else from_text(row.content_text)
 
 
 def document_json(row: Report | Addendum) -> dict[str, Any]:

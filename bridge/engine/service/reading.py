@@ -5,7 +5,7 @@ Nothing is locked and nothing changes here (interface document: status, content)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -26,7 +26,7 @@ class StatusRecord:
     status: Status
     user_email: str
     unsign_until: int | None
-    orders: tuple[Triple, ...]
+    orders: tuple[Triple, ...] = field(repr=False)
     has_content: bool
     addendum_unsign_until: int | None
 

@@ -75,7 +75,7 @@ class Work:
     actor: Actor
     now: int
     new_id: Callable[[], str] = unguessable_id
-    announced: list[dict[str, Any]] = field(default_factory=list)
+    announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
     def connection(self) -> Connection:

@@ -51,6 +51,18 @@ def test_load_and_save(ward: Ward) -> None:
     assert again.version == saved.version
 
 
+def test_an_applied_template_is_kept(ward: Ward) -> None:
+    """G25: the template's number comes with a save, stays, and counts as content by itself."""
+    order = ward.draft("A1", text="")
+    ann = editor(ward)
+    loaded = page(ward, order, ann)
+
+    saved = ward.do(editing.save, ann, loaded["reportId"], loaded["version"], text(""), template=3)
+    ward.do(editing.save, ann, loaded["reportId"], saved.version, text("  "))
+
+    assert ward.record(order).has_content
+
+
 def test_a_stale_save_is_refused(ward: Ward) -> None:
     """Somebody saved in between: 409, and the text that is stored stays."""
     order = ward.draft("A1")

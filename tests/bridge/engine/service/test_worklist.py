@@ -103,7 +103,6 @@ def test_the_feed_goes_on_after_a_cursor(ward: Ward) -> None:
         second = feed.read_changes(connection, [SITE], first.cursor, 3)
         empty = feed.read_changes(connection, [SITE], second.cursor, 3)
         stranger = feed.read_changes(connection, ["OTHER"], 0, 3)
-        assert feed.last_cursor(connection) == second.cursor
 
     cursors = [each["cursor"] for each in (*first.changes, *second.changes)]
     assert cursors == sorted(set(cursors))

@@ -61,6 +61,7 @@ def _report() -> None:
         ),
         sa.UniqueConstraint("report_id", name="uq_engine_report_report_id"),
     )
+    op.create_index("ix_engine_report_created", "engine_report", ["site_id", "created_at", "pk"])
     op.create_index("ix_engine_report_owner_id", "engine_report", ["owner_id"])
     op.create_index("ix_engine_report_worklist", "engine_report", ["site_id", "updated_at", "pk"])
 

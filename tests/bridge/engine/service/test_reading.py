@@ -1,0 +1,35 @@
+"""What a stack trace may show: places and codes, nothing about a patient."""
+
+from bridge.engine.records.tables import Report, ReportOrder
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import Origin, Status
+from bridge.engine.service.creation import OrderInput
+from bridge.engine.service.finding import lock_report
+from tests.bridge.engine.service.ward import Ward
+
+CANARY = "CANARY"
+
+
+def test_nothing_prints_what_it_holds(ward: Ward) -> None:
+    """Rows, inputs, identities, records and the work itself hide their values."""
+    triple = ward.order(f"{CANARY}1", mrn=f"{CANARY}2", PatientName=CANARY)
+    with ward.work() as work:
+        found = lock_report(work, triple)
+        shown = [repr(found), str(found.order), repr(found.report), repr(work), repr(triple)]
+    shown += [
+        repr(ward.record(triple)),
+        repr(OrderInput(CANARY, CANARY, tags={"Notes": CANARY}, metadata={"x": CANARY})),
+        repr(Triple("SITE1", CANARY, CANARY)),
+        repr(ReportOrder(report_pk=1, site_id="S", mrn=CANARY, accession=CANARY)),
+        str(
+            Report(
+                report_id="r",
+                site_id="S",
+                status=Status.DRAFT,
+                origin=Origin.LAUNCH,
+                content_text=CANARY,
+            )
+        ),
+    ]
+
+    assert not [each for each in shown if CANARY in each]
