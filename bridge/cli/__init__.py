@@ -7,9 +7,9 @@ from bridge.cli.application import application
 
 def main() -> None:
     """Run the command; a mistake of the user's is a message and a status, never a traceback."""
-    from bridge.cli.failures import explain
-
     try:
         application()
     except Exception as error:  # noqa: BLE001  # the outermost site: known mistakes are explained, others raised again
+        from bridge.cli.failures import explain
+
         sys.exit(explain(error))
