@@ -159,6 +159,21 @@ def test_without_echo() -> None:
     assert message.value("PV1-2") == "U"
 
 
+def test_nulls_are_not_repeated() -> None:
+    """A null deletes on the way in; no result says `""`."""
+    orders = result_of(
+        'PID|1||""~M1^^^NORTH^MR||Doe^Jane^""||""|""', "ORC|NW|P1", 'OBR|1|P1||X^""|||""|||||||||""'
+    )
+    raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=orders))
+    assert b'""' not in raw
+    assert Message.parse(raw).value("PID-3") == "M1^^^NORTH^MR"
+
+
+def result_of(*segments: str) -> tuple[ResultOrder, ...]:
+    """The order of a message, as a report would have it."""
+    return (replace(ORDER, echo=(MSH, *segments)),)
+
+
 def test_zds_comes_back() -> None:
     """A Z segment is repeated whole, behind everything else."""
     message = rendered(CONTEXT)
