@@ -1,0 +1,56 @@
+"""Which controls the report page shows."""
+
+from typing import Any
+
+import pytest
+
+from bridge.engine.app.controls import controls
+from bridge.engine.rules.authority import PERMITTED, Role
+from bridge.engine.rules.status import Status
+
+WRITER = sorted(deed.value for deed in PERMITTED[Role.USER, True])
+
+
+def page(status: str, **changes: Any) -> dict[str, Any]:
+    """Return a page's state, of its owner unless changed."""
+    return {
+        "status": status,
+        "permitted": WRITER,
+        "writable": True,
+        "unsignUntil": None,
+        "addendumUnsignUntil": None,
+        "addenda": [],
+        **changes,
+    }
+
+
+CASES = {
+    "draft": (page("Draft"), {"edit", "sign", "prelim", "discard"}),
+    "draft, somebody else writes": (
+        page("Draft", writable=False),
+        {"sign", "prelim", "discard"},
+    ),
+    "preliminary": (page("Preliminary"), {"edit", "sign", "prelim"}),
+    "ordered": (page("Ordered", writable=False), set()),
+    "final": (page("Final"), {"addendum-create"}),
+    "final, cooling": (page("Final", unsignUntil=1), {"addendum-create", "unsign", "sign-now"}),
+    "final, an addendum is open": (page("Final", addenda=[{"state": "draft"}]), set()),
+    "addendum, cooling": (
+        page("Addendum", addendumUnsignUntil=1, addenda=[{"state": "signed"}]),
+        {"addendum-create", "addendum-unsign", "addendum-sign-now"},
+    ),
+    "a stranger's view": (page("Draft", permitted=[], writable=False), set()),
+}
+
+
+@pytest.mark.parametrize(("state", "expected"), list(CASES.values()), ids=list(CASES))
+def test_the_controls_of_a_state(state: dict[str, Any], expected: set[str]) -> None:
+    """Exactly what the state and the role permit."""
+    assert {each.value for each in controls(state)} == expected
+
+
+@pytest.mark.parametrize("status", Status)
+def test_nobody_without_permission_gets_a_control(status: Status) -> None:
+    """Whatever the state is."""
+    everything = page(status, permitted=[], unsignUntil=1, addendumUnsignUntil=1)
+    assert controls(everything) == []

@@ -1,0 +1,114 @@
+"""The small pure parts of the HTTP edge: addresses, quotas, JSON, languages, origins."""
+
+import pytest
+
+from bridge.engine.http.addresses import Addresses
+from bridge.engine.http.problems import Refused
+from bridge.engine.http.quotas import QuotaMeter
+from bridge.engine.http.strict_json import parse
+from bridge.engine.launching.languages import LANGUAGES, first_language, language
+from bridge.engine.service.sites import is_origin
+from bridge.engine.settings import Quota
+from tests.bridge.engine.http.house import Clock
+
+MAPPED = {
+    "zh-TW": "zh-Hant",
+    "zh-HK": "zh-Hant",
+    "zh-Hant-MO": "zh-Hant",
+    "zh-Hans-TW": "zh-CN",
+    "zh": "zh-CN",
+    "en": "en-US",
+    "EN_gb": "en-GB",
+    "pt-PT": "pt-BR",
+    "es-MX": "es-ES",
+    "fr": "fr-FR",
+    "tlh": None,
+    "": None,
+}
+
+
+def test_every_supported_language_is_itself() -> None:
+    """reportingApp: 17 codes."""
+    assert len(LANGUAGES) == 17
+    assert all(language(code) == code for code in LANGUAGES)
+
+
+@pytest.mark.parametrize(("code", "expected"), MAPPED.items())
+def test_other_codes_are_mapped(code: str, expected: str | None) -> None:
+    """A code of the same language comes to the one that is supported; others to none."""
+    assert language(code) == expected
+
+
+def test_the_first_wish_wins() -> None:
+    """Request, then user, then site, and en-US at last."""
+    assert first_language([None, "", "de-DE", "fr-FR"]) == "de-DE"
+    assert first_language([None]) == "en-US"
+
+
+def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
+    """Neither the address of links nor that of a client can be forged."""
+    addresses = Addresses("https://main.test", ["https://au.test"], ["10.0.0.0/8"])
+    headers = {
+        "host": "internal:8575",
+        "x-forwarded-host": "au.test",
+        "x-forwarded-proto": "https",
+        "x-forwarded-for": "6.6.6.6, 203.0.113.9, 10.0.0.7",
+    }
+    assert addresses.base("http", headers, "10.0.0.1") == "https://au.test"
+    assert addresses.base("http", headers, "203.0.113.1") == "https://main.test"
+    assert addresses.client(headers, "10.0.0.1") == "203.0.113.9"
+    assert addresses.client(headers, "203.0.113.1") == "203.0.113.1"
+
+
+@pytest.mark.parametrize("host", ["", "evil.test", "au.test:bad", "[", "main.test@evil.test"])
+def test_a_strange_host_gets_the_main_address(host: str) -> None:
+    """A Host header that is not one of ours never gets into a link."""
+    addresses = Addresses("https://main.test", ["https://au.test"], [])
+    assert addresses.base("https", {"host": host}, "203.0.113.1") == "https://main.test"
+
+
+def test_a_quota_begins_anew_with_its_window() -> None:
+    """Fixed windows by key and policy; zero switches a quota off."""
+    clock = Clock()
+    meter = QuotaMeter(clock)
+    quota = Quota(2, 60)
+    granted = [meter.take("reads", "1", quota) for _ in range(3)]
+    assert [each.granted for each in granted if each] == [True, True, False]
+    assert meter.take("reads", "2", quota)
+    clock.pass_seconds(60)
+    again = meter.take("reads", "1", quota)
+    assert again is not None
+    assert (again.granted, again.remaining) == (True, 1)
+    assert meter.take("reads", "1", Quota(0)) is None
+
+
+def test_nesting_up_to_the_limit_is_read() -> None:
+    """64 levels are read; one more is not."""
+    assert parse(b"[" * 64 + b"]" * 64)
+    with pytest.raises(Refused):
+        parse(b"[" * 65 + b"]" * 65)
+
+
+def test_escaped_text_is_read() -> None:
+    """Escapes of real characters are fine, surrogate pairs included."""
+    assert parse(b'"\\u00e9 \\ud83d\\ude00"') == "\u00e9 \U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("https://viewer.test", True),
+        ("http://localhost:3000", True),
+        ("http://[::1]:3000", True),
+        ("https://viewer.test/", False),
+        ("https://viewer.test; script-src *", False),
+        ("https://a.test https://b.test", False),
+        ("https://*", False),
+        ("ftp://viewer.test", False),
+        ("viewer.test", False),
+        ("", False),
+    ],
+)
+def test_only_plain_origins_get_into_a_policy(text: str, good: bool) -> None:  # a case
+    """frame-ancestors: nothing that could add a directive."""
+    assert is_origin(text) is good

@@ -1,0 +1,119 @@
+"""Several processes on one database: openings that race, and openings that are killed."""
+
+import asyncio
+import multiprocessing
+import os
+import secrets
+import time
+from multiprocessing.connection import Connection
+
+import httpx
+
+from bridge.engine.http.application import create_application
+from bridge.engine.records.tables import metadata
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
+from tests.bridge.engine.http.house import BASE, OTHER, READER, Service, boot, identity, user
+
+KEY = secrets.token_bytes(32)
+
+
+def open_elsewhere(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
+    """Open a link in a process of its own, when told to; say what came of it."""
+    database = Database(url)
+    settings = EngineSettings((("1", key),), BASE, threads=2)
+    application = create_application(settings, database, clock=lambda: now)
+
+    async def opening() -> tuple[int, str]:
+        transport = httpx.ASGITransport(app=application)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            page = await client.get(link.removeprefix(BASE))
+            return page.status_code, boot(page)["reportId"]
+
+    pipe.send("ready")
+    pipe.recv()
+    pipe.send(asyncio.run(opening()))
+
+
+def killed_inside(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
+    """Open a link, and die when the report's row is written but nothing is committed."""
+    from sqlalchemy import event  # noqa: PLC0415
+
+    database = Database(url)
+
+    @event.listens_for(database.engine, "after_cursor_execute")
+    def die(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        if statement.startswith("INSERT INTO engine_report "):
+            os._exit(9)
+
+    settings = EngineSettings((("1", key),), BASE, threads=1)
+    application = create_application(settings, database, clock=lambda: now)
+
+    async def opening() -> None:
+        transport = httpx.ASGITransport(app=application)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            await client.get(link.removeprefix(BASE))
+
+    pipe.send("ready")
+    asyncio.run(opening())
+
+
+def address(service: Service) -> str:
+    """Return the address of the test's database."""
+    return service.database.engine.url.render_as_string(hide_password=False)
+
+
+def same_keys(service: Service) -> None:
+    """Let this process seal with the key that the others know."""
+    engine = service.application.state.engine
+    engine.keys = type(engine.keys)((("1", KEY),), secrets.token_bytes)
+
+
+def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> None:
+    """Exactly one report comes of it; the other user is asked about the transfer."""
+    same_keys(service)
+    links = [
+        service.launch(userInfo=user(email), lazyLaunch=True).json()["reportLink"]
+        for email in (READER, OTHER)
+    ]
+    context = multiprocessing.get_context("spawn")
+    ends = []
+    for link in links:
+        mine, theirs = context.Pipe()
+        arguments = (address(service), KEY, service.clock.now, link, theirs)
+        process = context.Process(target=open_elsewhere, args=arguments)
+        process.start()
+        ends.append((process, mine))
+    for _, mine in ends:
+        assert mine.recv() == "ready"
+    for _, mine in ends:
+        mine.send("go")
+    answers = [mine.recv() for _, mine in ends]
+    for process, _ in ends:
+        process.join()
+    assert [status for status, _ in answers] == [200, 200]
+    assert {report for _, report in answers} == {service.status()["reportId"]}
+    assert len(service.get("report/changes").json()["changes"]) == 1
+
+
+def test_a_process_killed_while_it_opens_leaves_nothing(service: Service) -> None:
+    """Created in one transaction: afterwards the link opens as if for the first time."""
+    same_keys(service)
+    link = service.launch(
+        userInfo=user(READER), lazyLaunch=True, tags={"KeyFindings": "Nodule"}
+    ).json()["reportLink"]
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    arguments = (address(service), KEY, service.clock.now, link, theirs)
+    process = context.Process(target=killed_inside, args=arguments)
+    process.start()
+    assert mine.recv() == "ready"
+    process.join()
+    assert process.exitcode == 9
+    with service.database.read() as connection:
+        assert connection.execute(metadata.tables["engine_report"].select()).all() == []
+    deadline = time.monotonic() + 20
+    while (page := service.open(link)).status_code != 200:  # PostgreSQL notices the death first
+        assert time.monotonic() < deadline
+    assert boot(page)["transfer"] is False
+    assert service.get("report/content", **identity()).json()["content"] == "Nodule"
