@@ -144,32 +144,29 @@ def present(
     framed = link.framed if link is not None else framed
     wishes = report.reporting if request is None else request.app.to_json()
     language = _language(work, account, wishes, site.settings)
-    secret = begin_session(
-        work.connection,
-        door.vault.random_bytes,
-        NewSession(
-            report.site_id,
-            account.id,
-            framed,
-            link.pk if link else None,
-            {"report_id": report.report_id, "app_language": language},
-        ),
-        work.now,
-        door.lifetimes,
-    )
-    owner = None if report.owner_id is None else get_account(work.connection, report.owner_id)
+    details = {"report_id": report.report_id, "app_language": language}
+    new = NewSession(report.site_id, account.id, framed, link.pk if link else None, details)
     return Opened(
-        secret=secret,
+        secret=begin_session(
+            work.connection, door.vault.random_bytes, new, work.now, door.lifetimes
+        ),
         site_id=report.site_id,
         report_id=report.report_id,
         account=account,
         framed=framed,
         transfer=transfer,
-        owner_name=(owner.name or owner.email) if owner else "",
+        owner_name=_owner_name(work, report),
         language=language,
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
     )
+
+
+def _owner_name(work: Work, report: Report) -> str:
+    if report.owner_id is None:
+        return ""
+    owner = get_account(work.connection, report.owner_id)
+    return owner.name or owner.email
 
 
 def _language(work: Work, account: Account, wishes: Any, site_settings: Any) -> str:

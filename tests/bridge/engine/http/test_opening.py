@@ -1,5 +1,7 @@
 """Opening report links (interface document, States and transitions; Limits; security of links)."""
 
+from typing import Any
+
 import pytest
 
 from tests.bridge.engine.http.house import (
@@ -14,7 +16,7 @@ from tests.bridge.engine.http.house import (
 )
 
 
-def link_for(service: Service, email: str = READER, **changes: object) -> str:
+def link_for(service: Service, email: str = READER, **changes: Any) -> str:
     """Launch as an administrator for a user; return the link."""
     answer = service.launch(userInfo=user(email), **changes)
     assert answer.status_code == 200, answer.text
