@@ -6,6 +6,7 @@ be reached holds up itself only; a result that is refused holds up its own repor
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -69,6 +70,8 @@ class Courier:
         self._news = asyncio.Event()
         self._stopping = False
         self._in_hand: dict[int, ClaimedDelivery] = {}
+        # Really sent, or tried to compose: the queue also counts claims that were given back.
+        self._tries: Counter[int] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -185,7 +188,8 @@ class Courier:
         self, delivery: ClaimedDelivery, said: Reply, detail: str, reply: bytes | None, at: int
     ) -> DeliveryOutcome:
         """Look up what follows a reply."""
-        follows = consequence(said, self.destination.replies, delivery.attempts)
+        self._tries[delivery.delivery_id] += 1
+        follows = consequence(said, self.destination.replies, self._tries[delivery.delivery_id])
         now = self._clock()
         name = self.destination.name
         self._metrics.deliveries.labels(name, said.value, follows.event.value).inc()
@@ -211,6 +215,7 @@ class Courier:
     ) -> DeliveryOutcome:
         if failure is Failure.PERMANENT:
             return _given_up(delivery, code)
+        self._tries[delivery.delivery_id] += 1
         wait = self._delay(delivery) if after is None else round(after * 1000)
         return DeliveryOutcome(
             delivery.delivery_id,
@@ -222,7 +227,8 @@ class Courier:
         )
 
     def _delay(self, delivery: ClaimedDelivery) -> int:
-        return round(self.destination.retry.delay(delivery.attempts, self._random) * 1000)
+        tries = self._tries[delivery.delivery_id]
+        return round(self.destination.retry.delay(max(1, tries), self._random) * 1000)
 
     async def _settle(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         """Write down what came of deliveries, however long the database is away."""
@@ -235,6 +241,8 @@ class Courier:
             else:
                 for outcome in outcomes:
                     self._in_hand.pop(outcome.delivery_id, None)
+                    if outcome.event is not Event.POSTPONED:
+                        self._tries.pop(outcome.delivery_id, None)
                 return
 
     async def _give_back(self) -> None:

@@ -18,7 +18,7 @@ from bridge.engine_client.models import Launch
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.order_rules import Step
-from bridge.intake.outcomes import Waiting, failed, unremembered
+from bridge.intake.outcomes import Doubts, Waiting
 from bridge.intake.patients import PatientService, settle_patient
 from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
@@ -79,6 +79,7 @@ class Forwarder:
         self._waiting = waiting
         self._metrics = metrics
         self._launcher = Launcher(service)
+        self._doubts = Doubts()
 
     def adopt(self, listeners: Mapping[str, Listening]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -99,11 +100,12 @@ class Forwarder:
         ]
         lost = await asyncio.to_thread(self._memory.keep, kept)
         outcomes += [
-            unremembered(run.job.claimed) if outcome.message_id in lost else outcome
+            self._doubts.unremembered(run.job.claimed) if outcome.message_id in lost else outcome
             for run, outcome in zip(runs, applied, strict=True)
         ]
         for outcome in outcomes:
             self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
+        self._doubts.settled(outcomes)
         self._waiting.tell(outcomes)
         return outcomes
 
@@ -113,7 +115,7 @@ class Forwarder:
             await self._follow(run)
         except EngineFailure as failure:
             self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
-            return failed(claimed, failure, self._memory.now())
+            return self._doubts.failed(claimed, failure, self._memory.now())
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
             self._alarm(claimed, error)
             return _given_up(claimed, error)

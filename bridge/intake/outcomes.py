@@ -5,7 +5,7 @@ Decides and remembers; the database is asked by whoever is handed in.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.engine_client.errors import EngineFailure
@@ -18,33 +18,51 @@ PATIENCE = 12
 LOOK_EVERY = 0.25  # seconds; another node may have applied it
 
 
-def failed(claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
+class Doubts:
     """
-    Decide what follows a call that came to nothing.
+    Counts the attempts at each message whose outcome nobody knows.
 
-    Transient: again, for ever. Ambiguous: again, but not for ever, for the message itself may
-    be what breaks the service. Permanent: a person.
+    The queue's own count also has attempts that never reached the service; those must not
+    use up the patience with a message that may break it. Forgotten at a restart.
     """
-    wait = failure.retry_after
-    return Outcome(
-        claimed.message_id,
-        _next(claimed, failure.failure),
-        failure.failure,
-        failure.code,
-        failure.call,
-        None if wait is None else now + round(wait * 1000),
-    )
 
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._counts: Counter[int] = Counter()
 
-def unremembered(claimed: Claimed) -> Outcome:
-    """Decide what follows when the service has it and the index has not: nothing is lost twice."""
-    failure = Failure.AMBIGUOUS
-    return Outcome(claimed.message_id, _next(claimed, failure), failure, "not_remembered")
+    def failed(self, claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
+        """
+        Decide what follows a call that came to nothing.
 
+        Transient: again, for ever. Ambiguous: again, but not for ever, for the message itself
+        may be what breaks the service. Permanent: a person.
+        """
+        wait = failure.retry_after
+        return Outcome(
+            claimed.message_id,
+            self._next(claimed, failure.failure),
+            failure.failure,
+            failure.code,
+            failure.call,
+            None if wait is None else now + round(wait * 1000),
+        )
 
-def _next(claimed: Claimed, failure: Failure) -> Event:
-    exhausted = failure is Failure.AMBIGUOUS and claimed.attempts >= PATIENCE
-    return Event.GIVEN_UP if failure is Failure.PERMANENT or exhausted else Event.POSTPONED
+    def unremembered(self, claimed: Claimed) -> Outcome:
+        """Decide what follows when the service has it and the index has not."""
+        failure = Failure.AMBIGUOUS
+        return Outcome(claimed.message_id, self._next(claimed, failure), failure, "not_remembered")
+
+    def settled(self, outcomes: Sequence[Outcome]) -> None:
+        """Forget the messages that need no further attempt."""
+        for outcome in outcomes:
+            if outcome.event is not Event.POSTPONED:
+                self._counts.pop(outcome.message_id, None)
+
+    def _next(self, claimed: Claimed, failure: Failure) -> Event:
+        if failure is Failure.AMBIGUOUS:
+            self._counts[claimed.message_id] += 1
+        exhausted = self._counts[claimed.message_id] >= PATIENCE
+        return Event.GIVEN_UP if failure is Failure.PERMANENT or exhausted else Event.POSTPONED
 
 
 class Waiting:

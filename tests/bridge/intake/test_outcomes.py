@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.intake.outcomes import PATIENCE, Waiting, failed, unremembered
+from bridge.intake.outcomes import PATIENCE, Doubts, Waiting
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import Claimed, Outcome
 
@@ -15,33 +15,61 @@ def claimed(attempts: int = 1) -> Claimed:
     return Claimed(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01")
 
 
+def failure(kind: Failure, retry_after: float | None = None) -> EngineFailure:
+    """Make a call come to nothing."""
+    return EngineFailure("c", kind, "code", 500, retry_after)
+
+
 @pytest.mark.parametrize(
-    ("failure", "attempts", "event"),
+    ("kind", "times", "event"),
     [
         (Failure.TRANSIENT, 1, Event.POSTPONED),
-        (Failure.TRANSIENT, 10_000, Event.POSTPONED),
+        (Failure.TRANSIENT, 1000, Event.POSTPONED),
         (Failure.AMBIGUOUS, 1, Event.POSTPONED),
+        (Failure.AMBIGUOUS, PATIENCE - 1, Event.POSTPONED),
         (Failure.AMBIGUOUS, PATIENCE, Event.GIVEN_UP),
         (Failure.PERMANENT, 1, Event.GIVEN_UP),
     ],
 )
-def test_what_follows_a_failure(failure: Failure, attempts: int, event: Event) -> None:
+def test_what_follows_a_failure(kind: Failure, times: int, event: Event) -> None:
     """Transient for ever, ambiguous for a while, permanent at once to a person."""
-    outcome = failed(claimed(attempts), EngineFailure("c", failure, "code", 500), now=1000)
-    assert (outcome.event, outcome.failure, outcome.code) == (event, failure, "code")
+    doubts = Doubts()
+    for _ in range(times):
+        outcome = doubts.failed(claimed(), failure(kind), now=1000)
+    assert (outcome.event, outcome.failure, outcome.code) == (event, kind, "code")
     assert outcome.retry_at is None
+
+
+def test_a_long_outage_uses_up_no_patience() -> None:
+    """However often the service was away: the first doubt after it is the first."""
+    doubts = Doubts()
+    for _ in range(100):
+        doubts.failed(claimed(100), failure(Failure.TRANSIENT), now=0)
+    outcome = doubts.failed(claimed(101), failure(Failure.AMBIGUOUS), now=0)
+    assert outcome.event is Event.POSTPONED
+
+
+def test_what_is_settled_is_forgotten() -> None:
+    """A message that was replayed after it was parked has all its patience again."""
+    doubts = Doubts()
+    outcomes = [
+        doubts.failed(claimed(), failure(Failure.AMBIGUOUS), now=0) for _ in range(PATIENCE)
+    ]
+    doubts.settled(outcomes[-1:])
+    assert doubts.failed(claimed(), failure(Failure.AMBIGUOUS), now=0).event is Event.POSTPONED
 
 
 def test_the_service_may_say_when() -> None:
     """Retry-After is kept to."""
-    failure = EngineFailure("c", Failure.TRANSIENT, "code", 429, retry_after=2.5)
-    assert failed(claimed(), failure, now=1000).retry_at == 3500
+    outcome = Doubts().failed(claimed(), failure(Failure.TRANSIENT, 2.5), now=1000)
+    assert outcome.retry_at == 3500
 
 
 def test_what_could_not_be_remembered_is_repeated() -> None:
     """The report service has it, the index has not: again, and in the end to a person."""
-    assert unremembered(claimed()).event is Event.POSTPONED
-    assert unremembered(claimed(PATIENCE)).event is Event.GIVEN_UP
+    doubts = Doubts()
+    events = [doubts.unremembered(claimed()).event for _ in range(PATIENCE)]
+    assert events == [Event.POSTPONED] * (PATIENCE - 1) + [Event.GIVEN_UP]
 
 
 class States:
