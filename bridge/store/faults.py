@@ -34,9 +34,9 @@ _SQLITE_UNIQUE = {
     sqlite3.SQLITE_CONSTRAINT_ROWID,
 }
 
-# PostgreSQL error codes, appendix A of its manual; two characters stand for their class.
+# PostgreSQL error codes, appendix A of its manual; a part stands for all that begin with it.
 _POSTGRES_BUSY = {"40001", "40P01", "55P03", "57014"}
-_POSTGRES_UNAVAILABLE = {"08", "25", "53", "57", "58", "F0", "XX"}
+_POSTGRES_UNAVAILABLE = ("08", "25006", "53", "57", "58", "F0", "XX")
 _POSTGRES_UNIQUE = "23505"
 
 
@@ -88,7 +88,7 @@ def _of_postgres(error: psycopg.Error) -> StoreError:
         return Conflict(error.diag.constraint_name or state)
     if state in _POSTGRES_BUSY:
         return Busy(state)
-    if state[:2] in _POSTGRES_UNAVAILABLE:
+    if state.startswith(_POSTGRES_UNAVAILABLE):
         return StoreUnavailable(state)
     where = (error.diag.table_name, error.diag.column_name, error.diag.constraint_name)
     return StatementRefused(state, " ".join(filter(None, where)))

@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bridge.store.errors import StoreUnavailable
 from bridge.store.migrate import upgrade
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import arrival
+from tests.conftest import server_address, start_server
 
 BIG = "x" * 20_000
 
@@ -151,6 +153,30 @@ def test_connections_that_are_cut(intake: Intake, store: Database) -> None:
         assert _count(store) == before + 1
         assert kept in {0, 1}
     killer.dispose()
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_a_server_that_restarts() -> None:
+    """While it is down nothing is reported as kept; up again, everything that was is there."""
+    with tempfile.TemporaryDirectory(prefix="bridge-postgresql-") as folder:
+        place = Path(folder) / "data"
+        database = Database(server_address(place))
+        server = start_server(place)
+        for intake in _intake(database):
+            kept = [receipt.message_id for receipt in intake.keep(arrival(), arrival())]
+            server.stop()
+            (outcome,) = intake.outcomes(arrival())
+            assert isinstance(outcome, StoreUnavailable)
+            server.start()
+            (outcome,) = intake.outcomes(arrival())  # its connection may date from before
+            if not isinstance(outcome, BaseException):
+                kept.append(outcome.message_id)
+            kept += [receipt.message_id for receipt in intake.keep(arrival())]
+            with database.read() as connection:
+                rows = connection.execute(text("SELECT id FROM message")).scalars()
+                assert set(rows) == set(kept)
+        server.stop()
 
 
 def _count_again(store: Database) -> int:
