@@ -326,3 +326,33 @@ async def test_a_restarted_courier_goes_on(tmp_path: Path, database: Database) -
     async with open_hospital(tmp_path, database, destination()) as hospital:
         (again,) = await hospital.delivered(1)
         assert again == first
+
+
+async def test_a_report_without_an_order_is_delivered_too(
+    tmp_path: Path, database: Database
+) -> None:
+    """Launched by an integrator's own call: the ORU is made of what the service knows."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.read_and_sign("A7", "By call.", "M7")
+        await hospital.follow()
+        (oru,) = await hospital.delivered(1)
+        parsed = Message.parse(oru)
+        assert (parsed.value("PID-3.1"), parsed.value("OBR-18")) == ("M7", "A7")
+        assert "By call." in texts(oru)
+
+
+async def test_a_merged_patient_keeps_the_echo_of_the_order(
+    tmp_path: Path, database: Database
+) -> None:
+    """The result bears the survivor's MRN and the order's own numbers."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.send(
+            b"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^A40|D1|P|2.3.1\rEVN|A40|20261121\r"
+            b"PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r"
+        )
+        await hospital.read_and_sign("A1", "Merged.", "M2")
+        await hospital.follow()
+        (oru,) = await hospital.delivered(1)
+        parsed = Message.parse(oru)
+        assert (parsed.value("PID-3.1"), parsed.value("ORC-2")) == ("M2", "PA1")
