@@ -9,11 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.queue.states import UNFINISHED, Event, Failure, State, after
+from bridge.queue.states import Event, Failure, State, after
 from bridge.queue.work import Claimed, Outcome
 
 PATIENCE = 12
 """Attempts whose outcome nobody knows, before a person has to look."""
+
+UNFINISHED = frozenset({State.QUEUED, State.CLAIMED})
 
 LOOK_EVERY = 0.25  # seconds; another node may have applied it
 
