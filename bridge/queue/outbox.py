@@ -52,10 +52,6 @@ _ANSWERED = text("""
         acknowledged_at = coalesce(:acknowledged_at, acknowledged_at)
     WHERE id = :id
 """)
-_NEXT_DUE = text("""
-    SELECT min(not_before) FROM delivery
-    WHERE destination = :destination AND blocked = 0 AND state = 'queued'
-""")
 
 
 class Outbox:
@@ -157,12 +153,6 @@ class Outbox:
         owner = self._owner if starting else ""
         with self._database.write() as connection:
             return len(self._line.reclaim(connection, owner=owner, now=now))
-
-    def next_due(self, destination: str) -> int | None:
-        """Give the time (ms; 0: at once) of the next attempt, or None when nothing waits."""
-        with self._database.read() as connection:
-            due = connection.execute(_NEXT_DUE, {"destination": destination}).scalar()
-            return None if due is None else int(due)
 
 
 def _columns(release: Release, key: int, now: int) -> dict[str, Any]:

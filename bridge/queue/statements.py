@@ -91,7 +91,6 @@ ACKNOWLEDGED = text("""
 class LineStatements:
     """How to claim and settle in one queue; see `bridge.queue.lanes` for what each is for."""
 
-    table: str
     lanes: tuple[str, ...]
     candidates: str  # a locking clause of the Database follows
     blockers: TextClause
@@ -174,7 +173,6 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
 
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     return LineStatements(
-        table=table,
         lanes=lanes,
         candidates=filled(_CANDIDATES),
         blockers=many(blockers),

@@ -71,9 +71,6 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 ENTRY = frozenset({State.QUEUED, State.REFUSED, State.IGNORED})
 """The states something may begin in."""
 
-UNFINISHED = frozenset({State.QUEUED, State.CLAIMED})
-"""The states in which work is still to be done."""
-
 
 def after(state: State, event: Event) -> State:
     """Give the state that follows; raise IllegalTransition where none does."""

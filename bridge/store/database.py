@@ -7,8 +7,8 @@ The only file that knows which of the two it talks to, and that decides what dur
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -164,10 +164,6 @@ class Database:
             yield
         finally:
             self._turnstile.release()
-
-
-WriteTransaction = Callable[[], AbstractContextManager[Connection]]
-"""What most callers need of a Database."""
 
 
 def _sqlite_file(address: URL) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.queue import browse
-from bridge.queue.arrivals import Flag
+from bridge.queue.arrivals import Flag, Receipt
 from bridge.queue.browse import Filter
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger import Ledger
@@ -156,6 +156,26 @@ def test_acknowledgments_are_noted(store: Database) -> None:
 
     expected = [Acknowledgment.DELIVERED, Acknowledgment.PENDING, Acknowledgment.DELIVERED]
     assert asyncio.run(story()) == expected
+
+
+def test_copies_on_two_nodes_at_once(store: Database) -> None:
+    """A sender that tries both nodes at the same time is answered alike and stored once."""
+    orders = [arrival() for _ in range(200)]
+
+    async def story() -> list[list[Receipt]]:
+        nodes = [Ledger(store), Ledger(store)]
+        for node in nodes:
+            node.start(asyncio.get_running_loop())
+        futures = [[node.accept(each) for each in orders] for node in nodes]
+        receipts = [await asyncio.gather(*each) for each in futures]
+        for node in nodes:
+            await node.stop()
+        return receipts
+
+    one, two = asyncio.run(story())
+    assert _count(store) == 200
+    assert [each.message_id for each in one] == [each.message_id for each in two]
+    assert all(a.duplicate != b.duplicate for a, b in zip(one, two, strict=True))
 
 
 def test_what_is_not_owed_stays_so(intake: Intake, store: Database) -> None:

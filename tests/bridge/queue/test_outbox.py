@@ -184,17 +184,6 @@ def test_a_dead_courier(store: Database, outbox: Outbox) -> None:
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
 
 
-def test_when_to_look_again(store: Database, outbox: Outbox) -> None:
-    """The next time something is due, whatever stands behind it; none when nothing waits."""
-    assert outbox.next_due(HERE) is None
-    _queue(store, outbox, release("a"), release("b"))
-    assert outbox.next_due(HERE) == 0
-    (claimed,) = outbox.claim(HERE, NOW, 10)
-    assert outbox.next_due(HERE) is None
-    _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 50)
-    assert outbox.next_due(HERE) == NOW + 50
-
-
 def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
     """Deliveries are filtered by state, destination and report; open ones counted for each."""
     _queue(store, outbox, release("a"), release("b", report="R2"))
