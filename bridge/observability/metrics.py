@@ -40,11 +40,15 @@ class Metrics:
 
     def __init__(self) -> None:
         """Register everything in a registry of its own."""
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        self._register_intake()
+        self._register_delivery()
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
 
+    def _register_intake(self) -> None:
+        registry, counter = self.registry, self._counter
         self.connections = Gauge(CONNECTIONS, "Open connections", ("listener",), registry=registry)
         self.connections_refused = counter(
             CONNECTIONS_REFUSED, "Connections beyond the limit", "listener"
@@ -64,6 +68,9 @@ class Metrics:
         self.ack_seconds = Histogram(
             ACK_SECONDS, "Frame to ACK", ("listener",), registry=registry, buckets=FAST
         )
+
+    def _register_delivery(self) -> None:
+        registry, counter = self.registry, self._counter
         self.queue_depth = Gauge(
             QUEUE_DEPTH, "Items by queue and state", ("queue", "state"), registry=registry
         )
