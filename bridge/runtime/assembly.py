@@ -16,7 +16,7 @@ from bridge.roles import Role
 from bridge.runtime.delivering import Delivery
 from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
-from bridge.runtime.step import Step, nothing, now_ms
+from bridge.runtime.step import Action, Step, nothing, now_ms
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
@@ -45,6 +45,8 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     if bind is not None:
         probes = Probes(metrics, readiness, database, now_ms)
         parts.append(web_part(probes.over(application), bind))
+    if application is not None:
+        parts.append(Step("long polls", nothing, _hush(application)))
     if database is not None:
         client, closing = _client(settings, application)
         parts.append(closing)
@@ -56,6 +58,17 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
             parts += Delivery(*shared, f"{node.name}-delivery", reactor).parts()
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _hush(application: FastAPI) -> Action:
+    """Let readers go who wait for news, so that the web server need not wait for them."""
+    engine = application.state.engine
+
+    async def stop() -> None:
+        engine.stopping = True
+        engine.work.changed.ring()
+
+    return stop
 
 
 def _client(settings: Settings, application: FastAPI | None) -> tuple[EngineClient, Step]:

@@ -56,7 +56,7 @@ def _ours(home: Path, database: str = "") -> Iterator[int]:
     """Run intake alone, as an installation of several processes does."""
     house = House(home, database=database)
     house.make()
-    house.start("--role", "intake")
+    house.start("--role", "intake", env={"BRIDGE_HTTP__PROBE_BIND": f"127.0.0.1:{house.http_port}"})
     try:
         yield house.mllp_port
     finally:
