@@ -1,0 +1,90 @@
+"""
+What can end the demonstration early.
+
+* DemoError
+    * SamplesMissing      the sample messages are not where the checkout has them
+    * CommandFailed       a `bridge` command did not exit 0
+    * ServiceEnded        the service is gone, though nobody stopped it
+    * NotReady            the service did not become ready
+    * NoReply             a message got no acknowledgment
+    * CallRefused         the service answered a call with an error
+    * Unexpected          something else happened than the story says
+    * TooLate             something did not happen in time
+    * Interrupted         Ctrl-C, or SIGTERM
+
+All people in the demonstration are invented: what was found may be shown.
+"""
+
+# ruff: noqa: N818  # named for what happened
+
+from pathlib import Path
+
+
+class DemoError(Exception):
+    """The story cannot go on; the text says why, for whoever watches."""
+
+
+class SamplesMissing(DemoError):
+    """A sample message is missing: an installed package does not bring them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"no {path}: the demo sends the messages of sample_messages/, which is part of the "
+            "checkout; run it there with `make demo`"
+        )
+
+
+class CommandFailed(DemoError):
+    """A `bridge` command exited with an error."""
+
+    def __init__(self, command: str, status: int, output: str) -> None:
+        super().__init__(f"`bridge {command}` ended with {status}\n{output}".rstrip())
+
+
+class ServiceEnded(DemoError):
+    """The service ended by itself."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"`bridge serve` ended by itself, with {status}")
+
+
+class NotReady(DemoError):
+    """The service runs, but /readyz did not say so in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the service was not ready after {seconds:.0f} s")
+
+
+class NoReply(DemoError):
+    """A message got no acknowledgment."""
+
+    def __init__(self, system: str, trouble: str) -> None:
+        super().__init__(f"{system} got no acknowledgment: {trouble}")
+
+
+class CallRefused(DemoError):
+    """The service answered a call with an error."""
+
+    def __init__(self, call: str, status: int, code: str) -> None:
+        super().__init__(f"{call} was answered with {status} {code}".rstrip())
+
+
+class Unexpected(DemoError):
+    """Something else happened than the story says."""
+
+    def __init__(self, what: str, expected: object, found: object) -> None:
+        super().__init__(f"{what}: expected {expected!r}, found {found!r}")
+
+
+class TooLate(DemoError):
+    """Something did not happen in time; `found` is how things stood at the end."""
+
+    def __init__(self, what: str, seconds: float, found: object) -> None:
+        super().__init__(f"{what}: not within {seconds:.0f} s; at the end: {found!r}")
+
+
+class Interrupted(DemoError):
+    """Somebody wants it to end."""
+
+    def __init__(self) -> None:
+        super().__init__("interrupted")

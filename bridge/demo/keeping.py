@@ -1,0 +1,64 @@
+"""After the story: what can be opened and tried, and results that still come."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from bridge.demo import script
+from bridge.demo.cast import Cast
+from bridge.demo.hospital import Result
+from bridge.demo.installation import USER, Ports
+from bridge.demo.stage import HOST, Stage
+
+_REPORTS = (
+    ("Müller (addendum)", script.MUELLER),
+    ("Wang (final)", script.WANG),
+    ("Höß (final)", script.HOESS),
+    ("Kim-Park (draft: type, sign)", script.KIM),
+)
+
+
+async def keep_running(
+    cast: Cast, stage: Stage, ports: Ports, token: str, stop: asyncio.Event
+) -> None:
+    """Say what there is to open, tell of each result that comes, until Ctrl-C."""
+    teller = cast.teller
+    teller.scene("It goes on running; Ctrl-C ends it and removes its folder")
+    teller.say("")
+    teller.say("  Open a report in a browser (whoever has the link may, for some hours):", "bold")
+    teller.facts([(name, await cast.radiologist.link(order)) for name, order in _REPORTS])
+    teller.say("")
+    teller.say("  The rest:", "bold")
+    senders = [(f"orders of {each.name}", f"{HOST}:{each.port}") for each in cast.systems.values()]
+    teller.facts(
+        [
+            ("interface", f"{ports.address}/docs"),
+            ("metrics", f"{ports.address}/metrics"),
+            *senders,
+            ("results go to", f"{HOST}:{ports.results} (here)"),
+            ("home", str(stage.home)),
+            ("log", str(stage.log)),
+            ("x-access-token", f"{token} ({USER})"),
+        ]
+    )
+    teller.say("")
+    teller.say("  Try, in another terminal:", "bold")
+    sample = script.TO_TRY
+    script_beside = Path(sys.executable).with_name("bridge")
+    command = str(script_beside) if script_beside.exists() else f"{sys.executable} -m bridge"
+    port = cast.systems[sample.system].port
+    teller.facts(
+        [
+            ("an order", f"{command} send {HOST}:{port} {script.SAMPLES / sample.file}"),
+            ("what came in", f"{command} messages list --home {stage.home}"),
+            ("what went out", f"{command} deliveries list --home {stage.home}"),
+        ]
+    )
+    teller.say("")
+
+    def tell(result: Result) -> None:
+        note = f"OBR-25 {result.status}"
+        teller.done(f"the RIS received a result for {result.accession}", note)
+
+    cast.hospital.on_result = tell
+    await stop.wait()

@@ -1,0 +1,96 @@
+"""
+The parts of the play: which sample messages are sent, by whom, and what the reports say.
+
+Only data; the samples' numbers, patients and accession numbers are those of `sample_messages/`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.demo.errors import SamplesMissing
+from bridge.demo.radiologist import Order
+
+SAMPLES: Final = Path(__file__).parents[2] / "sample_messages"
+
+RIS_A, HIS_B = "RIS A", "HIS B"
+
+Groups = frozenset[tuple[str, ...]]
+"""Accession numbers, those of one report together, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A message to be sent: its file, its sender, what it is, and the answer it must get."""
+
+    file: str
+    system: str
+    words: str
+    code: str = "AA"
+    place: str = ""
+
+    def read(self) -> bytes:
+        """Return the message. Raises SamplesMissing."""
+        path = SAMPLES / self.file
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise SamplesMissing(path) from None
+
+
+NEW: Final = (
+    Sample("orders/01-ris-a-orm-new.hl7", RIS_A, "new: CT chest, Müller Jürgen"),
+    Sample("orders/02-ris-a-orm-two-groups.hl7", RIS_A, "new: MR of both knees, one group"),
+    Sample("orders/03-ris-a-omg-new.hl7", RIS_A, "new: US abdomen, Okafor Ada"),
+    Sample("orders/04-ris-a-omi-new.hl7", RIS_A, "new: MR brain, Wang Xiaoming"),
+    Sample("orders/12-ris-a-orm-same-study.hl7", RIS_A, "new: CT abdomen, same study as the chest"),
+    Sample("orders/05-his-b-orm-printset-1.hl7", HIS_B, "new: CT neck, Höß Käthe, printset"),
+    Sample("orders/06-his-b-orm-printset-2.hl7", HIS_B, "new: CT chest, the same printset"),
+    Sample("orders/07-his-b-orm-new.hl7", HIS_B, "new: X-ray chest, Bär Jan"),
+)
+CHANGED: Final = (
+    Sample("orders/08-ris-a-orm-change.hl7", RIS_A, "change: Müller's chest without contrast"),
+    Sample("orders/11-ris-a-omi-examined.hl7", RIS_A, "change: Wang is examined"),
+    Sample("orders/09-ris-a-orm-cancel.hl7", RIS_A, "cancel: Okafor did not come"),
+    Sample("orders/10-his-b-orm-discontinue.hl7", HIS_B, "discontinue: Bär's X-ray"),
+    Sample("orders/14-ris-a-adt-update.hl7", RIS_A, "patient: Kim is called Kim-Park now"),
+    Sample("orders/15-his-b-adt-merge.hl7", HIS_B, "patient: two numbers of Höß become one"),
+)
+AGAIN: Final = Sample(NEW[0].file, RIS_A, "again: CT chest, Müller Jürgen")
+REFUSED: Final = (
+    Sample("invalid/no-order-number.hl7", RIS_A, "an order without a number", "AE", "OBR-18"),
+    Sample("invalid/no-patient.hl7", RIS_A, "an order without a patient", "AE", "PID-3.1"),
+    Sample("invalid/not-hl7.hl7", HIS_B, "something that is no HL7", "AR", "MSH"),
+)
+
+TO_TRY: Final = Sample("quirks/latin-1-undeclared.hl7", HIS_B, "an order without MSH-18")
+
+STANDING: Final[Groups] = frozenset({("ACC7001", "ACC7006"), ("ACC7002", "ACC7003"), ("ACC7005",),
+                                     ("B81001", "B81002")})  # fmt: skip
+"""The reports that stand on the worklist in the end."""
+WITHDRAWN: Final[Groups] = frozenset({("ACC7004",), ("B81003",)})
+"""Those that stand there before they are cancelled."""
+
+NAMES: Final = {
+    "ACC7001": "Müller^Jürgen^K^Dr.",
+    "ACC7002": "Kim-Park^Soo-Jin",
+    "ACC7005": "Wang^Xiaoming",
+    "B81001": "Höß^Käthe",
+}
+
+MUELLER, KIM = Order("A10001", "ACC7001"), Order("A10002", "ACC7002")
+WANG, HOESS = Order("A10003", "ACC7005"), Order("0020001", "B81001")
+
+MUELLER_TEXT: Final = (
+    "Findings",
+    "Chest: no nodule, no effusion. Heart size normal.",
+    "Abdomen: simple cyst of the left kidney, 12 mm. Otherwise unremarkable.",
+    "",
+    "Impression",
+    "No cause of the cough found.",
+)
+MUELLER_ADDENDUM: Final = "Compared with the study of 2024: the cyst is unchanged."
+WANG_FIRST: Final = ("No haemorrhage. No mass.", "Impression: normal MR of the brian.")
+WANG_SECOND: Final = ("No haemorrhage. No mass.", "Impression: normal MR of the brain.")
+HOESS_TEXT: Final = ("Hals und Thorax: keine vergrößerten Lymphknoten.",)
+KIM_TEXT: Final = ("Right knee: small joint effusion.",)

@@ -1,0 +1,140 @@
+"""
+A home of its own in a temporary folder, and the real program in subprocesses.
+
+Everything goes through the `bridge` command, as an operator would do it; whatever happens,
+the service is stopped and the folder removed. Knows nothing of the story.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+import httpx
+
+import bridge
+from bridge.demo.checking import until
+from bridge.demo.errors import CommandFailed, NotReady, TooLate
+
+HOST: Final = "127.0.0.1"
+_READY_WITHIN: Final = 60.0
+_STOP_WITHIN: Final = 20.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many ports that nobody listens on just now, all different."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+class Stage:
+    """The folder and the processes; `ended` is done when the service is, with its status."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="report-bridge-demo-"))
+        self.home = self.folder / "home"
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._service: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.stop()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def bridge(self, *arguments: str) -> str:
+        """Run one `bridge` command to its end; return what it printed. Raises CommandFailed."""
+        process = await self._start(
+            arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        text = output.decode("utf-8", "replace")
+        if process.returncode:
+            raise CommandFailed(" ".join(arguments[:2]), process.returncode, text)
+        return text
+
+    async def serve(self, address: str) -> None:
+        """Start the service and wait until `address` says that it is ready."""
+        with self.log.open("ab") as log:
+            self._service = await self._start(
+                ("serve", "--home", str(self.home)), stdout=log, stderr=asyncio.subprocess.STDOUT
+            )
+        self._watch = asyncio.create_task(self._watched(self._service))
+        async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
+
+            async def ready() -> bool:
+                with suppress(httpx.HTTPError):
+                    return (await http.get(f"{address}/readyz")).is_success
+                return False
+
+            try:
+                await until("ready", ready, bool, within=_READY_WITHIN)
+            except TooLate:
+                raise NotReady(_READY_WITHIN) from None
+
+    async def stop(self) -> int:
+        """Ask the service to end (SIGTERM), make it end if need be; return its exit status."""
+        if self._service is None:
+            return 0
+        with suppress(ProcessLookupError):
+            self._service.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(asyncio.shield(self.ended), _STOP_WITHIN)
+        with suppress(ProcessLookupError):
+            self._service.kill()
+        return await self.ended
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """Return the end of what the service logged."""
+        if not self.log.exists():
+            return []
+        return self.log.read_text("utf-8", "replace").splitlines()[-count:]
+
+    @property
+    def log(self) -> Path:
+        """The file the service logs to."""
+        return self.folder / "serve.log"
+
+    async def _start(
+        self, arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int
+    ) -> asyncio.subprocess.Process:
+        # Settings of whoever runs the demo must not leak into its home.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("BRIDGE_")}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bridge", *arguments),
+            cwd=Path(bridge.__file__).parents[1],
+            env=environment | {"PYTHONUTF8": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+        )
+
+    async def _watched(self, process: asyncio.subprocess.Process) -> None:
+        status = await process.wait()
+        if not self.ended.done():
+            self.ended.set_result(status)
