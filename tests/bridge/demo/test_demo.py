@@ -1,0 +1,126 @@
+"""`make demo` as a stranger sees it: started from any folder, in a pipe, interrupted, broken."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the demo in a folder of its own, for its temporary files too."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(folder),
+        "BRIDGE_HTTP__BIND": "not an address",  # settings of whoever starts it must not leak in
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "bridge.demo", *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def ended(demo: subprocess.Popen[str], within: float = 120) -> tuple[int, str]:
+    """Wait for the end; return status and output."""
+    try:
+        output, _ = demo.communicate(timeout=within)
+    finally:
+        demo.kill()
+    return demo.returncode, output
+
+
+def found(look: Callable[[], re.Match[str] | None], within: float = 60) -> re.Match[str]:
+    """Look until there is something."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if match := look():
+            return match
+        time.sleep(0.05)
+    raise AssertionError("it did not come")
+
+
+def service_log(folder: Path) -> str:
+    """What the service has logged by now."""
+    return "".join(path.read_text("utf-8") for path in folder.glob("*/serve.log"))
+
+
+def row(output: str, name: str) -> list[str]:
+    """The cells of a row of the summary."""
+    line = next(line for line in output.splitlines() if line.startswith(f"│ {name} "))
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_the_whole_story(tmp_path: Path) -> None:
+    """Exit status 0 within a minute or so, the summary as issue and README promise, no litter."""
+    status, output = ended(start(tmp_path))
+
+    assert status == 0, output
+    assert list(tmp_path.iterdir()) == []
+    assert max(map(len, output.splitlines())) <= 100
+    orders, kinds = row(output, "Order messages in")[1:]
+    assert int(orders) >= 10
+    assert {kind.split("^")[0] for kind in kinds.split(", ")} == {"ORM", "OMG", "OMI"}
+    assert row(output, "Senders")[2] == "RIS A (UTF-8) 9, HIS B (8859/1) 5"
+    assert row(output, "ACKs")[2] == "AA 15, AE 2, AR 1"
+    assert row(output, "Reports")[2] == "Addendum 1, Final 2, Draft 1"
+    assert row(output, "ORUs out")[1:] == ["8", "preliminary 1, final 5, with addendum 2"]
+    assert re.fullmatch(r"\d+ ms", row(output, "Sign to ORU")[1])
+    assert "required field missing: OBR-18" in output
+    assert re.search(r"^ *PID\|1\|\|A10001\^\^\^NORTH\^MR", output, re.MULTILINE)
+
+
+def test_an_interruption_cleans_up(tmp_path: Path) -> None:
+    """Ctrl-C while it is being set up: the folder is removed, the status says so."""
+    demo = start(tmp_path)
+    assert demo.stdout is not None
+    while "bridge init" not in demo.stdout.readline():
+        assert demo.poll() is None
+    demo.send_signal(signal.SIGINT)
+    status, output = ended(demo)
+
+    assert status == 130, output
+    assert "Interrupted" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_keep_runs_on_until_it_is_ended(tmp_path: Path) -> None:
+    """With --keep the addresses are printed, and Ctrl-C is no failure."""
+    demo = start(tmp_path, "--keep")
+    assert demo.stdout is not None
+    lines = []
+    while "what went out" not in (line := demo.stdout.readline()):
+        assert line, lines
+        lines.append(line)
+    assert "\n".join(lines).count("/reporting/launch-report/clinical?token=") == 4
+    demo.send_signal(signal.SIGINT)
+    status, output = ended(demo)
+
+    assert status == 0, output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_service_that_dies_is_no_success(tmp_path: Path) -> None:
+    """Kill -9 of the service: exit status 1, what happened, and the end of the log."""
+    demo = start(tmp_path)
+    match = found(lambda: re.search(r"Started server process \[(\d+)\]", service_log(tmp_path)))
+    os.kill(int(match[1]), signal.SIGKILL)
+    status, output = ended(demo)
+
+    assert status == 1, output
+    assert "`bridge serve` ended by itself, with -9" in output
+    assert "Started server process" in output
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,45 @@
+"""What the demo prints can be read everywhere: narrow, in a pipe, without Unicode."""
+
+from io import BytesIO, StringIO, TextIOWrapper
+
+from bridge.demo.telling import Teller
+
+ORU = (
+    "MSH|^~\\&|B|S|R|N|20260302||ORU^R01^ORU_R01|1|P|2.5.1||||||UNICODE UTF-8\r"
+    f"OBX|1|TX|1^R^L||{'王' * 90}||||||F\rOBX|2|TX|1^R^L||[bold]{'x' * 90}||||||F\r"
+)
+
+
+def test_a_message_is_shown_whole_and_never_too_wide() -> None:
+    """A segment begins a line; what is too long goes on indented; nothing is lost or read as
+    markup, and wide characters count twice.
+    """
+    out = StringIO()
+    Teller(out).message(ORU.encode())
+    lines = out.getvalue().splitlines()
+
+    assert [line.strip()[:3] for line in lines if not line.startswith(" " * 10)] == [
+        "MSH", "OBX", "OBX",
+    ]  # fmt: skip
+    assert "".join(line[7:].strip() for line in lines) == ORU.replace("\r", "")
+    assert max(len(line) + line.count("王") for line in lines) <= 100
+
+
+def test_an_ascii_terminal_does_not_end_the_story() -> None:
+    """What cannot be printed is replaced."""
+    raw = BytesIO()
+    out = TextIOWrapper(raw, encoding="ascii")
+    Teller(out).done("Müller: released", "F  2 ORU")
+    out.flush()
+
+    assert b"M?ller: released" in raw.getvalue()
+
+
+def test_long_steps_are_wrapped_beside_their_note() -> None:
+    """The note stays whole on the first line."""
+    out = StringIO()
+    Teller(out, clock=lambda: 0.0).done("word " * 40, "AA  3 ms")
+    first, *rest = out.getvalue().splitlines()
+
+    assert first.endswith("AA  3 ms")
+    assert " ".join([first.removesuffix("AA  3 ms"), *rest]).count("word") == 40
