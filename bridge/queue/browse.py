@@ -18,7 +18,7 @@ from bridge.queue.states import Acknowledgment, State
 from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 
-_OPEN = (State.QUEUED, State.CLAIMED, State.PARKED)
+OPEN = (State.QUEUED, State.CLAIMED, State.PARKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _depths(
     """Count the open states one by one: each has an index of its own, together they have none."""
     found: dict[str, dict[State, Depth]] = {}
     group = [table.c[source]] if by_source else []
-    for state in _OPEN:
+    for state in OPEN:
         counted = select(func.count(), func.min(table.c.id), *group).group_by(*group)
         # Written out, not bound: a partial index is used only for a state that is known.
         known = counted.where(table.c.state == _literal(state))

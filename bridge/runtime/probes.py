@@ -20,6 +20,8 @@ from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
+INBOX = "inbox"
+
 
 class Readiness:
     """Whether a process takes part: all its parts have started, and none is being stopped."""
@@ -55,6 +57,7 @@ class Probes:
         self._readiness = readiness
         self._database = database
         self._now = now
+        self._queues = {INBOX}
 
     def over(self, application: Any | None) -> Router:
         """Give an ASGI application that answers the probes itself."""
@@ -86,14 +89,15 @@ class Probes:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
     def _measure(self, database: Database) -> None:
-        self._show_queue("inbox", browse.open_messages(database))
-        for destination, depths in browse.open_deliveries(database).items():
-            self._show_queue(destination, depths)
+        found = {INBOX: browse.open_messages(database), **browse.open_deliveries(database)}
+        self._queues |= found.keys()  # one that is empty now must not show what it last held
+        for name in self._queues:
+            self._show_queue(name, found.get(name, {}))
 
     def _show_queue(self, name: str, depths: dict[State, Depth]) -> None:
         oldest = min((each.oldest for each in depths.values() if each.count), default=None)
         age = 0.0 if oldest is None else max(0, self._now() - oldest) / 1000
-        counts = {state.value: each.count for state, each in depths.items()}
+        counts = {each.value: depths[each].count if each in depths else 0 for each in browse.OPEN}
         self._metrics.show_queue(name, counts, age)
 
 
