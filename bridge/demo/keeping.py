@@ -24,36 +24,15 @@ async def keep_running(
     """Say what there is to open, tell of each result that comes, until Ctrl-C."""
     teller = cast.teller
     teller.scene("It goes on running; Ctrl-C ends it and removes its folder")
-    teller.say("")
-    teller.say("  Open a report in a browser (whoever has the link may, for some hours):", "bold")
-    teller.facts([(name, await cast.radiologist.link(order)) for name, order in _REPORTS])
-    teller.say("")
-    teller.say("  The rest:", "bold")
-    senders = [(f"orders of {each.name}", f"{HOST}:{each.port}") for each in cast.systems.values()]
-    teller.facts(
-        [
-            ("interface", f"{ports.address}/docs"),
-            ("metrics", f"{ports.address}/metrics"),
-            *senders,
-            ("results go to", f"{HOST}:{ports.results} (here)"),
-            ("home", str(stage.home)),
-            ("log", str(stage.log)),
-            ("x-access-token", f"{token} ({USER})"),
-        ]
-    )
-    teller.say("")
-    teller.say("  Try, in another terminal:", "bold")
-    sample = script.TO_TRY
-    script_beside = Path(sys.executable).with_name("bridge")
-    command = str(script_beside) if script_beside.exists() else f"{sys.executable} -m bridge"
-    port = cast.systems[sample.system].port
-    teller.facts(
-        [
-            ("an order", f"{command} send {HOST}:{port} {script.SAMPLES / sample.file}"),
-            ("what came in", f"{command} messages list --home {stage.home}"),
-            ("what went out", f"{command} deliveries list --home {stage.home}"),
-        ]
-    )
+    links = [(name, await cast.radiologist.link(order)) for name, order in _REPORTS]
+    places = [*_places(cast, stage, ports), ("x-access-token", f"{token} ({USER})")]
+    for heading, rows in (
+        ("Open a report in a browser (whoever has the link may, for some hours):", links),
+        ("The rest:", places),
+        ("Try, in another terminal:", _commands(cast, stage)),
+    ):
+        teller.say(f"\n  {heading}", "bold")
+        teller.facts(rows)
     teller.say("")
 
     def tell(result: Result) -> None:
@@ -62,3 +41,27 @@ async def keep_running(
 
     cast.hospital.on_result = tell
     await stop.wait()
+
+
+def _places(cast: Cast, stage: Stage, ports: Ports) -> list[tuple[str, str]]:
+    senders = [(f"orders of {each.name}", f"{HOST}:{each.port}") for each in cast.systems.values()]
+    return [
+        ("interface", f"{ports.address}/docs"),
+        ("metrics", f"{ports.address}/metrics"),
+        *senders,
+        ("results go to", f"{HOST}:{ports.results} (here)"),
+        ("home", str(stage.home)),
+        ("log", str(stage.log)),
+    ]
+
+
+def _commands(cast: Cast, stage: Stage) -> list[tuple[str, str]]:
+    script_beside = Path(sys.executable).with_name("bridge")
+    command = str(script_beside) if script_beside.exists() else f"{sys.executable} -m bridge"
+    sample = script.TO_TRY
+    address = f"{HOST}:{cast.systems[sample.system].port}"
+    return [
+        ("an order", f"{command} send {address} {script.SAMPLES / sample.file}"),
+        ("what came in", f"{command} messages list --home {stage.home}"),
+        ("what went out", f"{command} deliveries list --home {stage.home}"),
+    ]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -98,7 +99,7 @@ def test_an_interruption_cleans_up(tmp_path: Path) -> None:
 
 
 def test_keep_runs_on_until_it_is_ended(tmp_path: Path) -> None:
-    """With --keep the addresses are printed, and Ctrl-C is no failure."""
+    """With --keep there is something to open and to try, and Ctrl-C is no failure."""
     demo = start(tmp_path, "--keep")
     assert demo.stdout is not None
     lines = []
@@ -106,6 +107,10 @@ def test_keep_runs_on_until_it_is_ended(tmp_path: Path) -> None:
         assert line, lines
         lines.append(line)
     assert "\n".join(lines).count("/reporting/launch-report/clinical?token=") == 4
+    (to_try,) = [line for line in lines if line.startswith("  an order ")]
+    command = shlex.split(to_try.removeprefix("  an order "))
+    tried = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (tried.returncode, "MSA|AA|Q3" in tried.stdout) == (0, True), tried
     demo.send_signal(signal.SIGINT)
     status, output = ended(demo)
 
