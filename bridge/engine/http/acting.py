@@ -16,12 +16,12 @@ from fastapi import Request
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.http.auditing import deed_of, reading_of
 from bridge.engine.http.models.reports import OrderIdentity
 from bridge.engine.http.problems import FieldError, bad_request
-from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.state import engine_of
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import audit
 from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.repeats import Repeat, store_answer, stored_answer
 from bridge.engine.service.work import Actor, Work
@@ -66,9 +66,20 @@ def actor_of(caller: Caller) -> Actor:
 
 
 async def look(
-    request: Request, places: Sequence[Place], reading: Callable[[Session], Result]
+    request: Request,
+    action: str,
+    places: Sequence[Place],
+    reading: Callable[[Session], Result],
+    *,
+    shown: Callable[[Result], Sequence[tuple[str, str]]] = lambda _: (),
+    unnoted: bool = False,
 ) -> Result:
-    """Read, as an administrator of all these sites."""
+    """
+    Read, as an administrator of all these sites; the audit trail says who read what.
+
+    `shown` names what was read as (site, report) pairs. `unnoted` is for machines that read the
+    same again and again.
+    """
     caller: Caller = request.state.caller
 
     def permitted(session: Session) -> Result:
@@ -76,7 +87,12 @@ async def look(
             require_administrator(session.connection(), caller, place.site_id, place.location)
         return reading(session)
 
-    return await engine_of(request).work.read_session(permitted)
+    engine = engine_of(request)
+    result = await engine.work.read_session(permitted)
+    if not unnoted:
+        sites = (place.site_id for place in places)
+        engine.journal.note(reading_of(request, action, sites, shown(result)))
+    return result
 
 
 async def act(request: Request, action: str, place: Place, deed: Callable[[Work], Any]) -> Response:
@@ -95,7 +111,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
         result = deed(work)
         work.session.flush()
         report_id = result.report_id if isinstance(result, Report) else None
-        _audit(engine, work, caller, action, place.site_id, report_id)
+        work.note(deed_of(request, action, place.site_id, report_id))
         body = None if isinstance(result, Report) else result
         if repeat is not None:
             store_answer(work.connection, repeat, body, work.now)
@@ -103,13 +119,6 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
 
     body = await engine.work.change(actor_of(caller), engine.clock(), permitted)
     return Response() if body is None else JSONResponse(body)
-
-
-def _audit(
-    engine: Engine, work: Work, caller: Caller, action: str, site_id: str, report_id: str | None
-) -> None:
-    deed = audit.Deed(action, site_id, report_id, caller.account_id, caller.token_id)
-    audit.record(work.connection, engine.work.database.serialize, [deed], work.now)
 
 
 async def _repeat_of(request: Request, caller: Caller) -> Repeat | None:

@@ -6,11 +6,14 @@ time for those of others.
 """
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import Request
 from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden
+from bridge.engine.http.auditing import reading_of
 from bridge.engine.http.state import engine_of
 from bridge.engine.live.wakeups import heard
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
@@ -33,8 +36,16 @@ async def wait_for_changes(
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             bell.cancel()
-            return page
+            break
         await heard(bell, min(left, POLL_SECONDS))
+    if page.changes and not caller.service:
+        shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
+        engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))
+    return page
+
+
+def _site_of(change: Mapping[str, Any]) -> str:
+    return str(change["orders"][0]["SiteID"]) if change.get("orders") else ""
 
 
 def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | None:

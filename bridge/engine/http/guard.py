@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.addresses import is_loopback
+from bridge.engine.http.auditing import refused
 from bridge.engine.http.problems import Problem, Refused, bad_request, too_large, unauthorized
 from bridge.engine.http.quotas import Allowance
 from bridge.engine.http.sessions import session_desk
@@ -82,10 +83,13 @@ class GuardedRoute(APIRoute):
             caller = await authenticated(engine, request)
             request.state.caller = caller
             _count(engine, caller, self.rate, request)
-            if not caller.permits(self.scope):
-                raise Forbidden
-            await _syntax(strict)
-            return await handler(strict)
+            try:
+                _require(caller, self.scope)
+                await _syntax(strict)
+                return await handler(strict)
+            except Forbidden:
+                refused(request, "permission", code=Forbidden.code)
+                raise
 
         return guarded
 
@@ -137,9 +141,15 @@ async def authenticated(engine: Engine, request: Request) -> Caller:
     secret = request.headers.get(TOKEN_HEADER, "")
     caller = await engine.bearer(secret) if 0 < len(secret) <= MAX_TOKEN else None
     if caller is None:
+        refused(request, "token", code="unauthorized" if secret else "no_token")
         _count_failure(engine, request)
         raise unauthorized()
     return caller
+
+
+def _require(caller: Caller, scope: Scope) -> None:
+    if not caller.permits(scope):
+        raise Forbidden
 
 
 def _count_failure(engine: Engine, request: Request) -> None:

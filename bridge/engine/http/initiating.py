@@ -7,6 +7,7 @@ from urllib.parse import quote
 from fastapi import Request
 
 from bridge.engine.http.acting import actor_of
+from bridge.engine.http.auditing import deed_of
 from bridge.engine.http.launching import link_to
 from bridge.engine.http.models.launch import ClinicalInfo, InitBody
 from bridge.engine.http.state import Engine, engine_of
@@ -14,7 +15,6 @@ from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.links.handles import Purpose
-from bridge.engine.service import audit
 from bridge.engine.service.initiation import InitRequest, Prepared, prepare
 from bridge.engine.service.links import Vault
 from bridge.engine.service.work import Work
@@ -41,10 +41,7 @@ async def issue(engine: Engine, request: Request, wanted: InitRequest) -> Prepar
         prepared = prepare(
             work, caller, Vault(engine.keys, engine.random), engine.settings.lifetimes, wanted
         )
-        done = audit.Deed(
-            "init", wanted.site_id, account_id=caller.account_id, token_id=caller.token_id
-        )
-        audit.record(work.connection, engine.work.database.serialize, [done], work.now)
+        work.note(deed_of(request, "init", wanted.site_id))
         return prepared
 
     return await engine.work.change(actor_of(caller), engine.clock(), deed)

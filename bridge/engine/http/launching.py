@@ -14,6 +14,7 @@ from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import QrMode, QrSize, data_uri
 from bridge.engine.errors import EngineError
 from bridge.engine.http.acting import actor_of
+from bridge.engine.http.auditing import origin
 from bridge.engine.http.models.fields import ResponseType
 from bridge.engine.http.models.launch import LaunchBody, QrCodeOptions, ResponseOptions
 from bridge.engine.http.refusals import problem_of, shape_problem
@@ -23,7 +24,6 @@ from bridge.engine.launching.outcome import Launched
 from bridge.engine.launching.reading import LaunchParts, read_launch
 from bridge.engine.launching.request import LaunchRequest
 from bridge.engine.links.handles import Purpose
-from bridge.engine.service import audit
 from bridge.engine.service.launch import Desk, deeds_of, launch_all, launch_one
 from bridge.engine.service.links import Vault
 from bridge.engine.service.work import Work
@@ -53,7 +53,7 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
 
     def deed(work: Work) -> Launched:
         outcome = launch_one(work, desk, wanted)
-        _audit(engine, work, desk, [wanted], [outcome])
+        work.deeds += deeds_of(desk, [wanted], [outcome], origin(request))
         return outcome
 
     outcome = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
@@ -69,7 +69,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
 
     def deed(work: Work) -> list[Launched | EngineError]:
         outcomes = launch_all(work, desk, wanted)
-        _audit(engine, work, desk, wanted, outcomes)
+        work.deeds += deeds_of(desk, wanted, outcomes, origin(request))
         return outcomes
 
     outcomes = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
@@ -83,12 +83,6 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
         ]
 
     return await engine.work.run(answers)
-
-
-def _audit(engine: Engine, work: Work, desk: Desk, wanted: Any, outcomes: Any) -> None:
-    work.session.flush()
-    serialize = engine.work.database.serialize
-    audit.record(work.connection, serialize, deeds_of(desk, wanted, outcomes), work.now)
 
 
 _Read = tuple[LaunchBody, LaunchRequest, QrCodeOptions]

@@ -14,9 +14,11 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.app.controls import controls
 from bridge.engine.errors import Forbidden
+from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.problems import unauthorized
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.service import audit, editing
+from bridge.engine.service import editing
+from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.editing import Editor
 from bridge.engine.service.sessions import SEEN_EVERY_MS, Session, find_session, keep_alive
@@ -31,10 +33,13 @@ class Desk:
 
     engine: Engine
     session: Session
+    request: Request
 
     async def show(self, *, take_over: bool = False) -> Response:
         """Return the page's state."""
-        return await self._state(lambda work, editor: None, take_over=take_over)
+        page = await self._state(lambda work, editor: None, take_over=take_over)
+        self.engine.journal.note([self._deed("view")])
+        return page
 
     async def change(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
         """Carry out a deed, note it in the audit trail, and return the page's new state."""
@@ -49,10 +54,14 @@ class Desk:
         self, action: str, deed: Callable[[Work, Editor], Any], work: Work, editor: Editor
     ) -> None:
         deed(work, editor)
-        work.session.flush()
+        work.note(self._deed(action))
+
+    def _deed(self, action: str) -> Deed:
         session = self.session
-        done = audit.Deed(action, session.site_id, session.report_id, editor.account_id)
-        audit.record(work.connection, self.engine.work.database.serialize, [done], work.now)
+        account_id = session.account_id
+        return deed_of(
+            self.request, action, session.site_id, session.report_id, account_id=account_id
+        )
 
     async def _state(
         self, deed: Callable[[Work, Editor], None], *, take_over: bool = False
@@ -83,12 +92,14 @@ async def session_desk(request: Request) -> Desk:
     engine = engine_of(request)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
+        refused(request, "session", code="no_session")
         raise unauthorized("the session of an opened report is required")
     now, life = engine.clock(), engine.settings.lifetimes
     session = await engine.work.read(lambda c: find_session(c, secret.strip(), now, life))
     if session is None or not session.report_id:
+        refused(request, "session", code="session_ended")
         raise unauthorized("the session has ended; open the report again")
-    return Desk(engine, session)
+    return Desk(engine, session, request)
 
 
 async def _desk(request: Request) -> Desk:

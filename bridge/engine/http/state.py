@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from bridge.engine.http.addresses import Addresses
 from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
+from bridge.engine.live.journal import Journal
 from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
 from bridge.engine.service import tokens
@@ -32,6 +33,7 @@ class Engine:
         self.clock = clock
         self.random = secrets.token_bytes
         self.work = Workshop(database, settings.threads)
+        self.journal = Journal(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random)
         self.quotas = QuotaMeter(clock)
         self.addresses = Addresses(
@@ -53,6 +55,7 @@ class Engine:
         self.stopping = True
         self.work.changed.ring()
         await self._ticker.stop()
+        await self.journal.stop()
         await self.work.run(lambda: None)
         self.work.close()
 

@@ -12,13 +12,14 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
 from bridge.engine.http import pages
+from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.initiating import issue, refuse_study, session_link
 from bridge.engine.http.problems import Refused, bad_request, unauthorized
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.launching.errors import BadLaunch, FrameForbidden, LinkExpired, LoginNeeded
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
-from bridge.engine.service import audit
+from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import SITES
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
@@ -76,13 +77,14 @@ async def open_report(request: Request, handle: str) -> Response:
             opened = reopen(work, door, session)
         else:
             opened = open_link(work, door, visit)
-        _audit(engine, work, "open", opened.site_id, opened.account.id, opened.report_id)
+        work.note(_opening(request, "open", opened))
         return opened
 
     try:
         actor = Actor(visit.visitor_id)
         opened = await engine.work.change(actor, engine.clock(), deed)
     except EngineError as refusal:
+        refused(request, "open", code=refusal.code)
         return _refusal(refusal, handle)
     page = pages.report_page(opened, pages.policy(_ancestors(engine, opened)))
     _set_cookie(engine, page, opened.secret, request)
@@ -96,12 +98,9 @@ def _ancestors(engine: Engine, opened: Opened) -> list[str]:
     return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
 
 
-def _audit(
-    engine: Engine, work: Work, action: str, site_id: str, account_id: int, report_id: str | None
-) -> None:
-    work.session.flush()
-    deed = audit.Deed(action, site_id, report_id, account_id)
-    audit.record(work.connection, engine.work.database.serialize, [deed], work.now)
+def _opening(request: Request, action: str, opened: Opened) -> Deed:
+    account_id = opened.account.id
+    return deed_of(request, action, opened.site_id, opened.report_id, account_id=account_id)
 
 
 def _refusal(refusal: EngineError, handle: str) -> Response:
@@ -140,6 +139,7 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
     account = await engine.work.read(lambda c: check_password(c, email, password))
     if account is None:
         engine.quotas.take("authentication", client, quota)
+        refused(request, "login", code="wrong_password")
         return pages.notice_page(
             "Sign in",
             "That e-mail address and password do not belong together.",
@@ -150,7 +150,7 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
 
     def deed(work: Work) -> Opened:
         opened = open_link(work, door, Visit(handle, visitor_id=account.id))
-        _audit(engine, work, "login", opened.site_id, account.id, opened.report_id)
+        work.note(_opening(request, "login", opened))
         return opened
 
     try:
@@ -173,10 +173,11 @@ async def init(request: Request) -> Response:
         if not query.get("token"):
             return await _init_from_address(engine, request, query)
         return await _waiting(engine, request, query["token"])
-    except Refused as refused:
-        problem = refused.problem
-        return _reason(problem.detail, problem.status)
+    except Refused as refusal:
+        refused(request, "init", code=refusal.problem.code)
+        return _reason(refusal.problem.detail, refusal.problem.status)
     except EngineError as refusal:
+        refused(request, "init", code=refusal.code)
         return _reason(refusal.detail, refusal.status)
 
 
@@ -191,6 +192,8 @@ async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
 
     def deed(work: Work) -> tuple[Warmed, list[str]]:
         warmed = warm(work, vault, engine.settings.lifetimes, handle, present)
+        account_id = warmed.account_id
+        work.note(deed_of(request, "warm", warmed.site_id, account_id=account_id))
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)
         return warmed, list(work.connection.execute(site).one().host_origins)
 

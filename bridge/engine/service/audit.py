@@ -7,7 +7,7 @@ Events of one transaction are appended together, so that the chain costs one loo
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,7 @@ from bridge.engine.records.tables import metadata
 
 EVENTS = metadata.tables["engine_audit_event"]
 GENESIS = "0" * 64
+_PAGE = 1000
 
 
 class Outcome(StrEnum):
@@ -45,23 +46,30 @@ Serialize = Callable[[Connection, str], None]
 
 
 def record(connection: Connection, serialize: Serialize, deeds: Sequence[Deed], now: int) -> None:
-    """Append deeds to the chain, in this transaction."""
+    """Append deeds of one moment to the chain, in this transaction."""
+    record_all(connection, serialize, [(now, deed) for deed in deeds])
+
+
+def record_all(
+    connection: Connection, serialize: Serialize, deeds: Sequence[tuple[int, Deed]]
+) -> None:
+    """Append deeds, each with its moment in milliseconds, to the chain, in this transaction."""
     if not deeds:
         return
     serialize(connection, "engine audit")
     newest = select(EVENTS.c.hash).order_by(EVENTS.c.sequence.desc()).limit(1)
     previous = connection.execute(newest).scalar_one_or_none() or GENESIS
     rows = []
-    for deed in deeds:
-        row = _row(deed, now, previous)
+    for at, deed in deeds:
+        row = _row(deed, at, previous)
         rows.append(row)
         previous = row["hash"]
     connection.execute(insert(EVENTS), rows)
 
 
-def _row(deed: Deed, now: int, previous: str) -> dict[str, Any]:
+def _row(deed: Deed, at: int, previous: str) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "at": now,
+        "at": at,
         "site_id": deed.site_id,
         "action": deed.action,
         "outcome": deed.outcome.value,
@@ -81,11 +89,49 @@ def event_hash(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-def first_broken(connection: Connection) -> int | None:
-    """Walk the whole chain; return the sequence number where it breaks, or None."""
-    previous = GENESIS
-    for row in connection.execute(select(EVENTS).order_by(EVENTS.c.sequence)).mappings():
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What a walk along the chain found: where it breaks first (None: nowhere), and its end.
+
+    A chain cut off at its end is still whole: who kept `head` elsewhere finds that out.
+    """
+
+    events: int
+    head: str
+    broken: int | None
+
+
+def verify(connection: Connection) -> Verdict:
+    """Walk the whole chain, a page in memory at a time."""
+    previous, events = GENESIS, 0
+    for row in _walk(connection):
         if row["previous_hash"] != previous or row["hash"] != event_hash(dict(row)):
-            return int(row["sequence"])
-        previous = row["hash"]
-    return None
+            return Verdict(events, previous, int(row["sequence"]))
+        previous, events = str(row["hash"]), events + 1
+    return Verdict(events, previous, None)
+
+
+def contains(connection: Connection, head: str) -> bool:
+    """Tell whether a head that was noted at some time is still part of the chain."""
+    found = connection.execute(select(EVENTS.c.sequence).where(EVENTS.c.hash == head)).first()
+    return head == GENESIS or found is not None
+
+
+def _walk(connection: Connection) -> Iterator[Mapping[str, Any]]:
+    after = 0
+    while True:
+        page = (
+            connection.execute(
+                select(EVENTS)
+                .where(EVENTS.c.sequence > after)
+                .order_by(EVENTS.c.sequence)
+                .limit(_PAGE)
+            )
+            .mappings()
+            .all()
+        )
+        yield from page  # type: ignore[misc]  # a row's keys are the columns' names
+        if len(page) < _PAGE:
+            return
+        after = page[-1]["sequence"]

@@ -5,9 +5,10 @@ Takes many launches in one transaction and answers each on its own: a refused on
 leaves nothing behind. Links are returned as handles; addresses and QR codes are HTTP's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from sqlmodel import select
 
@@ -20,7 +21,7 @@ from bridge.engine.records.tables import Account, Report
 from bridge.engine.rules.identity import Triple, link_target
 from bridge.engine.rules.status import Status
 from bridge.engine.service import links
-from bridge.engine.service.audit import Deed
+from bridge.engine.service.audit import Deed, Outcome
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.finding import current_triple, find_orders, lock_orders
 from bridge.engine.service.ordering import Registered, Registration, register_many
@@ -89,21 +90,29 @@ def launch_one(work: Work, desk: Desk, request: LaunchRequest) -> Launched:
 
 
 def deeds_of(
-    desk: Desk, requests: Sequence[LaunchRequest], outcomes: Sequence[Launched | EngineError]
+    desk: Desk,
+    requests: Sequence[LaunchRequest],
+    outcomes: Sequence[Launched | EngineError],
+    origin: Mapping[str, str],
 ) -> list[Deed]:
-    """Return what the audit trail says about launches that were carried out."""
+    """Return what the audit trail says about launches: who launched, and what was refused why."""
     return [
         Deed(
             "launch",
             request.triple.site_id,
-            outcome.report_id,
+            outcome.report_id if isinstance(outcome, Launched) else None,
             desk.caller.account_id,
             desk.caller.token_id,
-            details={"lazy": request.lazy, "registers": request.register_order},
+            Outcome.SUCCESS if isinstance(outcome, Launched) else Outcome.REFUSED,
+            {**_kind_of(request, outcome), **origin},
         )
         for request, outcome in zip(requests, outcomes, strict=True)
-        if isinstance(outcome, Launched)
     ]
+
+
+def _kind_of(request: LaunchRequest, outcome: Launched | EngineError) -> dict[str, Any]:
+    kind = {"lazy": request.lazy, "registers": request.register_order}
+    return kind if isinstance(outcome, Launched) else {**kind, "code": outcome.code}
 
 
 def _kind(request: LaunchRequest) -> tuple[bool, str]:

@@ -133,8 +133,3 @@ def read_report(session: Session, triple: Triple) -> Report:
     if report is None:
         raise ReportNotFound
     return report
-
-
-def read_content(session: Session, triple: Triple) -> str:
-    """Return the report's plain text without addenda; empty for one that was never opened."""
-    return read_report(session, triple).content_text

@@ -12,6 +12,7 @@ from sqlmodel import col, select
 from bridge.engine.records.tables import Addendum, Release, Report, metadata
 from bridge.engine.rules.status import ReleaseKind
 from bridge.engine.service import feed
+from bridge.engine.service.audit import Deed
 from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
 from bridge.store.database import Database
@@ -63,6 +64,16 @@ def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | N
         addendum.released_at = work.now
         work.session.add(addendum)
     stamp(work, report)
+    work.note(
+        Deed(
+            "release",
+            report.site_id,
+            report.report_id,
+            work.actor.account_id,
+            work.actor.token_id,
+            details={"kind": release.kind.value, "sequence": release.sequence},
+        )
+    )
     feed.announce(work, report, _EVENTS[release.kind], release=release)
 
 

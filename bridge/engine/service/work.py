@@ -2,8 +2,8 @@
 One piece of work on the database: who does it, at what moment, and which changes it announces.
 
 A service takes a `Work`, locks what it needs, decides by the rules, writes, and announces each
-change; `working` appends the announced changes to the feed as the last thing before the commit,
-so that cursors grow in the order of the commits and row locks are never taken under that lock.
+change. Deeds go to the audit trail and changes to the feed as the last thing before the commit,
+so that both grow in the order of the commits and row locks are never taken under their locks.
 """
 
 import secrets
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, insert
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Change, metadata
+from bridge.engine.service import audit
 from bridge.store.database import Database
 
 FEED_LOCK = "engine change feed"
@@ -76,6 +77,7 @@ class Work:
     now: int
     new_id: Callable[[], str] = unguessable_id
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    deeds: list[audit.Deed] = field(default_factory=list)
 
     @property
     def connection(self) -> Connection:
@@ -96,6 +98,10 @@ class Work:
             }
         )
 
+    def note(self, deed: audit.Deed) -> None:
+        """Remember a deed for the audit trail: it is recorded if, and only if, the work is kept."""
+        self.deeds.append(deed)
+
 
 @contextmanager
 def working(
@@ -110,6 +116,7 @@ def working(
         work = Work(session, actor, now, new_id)
         yield work
         session.flush()
+        audit.record(connection, database.serialize, work.deeds, now)
         if work.announced:
             database.serialize(connection, FEED_LOCK)
             connection.execute(insert(CHANGES), work.announced)

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.acting import Place, act, actor_of, look
+from bridge.engine.http.auditing import deed_of
 from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.administration import (
     NewSiteBody,
@@ -27,6 +28,7 @@ from bridge.engine.rules.document import to_json
 from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
+from bridge.engine.service.work import Work
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -54,9 +56,12 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     if not caller.service:
         raise Forbidden
     site, now = body.to_settings(body.SiteID), engine.clock()
-    await engine.work.change(
-        actor_of(caller), now, lambda work: sites.add_site(work.connection, site, now)
-    )
+
+    def deed(work: Work) -> None:
+        sites.add_site(work.connection, site, now)
+        work.note(deed_of(request, "site-create", site.site_id))
+
+    await engine.work.change(actor_of(caller), now, deed)
     return JSONResponse(site_json(site), 201)
 
 
@@ -65,6 +70,7 @@ async def get_site(site_id: str, request: Request) -> Response:
     """Return a site's settings."""
     site = await look(
         request,
+        "site-read",
         [Place(site_id)],
         lambda session: sites.get_site(session.connection(), site_id),
     )
@@ -88,7 +94,10 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
 async def list_users(site_id: str, request: Request) -> Response:
     """Return everybody on a site."""
     found = await look(
-        request, [Place(site_id)], lambda session: users.members(session.connection(), site_id)
+        request,
+        "users-read",
+        [Place(site_id)],
+        lambda session: users.members(session.connection(), site_id),
     )
     return JSONResponse(
         [
@@ -116,6 +125,7 @@ async def list_tokens(site_id: str, request: Request) -> Response:
     """Return the tokens of a site's users, without their secrets."""
     found = await look(
         request,
+        "tokens-read",
         [Place(site_id)],
         lambda session: administration.tokens_of(session.connection(), site_id),
     )
@@ -158,6 +168,7 @@ async def list_groups(site_id: str, request: Request) -> Response:
     """Return a site's prelim groups."""
     found = await look(
         request,
+        "prelim-groups-read",
         [Place(site_id)],
         lambda session: sites.list_prelim_groups(session.connection(), site_id),
     )
@@ -182,6 +193,7 @@ async def list_templates(site_id: str, request: Request) -> Response:
     """Return a site's templates by number."""
     found = await look(
         request,
+        "templates-read",
         [Place(site_id)],
         lambda session: sites.list_templates(session.connection(), site_id),
     )

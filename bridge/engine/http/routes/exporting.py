@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request
+from sqlmodel import Session
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from bridge.engine.documents import html, record, rtf
 from bridge.engine.documents.model import Exported
-from bridge.engine.http.acting import actor_of, look, place_of, triple_of, zone_of
+from bridge.engine.http.acting import look, place_of, triple_of, zone_of
 from bridge.engine.http.guard import ExportRoute
 from bridge.engine.http.models.reports import ExportBody, RtfBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.state import engine_of
-from bridge.engine.service import audit
-from bridge.engine.service.export import gather
-from bridge.engine.service.work import Work
+from bridge.engine.service.export import gather_report
+from bridge.engine.service.reading import read_report
 
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
 
@@ -32,20 +32,20 @@ async def _export(
 ) -> Rendered:
     """Gather a report, render it off the loop, and note in the audit trail who took it."""
     zone, triple = zone_of(body.timeZone), triple_of(body.clinicalInfo)
-    exported = await look(
-        request, [place_of(body.clinicalInfo)], lambda session: gather(session, triple)
-    )
-    engine, caller = engine_of(request), request.state.caller
-    rendered = await engine.work.run(lambda: render(exported, zone or _zone(exported)))
-    deed = audit.Deed(
-        "export", triple.site_id, account_id=caller.account_id, token_id=caller.token_id
-    )
 
-    def note(work: Work) -> None:
-        audit.record(work.connection, engine.work.database.serialize, [deed], work.now)
+    def reading(session: Session) -> tuple[Exported, str]:
+        report = read_report(session, triple)
+        return gather_report(session, report), report.report_id
 
-    await engine.work.change(actor_of(caller), engine.clock(), note)
-    return rendered
+    exported, _ = await look(
+        request,
+        "export",
+        [place_of(body.clinicalInfo)],
+        reading,
+        shown=lambda found: [(triple.site_id, found[1])],
+    )
+    engine = engine_of(request)
+    return await engine.work.run(lambda: render(exported, zone or _zone(exported)))
 
 
 def _zone(exported: Exported) -> tzinfo:

@@ -24,7 +24,7 @@ from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.status import Status
 from bridge.engine.service.prelim import waiting
-from bridge.engine.service.reading import query_status, read_content
+from bridge.engine.service.reading import query_status, read_report
 from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
 
 router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
@@ -50,7 +50,14 @@ async def status(body: StatusBody, request: Request) -> Response:
     now = engine_of(request).clock()
     triples = [triple_of(each) for each in body.clinicalInfo]
     places = [place_of(each) for each in body.clinicalInfo]
-    records = await look(request, places, lambda session: query_status(session, triples, now))
+    records = await look(
+        request,
+        "status",
+        places,
+        lambda session: query_status(session, triples, now),
+        shown=lambda found: [(each.orders[0].site_id, each.report_id) for each in found],
+        unnoted=request.state.caller.service,
+    )
     return JSONResponse([each.as_json() for each in records])
 
 
@@ -60,8 +67,14 @@ async def content(
 ) -> Response:
     """Return the report's plain text, without addenda."""
     triple = triple_of(identity)
-    text = await look(request, [place_of(identity)], lambda session: read_content(session, triple))
-    return JSONResponse({"content": text})
+    report = await look(
+        request,
+        "content",
+        [place_of(identity)],
+        lambda session: read_report(session, triple),
+        shown=lambda found: [(found.site_id, found.report_id)],
+    )
+    return JSONResponse({"content": report.content_text})
 
 
 @router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
@@ -72,8 +85,10 @@ async def prelims(
     now = engine_of(request).clock()
     found = await look(
         request,
+        "prelims",
         [Place(SiteID)],
         lambda session: waiting(session, SiteID, prelimGroup, prelimTag, now),
+        shown=lambda each: [(SiteID, one.record.report_id) for one in each],
     )
     reports = [each.as_json() for each in found]
     return JSONResponse({**_first(reports), "reports": reports})
@@ -116,5 +131,12 @@ async def worklist(
     query = WorklistQuery(
         SiteID, tuple(status or ()), PatientMRN.strip(), Accession.strip(), q, sort, limit, cursor
     )
-    page = await look(request, [Place(SiteID)], lambda session: read_worklist(session, query, now))
+    page = await look(
+        request,
+        "worklist",
+        [Place(SiteID)],
+        lambda session: read_worklist(session, query, now),
+        shown=lambda found: [(SiteID, each["reportId"]) for each in found.items],
+        unnoted=request.state.caller.service,
+    )
     return JSONResponse(page.as_json())

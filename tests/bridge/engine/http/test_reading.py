@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridge.engine.service.audit import verify
 from tests.bridge.engine.http.house import (
     ADMIN,
     FOREIGN,
@@ -198,19 +199,18 @@ def test_patients_are_updated_and_merged(service: Service) -> None:
 
 def test_everything_is_audited_in_one_chain(service: Service) -> None:
     """Audit: append-only and hash-chained; an altered row is found."""
-    from bridge.engine.service.audit import first_broken  # noqa: PLC0415
-
     link = service.launch(userInfo=user()).json()["reportLink"]
     service.open(link)
     service.post("report/sign", ONE)
     service.post("report/export/json", ONE)
+    service.runner.run(service.application.state.engine.journal.flush())
     with service.database.write() as connection:
         actions = connection.exec_driver_sql(
             "SELECT action FROM engine_audit_event ORDER BY sequence"
         ).scalars()
         assert list(actions) == ["launch", "open", "sign", "export"]
-        assert first_broken(connection) is None
+        assert verify(connection).broken is None
         connection.exec_driver_sql(
             "UPDATE engine_audit_event SET action = 'read' WHERE action = 'sign'"
         )
-        assert first_broken(connection) == 3
+        assert verify(connection).broken == 3

@@ -103,7 +103,7 @@ class Ward:
     def content(self, triple: Triple) -> str:
         """Content of a report."""
         with self.work() as work:
-            return reading.read_content(work.session, triple)
+            return reading.read_report(work.session, triple).content_text
 
     def changes(self, after: int = 0) -> list[dict[str, Any]]:
         """The feed."""

@@ -1,0 +1,100 @@
+"""
+Record who read what, a moment later and many at once.
+
+A read writes nothing itself, so its deed joins those of its neighbours in one transaction.
+A process that is killed loses at most the last moment of reads; changes are recorded in their
+own transaction and lose nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from bridge.engine.live.workshop import Workshop
+from bridge.engine.service import audit
+from bridge.engine.service.audit import Deed, Outcome
+from bridge.store.errors import StoreError
+
+PAUSE_SECONDS = 0.2
+"""How long a deed may wait for others to share its commit."""
+
+MAX_WAITING = 20_000
+"""Beyond so many the oldest give way to the newest, and their number is recorded instead."""
+
+log = structlog.get_logger(__name__)
+
+
+class Journal:
+    """Deeds on their way to the audit trail."""
+
+    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+        self._work = work
+        self._clock = clock
+        self._waiting: list[tuple[int, Deed]] = []
+        self._dropped = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, deeds: Sequence[Deed]) -> None:
+        """Take deeds, which are recorded a moment later. On the event loop."""
+        now = self._clock()
+        self._waiting += [(now, deed) for deed in deeds]
+        excess = len(self._waiting) - MAX_WAITING
+        if excess > 0:
+            self._dropped += excess
+            del self._waiting[:excess]
+        if self._waiting and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._later(), name="audit")
+
+    async def flush(self) -> None:
+        """Record what waits; what cannot be recorded goes on waiting."""
+        taken, self._waiting = self._waiting, []
+        dropped, self._dropped = self._dropped, 0
+        if not taken:
+            return
+        deeds = merged(taken)
+        if dropped:
+            note = Deed("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
+            deeds.append((self._clock(), note))
+        try:
+            await self._work.run(lambda: self._record(deeds))
+        except StoreError as error:
+            log.warning("audit_waits", failure=type(error).__name__, deeds=len(taken))
+            self._waiting = taken + self._waiting
+            self._dropped += dropped
+
+    async def stop(self) -> None:
+        """Record what waits, and take the time for it."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.flush()
+
+    async def _later(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.shield(self.flush())
+
+    def _record(self, deeds: Sequence[tuple[int, Deed]]) -> None:
+        database = self._work.database
+        with database.write() as connection:
+            audit.record_all(connection, database.serialize, deeds)
+
+
+def merged(deeds: Sequence[tuple[int, Deed]]) -> list[tuple[int, Deed]]:
+    """Make one of refusals that differ in nothing but their request; successes stay apart."""
+    counted: dict[object, tuple[int, Deed, int]] = {}
+    for number, (at, deed) in enumerate(deeds):
+        details = {name: value for name, value in deed.details.items() if name != "request"}
+        alike = (deed.action, deed.account_id, deed.token_id, str(sorted(details.items())))
+        key: object = number if deed.outcome is Outcome.SUCCESS else alike
+        first = counted.get(key)
+        counted[key] = (at, deed, 1) if first is None else (*first[:2], first[2] + 1)
+    return [
+        (at, deed if count == 1 else replace(deed, details={**deed.details, "count": count}))
+        for at, deed, count in counted.values()
+    ]
