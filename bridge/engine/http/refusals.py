@@ -6,11 +6,13 @@ answered by `bridge.engine.http.envelope`.
 """
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.problems import FieldError, Problem, Refused
@@ -77,7 +79,15 @@ async def _plain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # narrows for the type checker
     code = _PLAIN_CODES.get(error.status_code, "invalid_request")
     headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods(request))
     return answer(request, Problem(error.status_code, code, str(error.detail), headers=headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """Return every method of a path (RFC 9110 §10.2.1); the router names only its first route's."""
+    routes = [each for each in request.app.routes if each.matches(request.scope)[0] != Match.NONE]
+    return sorted({method for route in routes for method in getattr(route, "methods", ())})
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 TAG_LENGTH = 1024
 
@@ -21,6 +21,13 @@ def _scalar(value: object) -> object:
     if isinstance(value, bool):
         return value
     return str(value) if isinstance(value, int | float) else value
+
+
+def _whole(value: object) -> object:
+    """As `_scalar`, but whole numbers only: a fraction has more than one spelling."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else value
+    return _scalar(value)
 
 
 # Constraints come first: what stands behind them is applied before them.
@@ -37,14 +44,23 @@ Text = Annotated[str, BeforeValidator(_scalar, json_schema_input_type=str | None
 Identifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
-    BeforeValidator(_scalar, json_schema_input_type=str | int),
+    BeforeValidator(
+        _whole,
+        json_schema_input_type=Annotated[
+            str, Field(min_length=1, max_length=TAG_LENGTH, pattern=r"\S")
+        ]
+        | int,
+    ),
 ]
 """A required part of an identity: blank is missing."""
 
 OptionalIdentifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
-    BeforeValidator(_scalar, json_schema_input_type=str | int | None),
+    BeforeValidator(
+        _whole,
+        json_schema_input_type=Annotated[str, Field(max_length=TAG_LENGTH)] | int | None,
+    ),
 ]
 
 QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)]

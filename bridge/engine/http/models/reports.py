@@ -129,7 +129,7 @@ class UpdateMode(StrEnum):
 class UpdateStructuredReports(OneReport):
     """`POST /api/report/update-dicomsr`."""
 
-    dicomSR: list[StructuredReportFile]
+    dicomSR: Annotated[list[StructuredReportFile], Field(json_schema_extra={"minItems": 1})]
     mode: UpdateMode = UpdateMode.REPLACE
 
 
