@@ -65,7 +65,7 @@ def test_long_links() -> None:
     with pytest.raises(QrTooLong, match="413 bytes"):
         qr_png(link(413, 1), QrSize.MINI)
     with pytest.raises(QrTooLong):
-        qr_png(link(2332, 1))
+        qr_png(link(2954, 1))
 
 
 def test_data_uri() -> None:
