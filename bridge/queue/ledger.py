@@ -59,6 +59,7 @@ class Ledger:
         self._changed = threading.Condition()
         self._waiting: deque[_Group] = deque()
         self._acknowledged: list[int] = []
+        self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
         self._flush_took = 0.0
         self._closing = False
@@ -113,6 +114,7 @@ class Ledger:
                 group.settle(LedgerClosed())
                 return
             self._waiting.append(group)
+            self.arrived += len(group.arrivals)
             self._changed.notify()
 
     def _write_on(self) -> None:

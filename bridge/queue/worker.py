@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random, SystemRandom
 
+from bridge.queue.courtesy import SMALL, Courtesy, nobody
 from bridge.queue.inbox import Inbox
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure
@@ -24,6 +25,10 @@ Apply = Callable[[Sequence[Claimed]], Awaitable[Sequence[Outcome]]]
 POLL = 0.25
 """Seconds between looks at the inbox when nobody notifies."""
 
+AWAY = Policy(first=0.25, maximum=5.0)
+"""How often a service that is away is knocked at."""
+
+_GLANCE = 0.02  # seconds between looks at a rush
 _PAUSE = 1.0  # seconds, when the database is not to be had
 
 _log = logging.getLogger(__name__)
@@ -48,6 +53,7 @@ class Worker:
         policy: Policy | None = None,
         random: Random | None = None,
         poll: float = POLL,
+        courtesy: Courtesy | None = None,
     ) -> None:
         self._inbox = inbox
         self._apply = apply
@@ -56,9 +62,11 @@ class Worker:
         self._policy = policy or Policy()
         self._random = random or SystemRandom()
         self._poll = poll
+        self._courtesy = courtesy or nobody()
         self._room = asyncio.Semaphore(parallel)
         self._news = asyncio.Event()
         self._stopping = False
+        self._away = 0  # batches in a row that never reached the service
         self._in_hand: dict[asyncio.Task[None], Sequence[Claimed]] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -93,6 +101,8 @@ class Worker:
     async def _run(self) -> None:
         while not self._stopping:
             await self._room.acquire()
+            await self._give_way()
+            await self._wait_for_service()
             self._news.clear()
             claimed = await self._claim()
             if claimed:
@@ -103,6 +113,22 @@ class Worker:
                 self._room.release()
                 await self._rest()
 
+    async def _give_way(self) -> None:
+        """Let a rush of arrivals pass, but not for ever: what was accepted must get done."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while not self._stopping and (  # noqa: ASYNC110  # clocks and counts ring no bell
+            loop.time() < since + self._courtesy.pause or (self._courtesy.rushed and self._in_hand)
+        ):
+            await asyncio.sleep(_GLANCE)
+
+    async def _wait_for_service(self) -> None:
+        """Do not try each message in turn on a service that is away: knock now and then."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + AWAY.delay(self._away, self._random)
+        while self._away and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(_GLANCE)
+
     def _finished(self, task: asyncio.Task[None]) -> None:
         del self._in_hand[task]
         self._room.release()
@@ -112,7 +138,9 @@ class Worker:
         if self._stopping:
             return ()
         try:
-            return await asyncio.to_thread(self._inbox.claim, self._clock(), self._batch)
+            small = self._courtesy.rushed or self._away
+            batch = min(self._batch, SMALL) if small else self._batch
+            return await asyncio.to_thread(self._inbox.claim, self._clock(), batch)
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
             await asyncio.sleep(_PAUSE)
@@ -124,6 +152,7 @@ class Worker:
                 await self._news.wait()
 
     async def _work(self, claimed: Sequence[Claimed]) -> None:
+        began = asyncio.get_running_loop().time()
         attempts = {each.message_id: each.attempts for each in claimed}
         try:
             given = {each.message_id: each for each in await self._apply(claimed)}
@@ -136,7 +165,10 @@ class Worker:
             self._dated(given.get(message_id) or _unknown(message_id), number)
             for message_id, number in attempts.items()
         ]
+        away = all(each.failure is Failure.TRANSIENT for each in outcomes)
+        self._away = self._away + 1 if away else 0
         await self._settle(outcomes)
+        self._courtesy.worked(asyncio.get_running_loop().time() - began)
 
     def _dated(self, outcome: Outcome, attempts: int) -> Outcome:
         """Set the time of the next attempt where the outcome leaves it to the policy."""

@@ -6,6 +6,7 @@ acknowledge can be stored and applied.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
 from bridge.queue import browse
 from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
@@ -98,7 +100,10 @@ class Intake:
         forwarder = Forwarder(
             client, Memory(database, now_ms), self._listenings, self._waiting, metrics
         )
-        self._worker = Worker(Inbox(database, owner), forwarder.apply, clock=now_ms)
+        courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic)
+        self._worker = Worker(
+            Inbox(database, owner), forwarder.apply, clock=now_ms, courtesy=courtesy
+        )
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
