@@ -23,6 +23,7 @@ __all__ = ["AckCode", "Acknowledgment", "build_ack", "read_ack", "unframed_nak"]
 OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no version
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
 _LAST_LIFTED = 10  # MSH-10
+_MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
 
 
 def build_ack(
@@ -64,7 +65,7 @@ def _head(header: Header, control_id: bytes, now: datetime) -> list[bytes]:
     version = _version(header)
     return [
         b"MSH",
-        marks.encoding_characters.encode(),
+        marks.encoding_characters[: _MARKS if version < (2, 7) else None].encode(),
         header.receiving_application,
         header.receiving_facility,
         header.sending_application,
@@ -96,8 +97,8 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _message_type(header: Header, component: str, version: tuple[int, ...]) -> bytes:
-    """MSH-9 of an ACK: `ACK^A01^ACK` from 2.3.1, `ACK` before, or where the event is unknown."""
-    if version < (2, 3, 1) or not header.trigger:
+    """MSH-9 of an ACK: `ACK^A01^ACK` from 2.3.1 (`ACK^^ACK` to no known event), `ACK` before."""
+    if version < (2, 3, 1):
         return b"ACK"
     return component.join(("ACK", header.trigger, "ACK")).encode("latin-1")
 

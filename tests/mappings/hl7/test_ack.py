@@ -107,7 +107,7 @@ def test_verbatim_bytes() -> None:
     [
         (
             b"MSH^~|\\&^A^B^C^D^2026^^ORM~O01^7^P^2.3.1",
-            b"MSH^~|\\&^C^D^A^B^20260102030405+0000^^ACK^B1^P^2.3.1\rMSA^AA^7\r",
+            b"MSH^~|\\&^C^D^A^B^20260102030405+0000^^ACK~O01~ACK^B1^P^2.3.1\rMSA^AA^7\r",
         ),
         (
             b"MSH|^~|A|B|C|D|2026||ORM^O01|7|P|2.5",
@@ -140,8 +140,8 @@ def test_texts_are_escaped_in_odd_delimiters() -> None:
 @pytest.mark.parametrize(
     ("raw", "code", "kind", "processing", "version"),
     [
-        (b"MSH|^~\\&|A|B|C|D", b"AA", b"ACK", b"P", b"2.5.1"),
-        (b"MSH|^~\\&|A|B|C|D|||ORM|1|D|2.9", b"AA", b"ACK", b"D", b"2.9"),
+        (b"MSH|^~\\&|A|B|C|D", b"AA", b"ACK^^ACK", b"P", b"2.5.1"),
+        (b"MSH|^~\\&|A|B|C|D|||ORM|1|D|2.9", b"AA", b"ACK^^ACK", b"D", b"2.9"),
         (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|two", b"AA", b"ACK^O01^ACK", b"T", b"2.5.1"),
         (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|2.4 ", b"AA", b"ACK^O01^ACK", b"T", b"2.4 "),
         (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|2", b"AA", b"ACK", b"T", b"2"),

@@ -1,0 +1,198 @@
+"""How a test brings a report to a state: by requests alone, as an integrator would."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    DELAY,
+    READER,
+    Page,
+    Service,
+    identity,
+    user,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One engine and the deeds that states are made of; orders are named by their Accession."""
+
+    service: Service
+
+    def post(self, path: str, accession: str, who: str = ADMIN, **more: Any) -> httpx.Response:
+        """Post a body that names one report in `clinicalInfo`."""
+        body = {"clinicalInfo": identity(accession), **more}
+        return self.service.post(f"report/{path}", body, who)
+
+    def flat(self, path: str, accession: str) -> httpx.Response:
+        """Post a body that is the identity itself."""
+        return self.service.post(f"report/{path}", identity(accession))
+
+    def orders(self, path: str, *accessions: str, **more: Any) -> httpx.Response:
+        """Post `link-orders` or `unlink-orders` for orders of patient P1."""
+        named = [{"PatientMRN": "P1", "Accession": each} for each in accessions]
+        return self.service.post(
+            f"report/{path}", {"SiteID": "SITE1", "clinicalInfo": named} | more
+        )
+
+    def record(self, accession: str) -> dict[str, Any]:
+        """Return the status record."""
+        return self.service.status(accession)
+
+    def content(self, accession: str) -> str:
+        """Return the report's text."""
+        answer = self.service.get("report/content", **identity(accession))
+        assert answer.status_code == 200, answer.text
+        text: str = answer.json()["content"]
+        return text
+
+    def export(self, accession: str) -> dict[str, Any]:
+        """Return the JSON export record."""
+        answer = self.post("export/json", accession)
+        assert answer.status_code == 200, answer.text
+        record: dict[str, Any] = answer.json()
+        return record
+
+    def page(self, accession: str) -> Page:
+        """Open the report as its page does, for its reader."""
+        link = ok(self.service.launch(accession=accession, userInfo=user())).json()["reportLink"]
+        return self.service.session(self.service.open(link))
+
+    def order(self, accession: str, **tags: Any) -> None:
+        """Let an empty, unassigned Ordered report stand on the worklist."""
+        ok(
+            self.service.launch(
+                "service", accession=accession, lazyLaunch=True, registerOrder=True, tags=tags
+            )
+        )
+
+    def draft(self, accession: str, text: str = "Findings.", **tags: Any) -> None:
+        """Launch a Draft of the reader."""
+        tags = {**({"KeyFindings": text} if text else {}), **tags}
+        ok(self.service.launch(READER, accession=accession, tags=tags))
+
+    def sign(self, accession: str, *, now: bool = False) -> None:
+        """Sign."""
+        ok(self.post("sign", accession, ignoreSignDelay=now))
+
+    def addendum(self, accession: str, *texts: str) -> None:
+        """Write and sign addenda at the report's page."""
+        page = self.page(accession)
+        for text in texts:
+            version = _newest(page("addendum/create", {}))
+            version = _newest(page("addendum/save", {"version": version, "text": text}))
+            ok(page("addendum/sign", {"version": version}))
+
+    def deliver(self) -> None:
+        """Let the engine look for releases that are due."""
+        self.service.runner.run(self.service.application.state.engine.start())
+        self.service.runner.run(asyncio.sleep(0.2))
+
+    def wait(self) -> None:
+        """Let more than one sign delay pass."""
+        self.service.clock.pass_seconds(DELAY + 1)
+
+
+def ok(answer: httpx.Response) -> httpx.Response:
+    """Insist that a preparation went well."""
+    assert answer.status_code < 300, answer.text
+    return answer
+
+
+def _newest(answer: httpx.Response) -> int:
+    version: int = ok(answer).json()["addenda"][-1]["version"]
+    return version
+
+
+def _ordered(case: Case, name: str) -> None:
+    case.order(name)
+
+
+def _unassigned(case: Case, name: str) -> None:
+    case.order(name)
+    case.draft(name)
+    ok(case.flat("unassign", name))
+
+
+def _draft_of_order(case: Case, name: str) -> None:
+    case.order(name)
+    case.draft(name)
+
+
+def _preliminary(case: Case, name: str) -> None:
+    case.draft(name)
+    ok(case.post("prelim", name, prelimGroup="G", prelimTag="T"))
+
+
+def _cooling(case: Case, name: str) -> None:
+    case.draft(name)
+    case.sign(name)
+
+
+def _cooling_after_prelim(case: Case, name: str) -> None:
+    _preliminary(case, name)
+    case.sign(name)
+
+
+def _final(case: Case, name: str) -> None:
+    case.draft(name)
+    case.sign(name, now=True)
+
+
+def _elapsed(case: Case, name: str) -> None:
+    _cooling(case, name)
+    case.wait()
+
+
+def _addendum(case: Case, name: str) -> None:
+    _final(case, name)
+    case.addendum(name, "First.")
+
+
+def _addenda(case: Case, name: str) -> None:
+    _final(case, name)
+    case.addendum(name, "First.", "Second.")
+
+
+def _addendum_to_cooling(case: Case, name: str) -> None:
+    _cooling(case, name)
+    case.addendum(name, "First.")
+
+
+def _addendum_elapsed(case: Case, name: str) -> None:
+    _addendum(case, name)
+    case.wait()
+
+
+def _nothing(case: Case, name: str) -> None:
+    """No launch at all."""
+
+
+def _pre_launch(case: Case, name: str) -> None:
+    ok(case.service.launch(READER, accession=name, lazyLaunch=True))
+
+
+# How to reach each state, and the status it shows; None is "no report".
+STATES: Mapping[str, tuple[Callable[[Case, str], None], str | None]] = {
+    # what needs time to pass comes first: it would end the cooling of those before
+    "elapsed": (_elapsed, "Final"),
+    "addendum-elapsed": (_addendum_elapsed, "Addendum"),
+    "none": (_nothing, None),
+    "prelaunch": (_pre_launch, None),
+    "ordered": (_ordered, "Ordered"),
+    "unassigned": (_unassigned, "Ordered"),
+    "draft": (lambda case, name: case.draft(name), "Draft"),
+    "draft-of-order": (_draft_of_order, "Draft"),
+    "preliminary": (_preliminary, "Preliminary"),
+    "cooling": (_cooling, "Final"),
+    "cooling-after-prelim": (_cooling_after_prelim, "Final"),
+    "released": (_final, "Final"),
+    "addendum": (_addendum, "Addendum"),
+    "addenda": (_addenda, "Addendum"),
+    "addendum-to-cooling": (_addendum_to_cooling, "Addendum"),
+}

@@ -1,0 +1,74 @@
+"""Every acknowledgment we build, held against parsers that are not ours."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hl7apy.consts import VALIDATION_LEVEL
+
+from mappings.hl7.ack import AckCode, build_ack, unframed_nak
+from mappings.hl7.header import peek
+from mappings.hl7.refusals import (
+    Malformation,
+    Malformed,
+    MissingField,
+    Refusal,
+    UnknownCode,
+    UnsupportedMessage,
+)
+from tests.conformance.parsers import KNOWN_VERSIONS, agree, parsed, structure_errors
+
+NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
+TYPES = ["ORM^O01", "ORM^O01^ORM_O01", "OMG^O19^OMG_O19", "OMI^O23^OMI_O23", "ADT^A40^ADT_A39"]
+OUTCOMES: dict[str, tuple[Refusal, ...]] = {
+    "AA": (),
+    "CA": (),
+    "AE": (MissingField("PID-3.1"), UnknownCode("ORC[2]-1")),
+    "AR": (UnsupportedMessage(),),
+    "CR": (Malformed(Malformation.STRAY_LINE),),
+}
+
+
+def answered(kind: str, version: str, code: str, marks: str) -> bytes:
+    """The acknowledgment of a message of such a header."""
+    kind = kind.replace("^", marks[0])
+    charset = "" if version in {"2.1", "2.2"} else "||||||UNICODE UTF-8"  # MSH-18 came with 2.3
+    raw = f"MSH|{marks}|RIS|H\xc4US|B|R|20260101||{kind}|X-1|P|{version}{charset}\rPID|1\r"
+    outcome = OUTCOMES[code]
+    header = peek(raw.encode())
+    return build_ack(header, AckCode(code), control_id="Y1", now=NOW, refusals=outcome)
+
+
+@pytest.mark.parametrize("marks", ["^~\\&", "@#\\$"], ids=["usual", "odd"])
+@pytest.mark.parametrize("version", sorted(KNOWN_VERSIONS))
+@pytest.mark.parametrize("code", OUTCOMES)
+def test_structure(version: str, code: str, marks: str) -> None:
+    """Each code for each type in each version is valid for hl7apy and the same to python-hl7."""
+    for kind in TYPES:
+        ack = answered(kind, version, code, marks)
+
+        assert not structure_errors(ack), ack
+        assert agree(ack), ack
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.4", "2.5.1", "2.6"])
+@pytest.mark.parametrize("code", OUTCOMES)
+def test_strict(version: str, code: str) -> None:
+    """With hl7apy at its strictest nothing is left to object to."""
+    ack = answered("ORM^O01", version, code, "^~\\&")
+
+    assert parsed(ack, VALIDATION_LEVEL.STRICT).validate()
+
+
+def test_truncation_character_before_its_time() -> None:
+    """A fifth encoding character is answered with four where the version knows no fifth."""
+    assert answered("ORM^O01", "2.5.1", "AA", "^~\\&#").startswith(b"MSH|^~\\&|")
+    assert answered("ORM^O01", "2.7", "AA", "^~\\&#").startswith(b"MSH|^~\\&#|")
+
+
+@pytest.mark.parametrize("head", [b"hello", b"\xff\x00", b"MSH|", b"GET / HTTP/1.1", b"MSH|^~\\&|A"])
+def test_answers_to_what_is_no_message(head: bytes) -> None:
+    """Even the answer to noise is valid, but for the control id that nobody could know."""
+    nak = unframed_nak(head, Malformed(Malformation.NOT_HL7), control_id="Y1", now=NOW)
+
+    assert structure_errors(nak).endswith("Missing required child MSA.MSA_2")
+    assert agree(nak)
