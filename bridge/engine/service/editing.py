@@ -5,6 +5,7 @@ One session writes at a time, under a lease that each save renews; the others re
 the version that it was made from and is refused when the report has moved on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +52,17 @@ def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False)
     return _page(work, editor, report)
 
 
+def _displayed(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out Metadata, which is not displayed in the UI (clinicalInfo tags)."""
+    return {name: value for name, value in order.items() if name != "Metadata"}
+
+
 def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
     described = feed.describe(work.session, report, work.now)
     return {
         **described["record"],
         "version": report.version,
-        "orders": described["orders"],
+        "orders": [_displayed(each) for each in described["orders"]],
         "reporting": report.reporting,
         "document": document_json(report),
         "content": report.content_text,
