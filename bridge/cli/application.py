@@ -3,6 +3,7 @@
 import typer
 
 from bridge.cli import (
+    audit,
     deliveries,
     home,
     mapping,
@@ -34,3 +35,4 @@ application.add_typer(token.group, name="token")
 application.add_typer(messages.group, name="messages")
 application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(mapping.group, name="mapping")
+application.add_typer(audit.group, name="audit")

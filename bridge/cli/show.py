@@ -41,7 +41,7 @@ def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> 
 def times(item: dict[str, Any]) -> dict[str, Any]:
     """Write every time of a row, kept in milliseconds, as ISO 8601."""
     return {
-        name: _iso(value) if name.endswith("_at") or name == "not_before" else value
+        name: iso(value) if name.endswith("_at") or name == "not_before" else value
         for name, value in item.items()
     }
 
@@ -53,7 +53,8 @@ def readable(data: bytes | None) -> str:
     return data.replace(b"\r", b"\n").decode("utf-8", "backslashreplace").strip("\n")
 
 
-def _iso(value: int | None) -> str | None:
+def iso(value: int | None) -> str | None:
+    """Write a time in milliseconds as ISO 8601; None where there is none."""
     if not value:
         return None
     return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")

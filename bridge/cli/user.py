@@ -5,14 +5,11 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import Home
+from bridge.cli.options import AsJson, Home
 
 group = typer.Typer(help="Users of the internal report engine.", no_args_is_help=True)
 
-
-@group.callback()
-def _users() -> None:
-    """Keep `add` a command of its own."""
+_COLUMNS = ("email", "name", "role", "disabled")
 
 
 @group.command()
@@ -36,3 +33,18 @@ def add(
     with administer(load(home)) as engine:
         engine.add_user(email, name=name, site_id=site, administrator=admin, password=password)
     print(f"added {email} to site {site}")
+
+
+@group.command("list")
+def list_(
+    home: Home,
+    site: Annotated[str, typer.Option(metavar="SITE_ID")],
+    as_json: AsJson = False,
+) -> None:
+    """List everybody on a site."""
+    from bridge.cli.show import rows
+    from bridge.wiring.administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        rows(engine.users(site), _COLUMNS, as_json=as_json)

@@ -2,15 +2,20 @@
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
+
+from pydantic import ValidationError
+from sqlalchemy import Connection
 
 from bridge.engine.errors import EngineError
+from bridge.engine.http.models.administration import SiteChange
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import sites, tokens, users
+from bridge.engine.service import site_changes, sites, tokens, users
 from bridge.errors import BridgeError
 from bridge.store.database import Database
+from bridge.wiring.commanding import note
 from bridge.wiring.stores import migrate_engine, open_engine_database
 from config import Settings
 
@@ -22,7 +27,7 @@ class Refused(BridgeError):  # noqa: N818  # named for what happened
 
 
 class Administration:
-    """Each method is one transaction. Raises Refused with the engine's own words."""
+    """Each method is one audited transaction. Raises Refused with the engine's own words."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,8 +44,25 @@ class Administration:
     ) -> None:
         """Add a site; `sign_delay` in seconds."""
         site = sites.SiteSettings(site_id, name, time_zone, sign_delay, locations, host_origins)
-        with _refusing(), self._database.write() as connection:
-            sites.add_site(connection, site, _now())
+        with self._deed("site-create", site_id) as (connection, now):
+            sites.add_site(connection, site, now)
+
+    def sites(self) -> list[dict[str, Any]]:
+        """Return all sites as the API shows them."""
+        with self._database.read() as connection:
+            return [site_changes.site_json(each) for each in sites.list_sites(connection, None)]
+
+    def site(self, site_id: str) -> dict[str, Any]:
+        """Return a site as the API shows it."""
+        with _refusing(), self._database.read() as connection:
+            return site_changes.site_json(sites.get_site(connection, site_id))
+
+    def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
+        """Change members of a site, by the names that the API has for them."""
+        members = _checked(changes)
+        with self._deed("site-update", site_id, members=sorted(members)) as (connection, _):
+            current = sites.get_site(connection, site_id)
+            sites.update_site(connection, site_changes.changed(current, members))
 
     def add_user(
         self, email: str, *, name: str, site_id: str, administrator: bool, password: str | None
@@ -49,17 +71,25 @@ class Administration:
         if not users.is_email(email):
             raise Refused("this is no e-mail address")
         role = Role.ADMINISTRATOR if administrator else Role.USER
-        with _refusing(), self._database.write() as connection:
+        with self._deed("user-update", site_id, role=role.value) as (connection, now):
             sites.get_site(connection, site_id)
-            account = users.register(connection, site_id, email, name, _now(), role=role)
+            account = users.register(connection, site_id, email, name, now, role=role)
             if password is not None:
                 users.set_password(connection, account.id, password)
 
+    def users(self, site_id: str) -> list[dict[str, Any]]:
+        """Return everybody on a site."""
+        with _refusing(), self._database.read() as connection:
+            sites.get_site(connection, site_id)
+            found = users.members(connection, site_id)
+        return [
+            {"email": each.email, "name": each.name, "role": each.role, "disabled": each.disabled}
+            for each in found
+        ]
+
     def create_token(self, email: str, *, label: str, expires_days: int | None) -> str:
         """Make a token and return its secret, which nobody can read again."""
-        now = _now()
-        expires_at = None if expires_days is None else now + expires_days * _DAY
-        with _refusing(), self._database.write() as connection:
+        with self._deed("token-create") as (connection, now):
             account = users.find_account(connection, email)
             if account is None:
                 raise Refused("there is no such user")
@@ -69,9 +99,45 @@ class Administration:
                 now=now,
                 random_bytes=secrets.token_bytes,
                 label=label,
-                expires_at=expires_at,
+                expires_at=None if expires_days is None else now + expires_days * _DAY,
             )
             return secret
+
+    def tokens(self, site_id: str | None) -> Sequence[tokens.TokenView]:
+        """Return the tokens of a site's users, or all of them, without their secrets."""
+        with _refusing(), self._database.read() as connection:
+            if site_id is None:
+                return tokens.all_tokens(connection)
+            sites.get_site(connection, site_id)
+            return tokens.list_tokens(connection, users.account_ids(connection, site_id))
+
+    def revoke_token(self, token_id: int) -> None:
+        """End a token, and with it the links that were made with it."""
+        with self._deed("token-revoke", token=token_id) as (connection, now):
+            if not tokens.exists(connection, token_id):
+                raise Refused("there is no such token")
+            tokens.revoke_token(connection, token_id, now)
+
+    @contextmanager
+    def _deed(
+        self, action: str, site_id: str | None = None, **details: Any
+    ) -> Iterator[tuple[Connection, int]]:
+        """Give a transaction and its moment; what was done in it is recorded with it."""
+        now = time.time_ns() // 1_000_000
+        with _refusing(), self._database.write() as connection:
+            yield connection, now
+            note(connection, self._database, now, action, site_id, **details)
+
+
+def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(changes) - set(SiteChange.model_fields))
+    if unknown:
+        raise Refused(f"a site has no {', '.join(unknown)}")
+    try:
+        return SiteChange.model_validate(dict(changes)).changes()
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        raise Refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 @contextmanager
@@ -92,8 +158,4 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except EngineError as error:
-        raise Refused(str(error)) from error
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+        raise Refused(f"{error} ({error.pointer})" if error.pointer else str(error)) from error

@@ -19,6 +19,7 @@ from bridge.engine.http.guard import TOKEN_HEADER
 from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.routes import (
     administration,
+    auditing,
     browser,
     exporting,
     health,
@@ -41,6 +42,7 @@ ROUTERS = (
     orders.router,
     patients.router,
     administration.router,
+    auditing.router,
     health.router,
     browser.router,
     session.router,

@@ -24,6 +24,7 @@ from bridge.engine.service.caller import SITES
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
 from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
+from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import Session, find_session
 from bridge.engine.service.users import check_password
 from bridge.engine.service.work import Actor, Work
@@ -212,11 +213,12 @@ async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
 
 async def _init_from_address(engine: Engine, request: Request, query: dict[str, Any]) -> Response:
     """Exchange what stands in the address for a session link at once, so that it does not stay."""
-    if not engine.settings.browser_init:
-        raise bad_request("the browser route is switched off", code="route_disabled", status=403)
     site_id = query.get("SiteID", "").strip()
     if not site_id:
         raise BadLaunch("missing_parameter", "SiteID is missing", pointer="SiteID")
+    chosen = await engine.work.read(lambda connection: preferences_of(connection, site_id))
+    if not (engine.settings.browser_init and chosen.browserInit):
+        raise bad_request("the browser route is switched off", code="route_disabled", status=403)
     if not any(query.get(each) for each in ("Auth", "UserName", "UserEmail")):
         return await _again(engine, request)
     for name in ("Auth", "UserName", "UserEmail"):

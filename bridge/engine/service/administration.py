@@ -52,6 +52,16 @@ def add_member(
     return {"email": account.email, "name": account.name, "role": role.value}
 
 
+def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
+    """Set the signature of a user who belongs to this site only; signed reports keep theirs."""
+    account = users.find_account(work.connection, email)
+    if account is None or account_role(work.connection, account.id, site_id) is None:
+        raise UserNotFound(pointer="/email")
+    if _elsewhere(work, account.id, site_id):
+        raise BadUser("the user belongs to other sites too", pointer="/email")
+    users.set_signature(work.connection, account.id, image)
+
+
 def _elsewhere(work: Work, account_id: int, site_id: str) -> bool:
     query = select(MEMBERSHIPS.c.site_id).where(
         MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id != site_id
@@ -89,8 +99,6 @@ def make_token(
 
 def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
     """Return the tokens of a site's users, newest first."""
-    query = select(MEMBERSHIPS.c.account_id).where(MEMBERSHIPS.c.site_id == site_id)
-    accounts = list(connection.execute(query).scalars())
     return [
         {
             "id": each.id,
@@ -102,7 +110,7 @@ def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
             "lastUsedAt": each.last_used_at,
             "revokedAt": each.revoked_at,
         }
-        for each in tokens.list_tokens(connection, accounts)
+        for each in tokens.list_tokens(connection, users.account_ids(connection, site_id))
     ]
 
 

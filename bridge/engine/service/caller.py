@@ -5,8 +5,10 @@ Order of the checks: the site exists (404), the caller's role fits (403), the lo
 exists (400). The answer never depends on whether the object asked for exists.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -63,40 +65,50 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> Role 
     return None if found is None else Role(found)
 
 
-def role_in(connection: Connection, caller: Caller, site_id: str) -> Role | None:
-    """Return the caller's role on a site that must exist; raise `SiteNotFound`."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A caller on a site, and what of the site decides about requests."""
+
+    role: Role | None
+    locations: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def check_location(self, location: str) -> None:
+        """Raise `RuleBroken` for a location that a site with locations does not have."""
+        if location and self.locations and location not in self.locations:
+            raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer="/clinicalInfo/SiteLocation")
+
+
+def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standing:
+    """Return the caller's standing on a site that must exist; raise `SiteNotFound`."""
     member = (MEMBERSHIPS.c.site_id == SITES.c.site_id) & (
         MEMBERSHIPS.c.account_id == caller.account_id
     )
     row = connection.execute(
-        select(SITES.c.site_id, MEMBERSHIPS.c.role)
+        select(SITES.c.locations, SITES.c.settings, MEMBERSHIPS.c.role)
         .join_from(SITES, MEMBERSHIPS, member, isouter=True)
         .where(SITES.c.site_id == site_id)
     ).first()
     if row is None:
         raise SiteNotFound
-    if caller.service:
-        return Role.ADMINISTRATOR
-    return None if row.role is None else Role(row.role)
+    role = Role(row.role) if row.role is not None else None
+    role = Role.ADMINISTRATOR if caller.service else role
+    return Standing(role, tuple(row.locations), row.settings)
+
+
+def role_in(connection: Connection, caller: Caller, site_id: str) -> Role | None:
+    """Return the caller's role on a site that must exist; raise `SiteNotFound`."""
+    return standing_on(connection, caller, site_id).role
 
 
 def require_administrator(
     connection: Connection, caller: Caller, site_id: str, location: str = ""
 ) -> None:
     """Raise unless the site exists, the caller administers it, and the location is known."""
-    if role_in(connection, caller, site_id) is not Role.ADMINISTRATOR:
+    standing = standing_on(connection, caller, site_id)
+    if standing.role is not Role.ADMINISTRATOR:
         raise Forbidden
-    check_location(connection, site_id, location)
-
-
-def check_location(connection: Connection, site_id: str, location: str) -> None:
-    """Raise `RuleBroken` for a location that a site with locations does not have."""
-    if not location:
-        return
-    query = select(SITES.c.locations).where(SITES.c.site_id == site_id)
-    known = connection.execute(query).scalar_one()
-    if known and location not in known:
-        raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer="/clinicalInfo/SiteLocation")
+    standing.check_location(location)
 
 
 def administered_sites(connection: Connection, caller: Caller) -> list[str] | None:

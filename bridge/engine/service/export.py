@@ -63,7 +63,7 @@ def _site(site: Site, signed_zone: str | None) -> model.Site:
 
 def _language(report: Report, site: Site | None) -> str:
     wished = report.reporting.get("app_language") or report.reporting.get("AppLanguage")
-    own = (site.settings.get("language") if site else None) or DEFAULT_LANGUAGE
+    own = (site.settings.get("AppLanguage") if site else None) or DEFAULT_LANGUAGE
     return str(wished or own)
 
 

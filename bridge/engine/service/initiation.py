@@ -14,7 +14,7 @@ from bridge.engine.launching.request import NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.rules.authority import Role
 from bridge.engine.service import links
-from bridge.engine.service.caller import Caller, check_location
+from bridge.engine.service.caller import Caller
 from bridge.engine.service.people import People
 from bridge.engine.service.sessions import NewSession, Session, begin_session
 from bridge.engine.service.users import settings_of
@@ -62,14 +62,16 @@ def prepare(
     administrator = people.role(request.site_id) is Role.ADMINISTRATOR
     if not administrator and not people.has_authority(request.site_id, request.authority):
         raise Forbidden("neither token is a site administrator's")
-    check_location(work.connection, request.site_id, request.location)
+    people.standing(request.site_id).check_location(request.location)
     account = people.account(request.site_id, request.user, administrator=True)
     if account is None:
         detail = "UserEmail says who will work in the session"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
     own = settings_of(work.connection, account.id)
-    app = first_language([request.app_language, _text(own.get("AppLanguage"))])
-    speech = first_language([request.speech_language, _text(own.get("SpeechLanguage"))])
+    site = people.preferences(request.site_id)
+    app = first_language([request.app_language, _text(own.get("AppLanguage")), site.AppLanguage])
+    spoken = _text(own.get("SpeechLanguage"))
+    speech = first_language([request.speech_language, spoken, site.SpeechLanguage])
     expires_at = work.now + life.session_link * 1000
     link = links.NewLink(
         Purpose.INIT,

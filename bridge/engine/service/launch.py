@@ -70,7 +70,7 @@ def launch_all(
         members = list(run)
         ready += _register_run(work, people, members) if bulk else _each(work, people, members)
     done = [each for each in ready if isinstance(each, _Ready)]
-    new = [_link(work, desk, each) for each in done]
+    new = [_link(work, desk, people, each) for each in done]
     handles = iter(links.issue(work.connection, desk.vault, new, work.now))
     return [
         _with_handle(each.outcome, next(handles)) if isinstance(each, _Ready) else each
@@ -85,7 +85,8 @@ def launch_one(work: Work, desk: Desk, request: LaunchRequest) -> Launched:
     ready = _register_run(work, people, [request])[0] if bulk else _carry_out(work, people, request)
     if isinstance(ready, EngineError):
         raise ready
-    handle = links.issue(work.connection, desk.vault, [_link(work, desk, ready)], work.now)[0]
+    new = _link(work, desk, people, ready)
+    handle = links.issue(work.connection, desk.vault, [new], work.now)[0]
     return _with_handle(ready.outcome, handle)
 
 
@@ -248,11 +249,11 @@ def _template_warnings(work: Work, request: LaunchRequest) -> tuple[Caution, ...
     return (Caution.UNKNOWN_TEMPLATE,)
 
 
-def _link(work: Work, desk: Desk, ready: _Ready) -> links.NewLink:
+def _link(work: Work, desk: Desk, people: People, ready: _Ready) -> links.NewLink:
     """Describe the link: a lazy launch is kept in it whole, any other only points to its report."""
     launcher, request = ready.launcher, ready.request
-    life = desk.lifetimes
-    seconds = life.frame_link if launcher.authenticated else life.login_link
+    acting, others = people.lifetimes(request.triple.site_id, desk.lifetimes)
+    seconds = acting if launcher.authenticated else others
     content = request if ready.creates else request.pointer()
     return links.NewLink(
         Purpose.LAUNCH,

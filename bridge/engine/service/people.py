@@ -16,11 +16,12 @@ from bridge.engine.rules.identity import is_placeholder, looks_like_email
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.caller import (
     Caller,
+    Standing,
     account_role,
-    check_location,
-    role_in,
     role_on,
+    standing_on,
 )
+from bridge.engine.service.preferences import Preferences, read_preferences
 from bridge.engine.service.tokens import authenticate
 from bridge.engine.service.users import (
     Account,
@@ -30,6 +31,7 @@ from bridge.engine.service.users import (
     is_email,
     register,
 )
+from bridge.engine.settings import Lifetimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class People:
     connection: Connection
     caller: Caller
     now: int
-    _sites: dict[str, Role | None] = field(default_factory=dict)
+    _sites: dict[str, Standing] = field(default_factory=dict)
     _authorities: dict[tuple[str, str], bool] = field(default_factory=dict)
     _users: dict[tuple[str, NamedUser, bool], Account] = field(default_factory=dict)
     _own: Account | None = None
@@ -64,8 +66,7 @@ class People:
         administrator = role is Role.ADMINISTRATOR or self.has_authority(site_id, request.authority)
         if role is None and not administrator:
             raise Forbidden
-        if request.location:
-            check_location(self.connection, site_id, request.location)
+        self.standing(site_id).check_location(request.location)
         account = self.account(site_id, request.user, administrator=administrator)
         _refuse_placeholders(request, self.caller, account)
         framed = bool(administrator and request.user and request.user.email and request.user.name)
@@ -77,9 +78,21 @@ class People:
 
     def role(self, site_id: str) -> Role | None:
         """Return the caller's role on a site; raise `SiteNotFound`."""
+        return self.standing(site_id).role
+
+    def standing(self, site_id: str) -> Standing:
+        """Return the caller's standing on a site; raise `SiteNotFound`."""
         if site_id not in self._sites:
-            self._sites[site_id] = role_in(self.connection, self.caller, site_id)
+            self._sites[site_id] = standing_on(self.connection, self.caller, site_id)
         return self._sites[site_id]
+
+    def preferences(self, site_id: str) -> Preferences:
+        """Return a site's choices; raise `SiteNotFound`."""
+        return read_preferences(self.standing(site_id).settings)
+
+    def lifetimes(self, site_id: str, general: Lifetimes) -> tuple[int, int]:
+        """Return the seconds that a site's links live: those that act as a user, and others."""
+        return self.preferences(site_id).lifetimes(general)
 
     def has_authority(self, site_id: str, secret: str) -> bool:
         """Tell whether `userInfo.Auth` is a token of an administrator of the site."""

@@ -15,8 +15,10 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.records.tables import metadata
+from bridge.engine.service.preferences import read_preferences
 from bridge.engine.settings import Lifetimes
 
+SITES = metadata.tables["engine_site"]
 SESSIONS = metadata.tables["engine_browser_session"]
 SECRET_BYTES = 32
 SEEN_EVERY_MS = 30_000
@@ -84,14 +86,18 @@ def begin_session(
 def find_session(connection: Connection, secret: str, now: int, life: Lifetimes) -> Session | None:
     """Return the session of a secret, None when there is none (any more)."""
     row = connection.execute(
-        select(SESSIONS).where(
+        select(SESSIONS, SITES.c.settings)
+        .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
+        .where(
             SESSIONS.c.secret_hash == secret_hash(secret),
             SESSIONS.c.ended_at.is_(None),
             SESSIONS.c.expires_at > now,
-            SESSIONS.c.last_seen_at > now - life.session_idle * 1000,
         )
     ).first()
     if row is None:
+        return None
+    idle = read_preferences(row.settings).sessionIdleSeconds or life.session_idle
+    if row.last_seen_at <= now - idle * 1000:
         return None
     return Session(
         row.pk, row.site_id, row.account_id, bool(row.framed), row.details, row.last_seen_at

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, true, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
@@ -116,16 +116,25 @@ def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
 
 def list_tokens(connection: Connection, account_ids: Sequence[int]) -> list[TokenView]:
     """Return the tokens of these accounts, newest first, without their secrets."""
+    return _views(connection, TOKENS.c.account_id.in_(account_ids))
+
+
+def all_tokens(connection: Connection) -> list[TokenView]:
+    """Return every token, service tokens too, newest first, without their secrets."""
+    return _views(connection, true())
+
+
+def _views(connection: Connection, condition: ColumnElement[bool]) -> list[TokenView]:
     rows = connection.execute(
         select(TOKENS, ACCOUNTS.c.email)
-        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id)
-        .where(TOKENS.c.account_id.in_(account_ids))
+        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
+        .where(condition)
         .order_by(TOKENS.c.id.desc())
     )
     return [
         TokenView(
             row.id,
-            row.email,
+            row.email or "",
             row.label,
             bool(row.service),
             tuple(row.scopes),
@@ -136,6 +145,12 @@ def list_tokens(connection: Connection, account_ids: Sequence[int]) -> list[Toke
         )
         for row in rows
     ]
+
+
+def exists(connection: Connection, token_id: int) -> bool:
+    """Tell whether there is, or was, a token of this id."""
+    query = select(TOKENS.c.id).where(TOKENS.c.id == token_id)
+    return connection.execute(query).first() is not None
 
 
 def owner_of(connection: Connection, token_id: int) -> int:

@@ -131,6 +131,18 @@ def set_password(connection: Connection, account_id: int, password: str) -> None
     )
 
 
+def set_signature(connection: Connection, account_id: int, image: str | None) -> None:
+    """Store the image, a data URI, that an account's reports are signed with from now on."""
+    statement = update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(signature=image)
+    connection.execute(statement)
+
+
+def account_ids(connection: Connection, site_id: str) -> list[int]:
+    """Return the accounts that belong to a site."""
+    query = select(MEMBERSHIPS.c.account_id).where(MEMBERSHIPS.c.site_id == site_id)
+    return list(connection.execute(query).scalars())
+
+
 def check_password(connection: Connection, email: str, password: str) -> Account | None:
     """Return the account when the password is right; as slow for a stranger as for a user."""
     row = connection.execute(

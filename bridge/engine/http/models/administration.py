@@ -9,38 +9,55 @@ from pydantic import Field, StrictInt
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.authority import Role
 from bridge.engine.service.caller import Scope
+from bridge.engine.service.preferences import Preferences
+from bridge.engine.service.site_changes import changed
 from bridge.engine.service.sites import MAX_SIGN_DELAY, SiteSettings
 
 Names = Annotated[list[Identifier], Field(max_length=1000)]
 
 
+Delay = Annotated[StrictInt, Field(ge=0, le=MAX_SIGN_DELAY, description="Seconds; 0: none.")]
+Zone = Annotated[Identifier, Field(description="IANA time zone")]
+ImageType = Annotated[str | None, Field(description="Media type of headerImg")]
+HeaderImage = Annotated[str | None, Field(description="Base64; kept as encoded by us", repr=False)]
+FooterImage = Annotated[str | None, Field(description="A data URI", repr=False)]
+
+
 class SiteBody(Body):
-    """A site's settings; `signDelay` in seconds."""
+    """A site's settings, all of them: what is left out is as a new site has it."""
 
     name: OptionalIdentifier = ""
-    timeZone: Identifier = "UTC"
-    signDelay: Annotated[StrictInt, Field(ge=0, le=MAX_SIGN_DELAY)] = 0
+    timeZone: Zone = "UTC"
+    signDelay: Delay = 0
     locations: Names = Field(default_factory=list)
     hostOrigins: Names = Field(default_factory=list)
-    settings: dict[str, Any] = Field(default_factory=dict)
-    headerImgType: str | None = None
-    headerImg: str | None = None
-    footerImg: str | None = None
+    settings: Preferences = Preferences()
+    headerImgType: ImageType = None
+    headerImg: HeaderImage = None
+    footerImg: FooterImage = None
 
     def to_settings(self, site_id: str) -> SiteSettings:
-        """Return the settings as the use case takes them."""
-        return SiteSettings(
-            site_id,
-            self.name or site_id,
-            self.timeZone,
-            self.signDelay,
-            tuple(self.locations),
-            tuple(self.hostOrigins),
-            self.settings,
-            self.headerImgType,
-            self.headerImg,
-            self.footerImg,
-        )
+        """Return the settings as the use case takes them; works on images: off the loop."""
+        given = self.model_dump(exclude={"SiteID"})
+        return changed(SiteSettings(site_id), {**given, "name": self.name or site_id})
+
+
+class SiteChange(Body):
+    """Members of a site to change; a null puts the default back, and removes an image."""
+
+    name: OptionalIdentifier | None = None
+    timeZone: Zone | None = None
+    signDelay: Delay | None = None
+    locations: Names | None = None
+    hostOrigins: Names | None = None
+    settings: Preferences | None = None
+    headerImgType: ImageType = None
+    headerImg: HeaderImage = None
+    footerImg: FooterImage = None
+
+    def changes(self) -> dict[str, Any]:
+        """Return the members that were given."""
+        return self.model_dump(exclude_unset=True)
 
 
 class NewSiteBody(SiteBody):
@@ -56,6 +73,12 @@ class UserBody(Body):
     name: OptionalIdentifier = ""
     role: Role = Role.USER
     password: str | None = Field(default=None, min_length=8, max_length=1024, repr=False)
+
+
+class SignatureBody(Body):
+    """The image under a user's reports."""
+
+    signature: str | None = Field(description="A data URI; null removes it", repr=False)
 
 
 class TokenBody(Body):
@@ -81,19 +104,3 @@ class TemplateBody(Body):
 
     name: Identifier
     document: dict[str, Any]
-
-
-def site_json(site: SiteSettings) -> dict[str, Any]:
-    """Return a site as the API shows it."""
-    return {
-        "SiteID": site.site_id,
-        "name": site.name,
-        "timeZone": site.time_zone,
-        "signDelay": site.sign_delay,
-        "locations": list(site.locations),
-        "hostOrigins": list(site.host_origins),
-        "settings": dict(site.settings or {}),
-        "headerImgType": site.header_img_type,
-        "headerImg": site.header_img,
-        "footerImg": site.footer_img,
-    }

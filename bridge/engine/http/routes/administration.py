@@ -16,11 +16,12 @@ from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.administration import (
     NewSiteBody,
     PrelimGroupBody,
+    SignatureBody,
     SiteBody,
+    SiteChange,
     TemplateBody,
     TokenBody,
     UserBody,
-    site_json,
 )
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.state import engine_of
@@ -28,6 +29,7 @@ from bridge.engine.rules.document import to_json
 from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
+from bridge.engine.service.site_changes import changed, image_uri, site_json
 from bridge.engine.service.work import Work
 
 router = APIRouter(
@@ -55,7 +57,8 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     engine, caller = engine_of(request), request.state.caller
     if not caller.service:
         raise Forbidden
-    site, now = body.to_settings(body.SiteID), engine.clock()
+    site = await engine.work.run(lambda: body.to_settings(body.SiteID))
+    now = engine.clock()
 
     def deed(work: Work) -> None:
         sites.add_site(work.connection, site, now)
@@ -80,7 +83,7 @@ async def get_site(site_id: str, request: Request) -> Response:
 @router.put("/sites/{site_id}", response_model=dict[str, Any])
 async def update_site(site_id: str, body: SiteBody, request: Request) -> Response:
     """Replace a site's settings."""
-    site = body.to_settings(site_id)
+    site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
     await act(
         request,
         "site-update",
@@ -88,6 +91,34 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
         lambda work: sites.update_site(work.connection, site),
     )
     return JSONResponse(site_json(site))
+
+
+@router.patch("/sites/{site_id}", response_model=dict[str, Any])
+async def change_site(site_id: str, body: SiteChange, request: Request) -> Response:
+    """Change members of a site's settings; the others stay."""
+    changes = body.changes()
+
+    def deed(work: Work) -> dict[str, Any]:
+        site = changed(sites.get_site(work.connection, site_id), changes)
+        sites.update_site(work.connection, site)
+        return site_json(site)
+
+    return await act(request, "site-update", Place(site_id), deed)
+
+
+@router.put("/sites/{site_id}/users/{email}/signature", response_class=Response)
+async def set_signature(
+    site_id: str, email: str, body: SignatureBody, request: Request
+) -> Response:
+    """Set the image that stands under a user's reports from now on, encoded by us."""
+    engine = engine_of(request)
+    image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
+    return await act(
+        request,
+        "signature-update",
+        Place(site_id),
+        lambda work: administration.set_signature(work, site_id, email, image),
+    )
 
 
 @router.get("/sites/{site_id}/users", response_model=Rows)

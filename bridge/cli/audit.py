@@ -1,0 +1,73 @@
+"""`bridge audit`: who did what, whether the record is whole, and the record for others."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import AsJson, Home, Limit, Since
+
+group = typer.Typer(help="The audit trail of the internal report engine.", no_args_is_help=True)
+
+_COLUMNS = ("sequence", "at", "SiteID", "action", "outcome", "userEmail", "tokenId", "reportId")
+_Site = Annotated[str | None, typer.Option("--site", metavar="SITE_ID", help="Only this site.")]
+_Action = Annotated[str | None, typer.Option(help="Only this action, such as sign or export.")]
+_Report = Annotated[str | None, typer.Option(metavar="REPORT_ID", help="Only this report.")]
+
+
+@group.command()
+def verify(
+    home: Home,
+    head: Annotated[
+        str | None, typer.Option(metavar="HASH", help="A head noted earlier must still be there.")
+    ] = None,
+) -> None:
+    """Walk the hash chain; name the first broken entry and exit 1, or print its head."""
+    from bridge.wiring import auditing
+
+    verdict = auditing.verify(home)
+    if verdict.broken is not None:
+        print(f"broken at entry {verdict.broken}; {verdict.events} before it are whole")
+        sys.exit(1)
+    if head is not None and not auditing.has_head(home, head):
+        print("the head noted earlier is not in the chain: entries were cut off or replaced")
+        sys.exit(1)
+    print(f"ok: {verdict.events} entries, head {verdict.head}")
+
+
+@group.command("list")
+def list_(
+    home: Home,
+    site: _Site = None,
+    since: Since = None,
+    action: _Action = None,
+    report: _Report = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List events, newest first; no patient data."""
+    from bridge.cli.show import iso, rows
+    from bridge.wiring import auditing
+
+    found = auditing.newest(home, auditing.asked(site, since, action, report), limit)
+    rows([{**each, "at": iso(each["at"])} for each in found], _COLUMNS, as_json=as_json)
+
+
+@group.command()
+def export(
+    home: Home,
+    site: _Site = None,
+    since: Since = None,
+    action: _Action = None,
+    report: _Report = None,
+    patients: Annotated[
+        bool, typer.Option("--patients", help="Name the patients by their MRN.")
+    ] = False,
+) -> None:
+    """Write FHIR R4 AuditEvent resources (IHE BALP) to standard output, one a line."""
+    from bridge.wiring import auditing
+
+    query = auditing.asked(site, since, action, report)
+    for resource in auditing.export(home, query, patients=patients):
+        print(json.dumps(resource, ensure_ascii=False, separators=(",", ":")))

@@ -1,0 +1,30 @@
+"""Who works at the command line, for the audit trail."""
+
+import getpass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bridge.engine.service import audit
+from bridge.store.database import Database
+
+
+def note(
+    connection: Connection,
+    database: Database,
+    now: int,
+    action: str,
+    site_id: str | None = None,
+    **details: Any,
+) -> None:
+    """Record what a command did, in its transaction; `details` are codes and counts."""
+    deed = audit.Deed(action, site_id, details={**details, "command": _operator()})
+    audit.record(connection, database.serialize, [deed], now)
+
+
+def _operator() -> str:
+    """Name the operating system's user, the only name that a command knows."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

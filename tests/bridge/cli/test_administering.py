@@ -1,0 +1,150 @@
+"""Commands that administer the internal engine, on a home of their own."""
+
+import base64
+import json
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from sqlalchemy import text
+from typer.testing import CliRunner, Result
+
+from bridge.cli.application import application
+from bridge.store.database import Database
+from bridge.wiring.stores import open_engine_database
+from config import load
+
+
+class Home:
+    """A home and its commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *arguments: str) -> Result:
+        """Run a command on this home."""
+        return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
+
+    def ok(self, *arguments: str) -> str:
+        """Run a command that must succeed; give what it printed."""
+        result = self.run(*arguments)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    def database(self) -> Database:
+        """Open the engine's database."""
+        return open_engine_database(load(self.folder))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home with one site and its administrator."""
+    CliRunner().invoke(application, ["init", str(tmp_path / "home")])
+    made = Home(tmp_path / "home")
+    made.ok("site", "add", "SITE1", "--name", "First", "--sign-delay", "60")
+    made.ok("user", "add", "ann@site1.test", "--name", "Ann", "--site", "SITE1", "--admin")
+    return made
+
+
+def test_a_site_is_shown_and_changed(home: Home, tmp_path: Path) -> None:
+    """`bridge site show|set|list`: single members change, an image is kept as we encoded it."""
+    picture = BytesIO()
+    Image.new("RGB", (8, 4), "navy").save(picture, "BMP")
+    (tmp_path / "bad.bmp").write_bytes(picture.getvalue())
+    picture = BytesIO()
+    Image.new("RGB", (8, 4), "navy").save(picture, "PNG")
+    (tmp_path / "logo.png").write_bytes(picture.getvalue() + b"hidden behind")
+    home.ok(
+        *("site", "set", "SITE1", "timeZone=Europe/Vienna", 'locations=["North","South"]'),
+        *("settings.AppLanguage=de", "settings.frameLinkSeconds=600"),
+        f"headerImg=@{tmp_path / 'logo.png'}",
+    )
+    site = json.loads(home.ok("site", "show", "SITE1", "--json"))
+    assert (site["timeZone"], site["signDelay"], site["name"]) == ("Europe/Vienna", 60, "First")
+    assert site["locations"] == ["North", "South"]
+    assert site["settings"]["AppLanguage"] == "de-DE"
+    assert site["settings"]["frameLinkSeconds"] == 600
+    assert site["headerImgType"] == "image/png"
+    assert b"hidden" not in base64.b64decode(site["headerImg"])
+    assert "headerImg      set" in home.ok("site", "show", "SITE1")
+    home.ok("site", "set", "SITE1", "headerImg=null", "settings.AppLanguage=null")
+    site = json.loads(home.ok("site", "show", "SITE1", "--json"))
+    assert site["headerImg"] is None
+    assert site["settings"]["AppLanguage"] is None
+    assert site["settings"]["frameLinkSeconds"] == 600
+    assert [each["SiteID"] for each in json.loads(home.ok("site", "list", "--json"))] == ["SITE1"]
+    for wrong in (
+        *("timeZone=Mars/Base", "signDelay=soon", "colour=red", "settings.colour=red"),
+        *(f"headerImg=@{tmp_path / 'bad.bmp'}", "hostOrigins=[1,{}]", "settings=3"),
+    ):
+        assert home.run("site", "set", "SITE1", wrong).exit_code != 0, wrong
+    assert home.run("site", "show", "NOWHERE").exit_code != 0
+    assert json.loads(home.ok("site", "show", "SITE1", "--json")) == site
+
+
+def test_users_and_tokens_are_listed_and_tokens_end(home: Home) -> None:
+    """`bridge user list`, `bridge token list|revoke`: never a secret."""
+    users = json.loads(home.ok("user", "list", "--site", "SITE1", "--json"))
+    assert [(each["email"], each["role"]) for each in users] == [
+        ("ann@site1.test", "administrator")
+    ]
+    secret = home.ok("token", "create", "--user", "ann@site1.test", "--label", "x").strip()
+    listed = home.ok("token", "list", "--json")
+    assert secret not in listed
+    token = json.loads(listed)[0]
+    assert (token["email"], token["revoked_at"]) == ("ann@site1.test", None)
+    home.ok("token", "revoke", str(token["id"]))
+    token = json.loads(home.ok("token", "list", "--site", "SITE1", "--json"))[0]
+    assert token["revoked_at"] is not None
+    assert home.run("token", "revoke", "4711").exit_code != 0
+    assert home.run("token", "list", "--site", "NOWHERE").exit_code != 0
+
+
+def test_what_commands_do_is_audited(home: Home) -> None:
+    """Audit: administration by commands, who ran them, and reading the trail itself."""
+    home.ok("site", "set", "SITE1", "signDelay=0")
+    events = json.loads(home.ok("audit", "list", "--json"))
+    assert [each["action"] for each in events] == ["site-update", "user-update", "site-create"]
+    assert all(each["details"]["command"] for each in events)
+    assert events[0]["details"]["members"] == ["signDelay"]
+    events = json.loads(home.ok("audit", "list", "--action", "audit-read", "--json"))
+    assert len(events) == 1
+
+
+def test_verify_names_the_first_broken_entry(home: Home) -> None:
+    """`bridge audit verify`: 0 for a whole chain, 1 and the place for one that is not."""
+    said = home.ok("audit", "verify")
+    head = said.split()[-1]
+    assert said.startswith("ok: 2 entries")
+    home.ok("site", "set", "SITE1", "signDelay=0")
+    home.ok("audit", "verify", "--head", head)
+    with home.database().write() as connection:
+        connection.execute(text("UPDATE engine_audit_event SET action = 'x' WHERE sequence = 2"))
+    result = home.run("audit", "verify")
+    assert result.exit_code == 1
+    assert "broken at entry 2" in result.stdout
+
+
+def test_a_trail_that_was_cut_off_is_found_by_its_old_head(home: Home) -> None:
+    """A shortened chain is whole in itself; the head that somebody noted is missing from it."""
+    head = home.ok("audit", "verify").split()[-1]
+    with home.database().write() as connection:
+        connection.execute(text("DELETE FROM engine_audit_event WHERE sequence = 2"))
+    home.ok("audit", "verify")
+    assert home.run("audit", "verify", "--head", head).exit_code == 1
+
+
+def test_the_export_is_fhir(home: Home) -> None:
+    """`bridge audit export`: one AuditEvent a line, by site and by time."""
+    lines = [
+        json.loads(line) for line in home.ok("audit", "export", "--site", "SITE1").splitlines()
+    ]
+    assert {each["resourceType"] for each in lines} == {"AuditEvent"}
+    created = lines[0]
+    assert created["meta"]["profile"][0].endswith("IHE.BasicAudit.Create")
+    assert created["action"] == "C"
+    assert created["subtype"][0]["code"] == "create"
+    other = home.ok("audit", "export", "--site", "OTHER").splitlines()
+    assert [json.loads(line)["subtype"][1]["code"] for line in other] == ["audit-export"]
+    assert home.ok("audit", "export", "--since", "2999-01-01") == ""

@@ -1,0 +1,124 @@
+"""The audit trail over HTTP: who read, was refused, changed; what it never holds."""
+
+import json
+from typing import Any
+
+from bridge.engine.documents.audit_event import audit_events
+from bridge.engine.service import trail
+from bridge.engine.service.audit import verify
+from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
+
+ONE = {"clinicalInfo": identity()}
+
+
+def events(service: Service, **query: Any) -> list[dict[str, Any]]:
+    """Return a site's events, oldest first, as its administrator sees them."""
+    service.runner.run(service.application.state.engine.journal.flush())
+    answer = service.get("admin/sites/SITE1/audit", after=0, limit=1000, **query)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["events"]
+    return found
+
+
+def test_every_reader_is_on_record(service: Service) -> None:
+    """Who read: status, content, exports, prelims, worklist, changes; by report, by token."""
+    report_id = service.launch().json()["reportId"]
+    service.post("report/status", {"clinicalInfo": [identity()]})
+    service.get("report/content", **identity())
+    for kind in ("html", "json", "rtf"):
+        service.post(f"report/export/{kind}", ONE)
+    service.post("report/prelim", {**ONE, "prelimGroup": "G", "prelimTag": "T"})
+    service.get("report/site/prelims", SiteID="SITE1", prelimGroup="G", prelimTag="T")
+    service.get("worklist", SiteID="SITE1")
+    service.get("report/changes")
+    found = events(service)
+    assert sorted(each["action"] for each in found) == [
+        *("changes", "content", "export", "export", "export", "launch"),
+        *("prelim", "prelims", "status", "worklist"),
+    ]
+    assert {each["reportId"] for each in found} == {report_id}
+    assert {each["userEmail"] for each in found} == {ADMIN}
+    assert all(each["tokenId"] and each["details"]["request"] for each in found)
+    assert events(service, action="content")[0]["details"]["client"]
+
+
+def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
+    """The service token's status, worklist and changes repeat for ever; its exports do not."""
+    service.launch()
+    service.post("report/status", {"clinicalInfo": [identity()]}, "service")
+    service.get("worklist", "service", SiteID="SITE1")
+    service.get("report/changes", "service")
+    service.post("report/export/json", ONE, "service")
+    assert [each["action"] for each in events(service)] == ["launch", "export"]
+
+
+def test_refusals_are_on_record_and_counted(service: Service) -> None:
+    """Failed authentications and denied permissions, alike ones as one entry with a count."""
+    for _ in range(5):
+        service.post("report/status", {"clinicalInfo": [identity()]}, "wrong")
+    service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
+    service.runner.run(service.application.state.engine.journal.flush())
+    with service.database.read() as connection:
+        rows = trail.page(connection, trail.TrailQuery())
+    assert [(each.action, each.outcome, each.user) for each in rows] == [
+        ("token", "refused", ""),
+        ("permission", "refused", FOREIGN),
+    ]
+    assert rows[0].details["count"] == 5
+    assert rows[0].details["path"] == "/api/report/status"
+
+
+def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
+    """A refused change leaves no entry, a repeated request no second one."""
+    service.launch()
+    headers = {"idempotency-key": "k1"}
+    for _ in range(2):
+        assert service.post("report/sign", ONE, headers=headers).status_code == 200
+    assert service.post("report/sign", ONE).status_code == 500
+    assert [each["action"] for each in events(service)] == ["launch", "sign"]
+
+
+def test_what_left_is_on_record(service: Service) -> None:
+    """Sent: the moment at which a signed report is let go."""
+    service.launch()
+    service.post("report/sign", {**ONE, "ignoreSignDelay": True})
+    found = events(service)
+    assert [each["action"] for each in found] == ["launch", "release", "sign"]
+    assert found[1]["details"]["kind"] == "final"
+
+
+def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
+    """Audit: ids of reports, codes and counts; the canaries stay out."""
+    tags = {"PatientName": "CANARY^NAME", "KeyFindings": "canary text"}
+    link = service.launch(
+        tags=tags | {"PatientMRN": "CANARY-MRN", "Accession": "CANARY-ACC"}, userInfo=user()
+    ).json()["reportLink"]
+    page = service.session(service.open(link))
+    page("save", {"text": "canary words", "version": 1})
+    asked = {**identity("CANARY-ACC", "CANARY-MRN")}
+    service.get("report/content", **asked)
+    service.get("worklist", SiteID="SITE1", q="CANARY")
+    service.post("report/status", {"clinicalInfo": [asked]}, "canary-token")
+    events(service)
+    with service.database.read() as connection:
+        rows = trail.page(connection, trail.TrailQuery())
+        assert verify(connection).broken is None
+        named = trail.patients_of(connection, rows[0].reports)
+    told = json.dumps([each.as_json() for each in rows])
+    assert "canary" not in told.lower()
+    assert "token=" not in told
+    exported = [one for each in rows for one in audit_events(each.entry(), "http://e.test")]
+    assert "canary" not in json.dumps(exported).lower()
+    (with_patient,) = audit_events(rows[0].entry(), "http://e.test", named)
+    assert with_patient["meta"]["profile"][0].endswith("IHE.BasicAudit.PatientCreate")
+    assert "CANARY-MRN" in json.dumps(with_patient)
+
+
+def test_the_trail_is_the_sites_administrators(service: Service) -> None:
+    """Nobody else reads it, and each reading of it is on record."""
+    for who in (FOREIGN, READER):
+        assert service.get("admin/sites/SITE1/audit", who).status_code == 403
+    events(service)
+    assert [each["action"] for each in events(service)] == ["audit-read"]
+    newest = service.get("admin/sites/SITE1/audit", limit=1).json()["events"]
+    assert len(newest) == 1

@@ -1,0 +1,104 @@
+"""A site's settings over HTTP: typed, changed one by one, images encoded by us."""
+
+import base64
+from io import BytesIO
+
+from PIL import Image
+
+from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, user
+
+SITE = "/api/admin/sites/SITE1"
+
+
+def png(size: tuple[int, int] = (6, 3)) -> bytes:
+    """Return a picture."""
+    picture = BytesIO()
+    Image.new("RGB", size, "teal").save(picture, "PNG")
+    return picture.getvalue()
+
+
+def uri(data: bytes, kind: str = "image/png") -> str:
+    """Return a data URI."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def test_members_change_one_by_one(service: Service) -> None:
+    """PATCH: what is not named stays; null puts the default back."""
+    answer = service.call("PATCH", SITE, json={"locations": ["North"], "settings": {}})
+    assert answer.status_code == 200
+    assert (answer.json()["signDelay"], answer.json()["locations"]) == (60, ["North"])
+    answer = service.call("PATCH", SITE, json={"signDelay": 5, "locations": None})
+    assert (answer.json()["signDelay"], answer.json()["locations"]) == (5, [])
+    assert service.call("PATCH", SITE, READER, json={"signDelay": 0}).status_code == 403
+    for wrong in (
+        {"signDelay": "5"},
+        {"settings": {"colour": "red"}},
+        {"settings": {"AppLanguage": "tlh"}},
+        {"settings": {"frameLinkSeconds": 1}},
+        {"timeZone": "Mars/Base"},
+        {"hostOrigins": ["*"]},
+        {"footerImg": "https://elsewhere.test/a.png"},
+        {"footerImg": uri(b"<svg onload=alert(1)>", "image/svg+xml")},
+        {"headerImg": "%%%"},
+    ):
+        assert service.call("PATCH", SITE, json=wrong).status_code == 400, wrong
+    assert service.get("admin/sites/SITE1").json()["signDelay"] == 5
+
+
+def test_images_are_kept_as_we_encoded_them(service: Service) -> None:
+    """headerImg, footerImg and signatures: sniffed, bounded, nothing hidden behind the pixels."""
+    data = png() + b"hidden"
+    change = {"headerImg": base64.b64encode(data).decode(), "headerImgType": "image/png"}
+    assert service.call("PATCH", SITE, json={**change, "footerImg": uri(data)}).status_code == 200
+    signature = f"{SITE}/users/{READER}/signature"
+    assert service.call("PUT", signature, json={"signature": uri(data)}).status_code == 200
+    service.launch(READER)
+    service.post("report/sign", {"clinicalInfo": identity()})
+    record = service.post("report/export/json", {"clinicalInfo": identity()}).json()
+    shown = [
+        base64.b64decode(record["siteInfo"]["headerImg"]),
+        base64.b64decode(record["siteInfo"]["footerImg"].partition(",")[2]),
+        base64.b64decode(record["reportInfo"]["signedBy"]["signature"].partition(",")[2]),
+    ]
+    assert record["siteInfo"]["headerImgType"] == "image/png"
+    assert all(each.startswith(b"\x89PNG") and b"hidden" not in each for each in shown)
+    large = uri(png((3000, 3000)))
+    assert service.call("PUT", signature, json={"signature": large}).status_code == 400
+    assert service.call("PATCH", SITE, json={"headerImg": None}).json()["headerImgType"] is None
+    unknown = f"{SITE}/users/nobody@site1.test/signature"
+    assert service.call("PUT", unknown, json={"signature": None}).status_code == 404
+
+
+def test_links_live_as_long_as_the_site_says(service: Service) -> None:
+    """Links: the site's own lifetimes, for those that act as a user and for the others."""
+    life = {"settings": {"frameLinkSeconds": 60, "loginLinkSeconds": 120}}
+    assert service.call("PATCH", SITE, json=life).status_code == 200
+    acting = service.launch(userInfo=user()).json()["reportLink"]
+    other = service.launch(READER, userInfo=user()).json()["reportLink"]
+    service.clock.pass_seconds(59)
+    assert service.open(acting).status_code == 200
+    service.clock.pass_seconds(2)
+    assert "expired" in service.open(acting).text
+    service.http.cookies.clear()
+    assert "Sign in" in service.open(other).text
+    service.clock.pass_seconds(60)
+    assert "expired" in service.open(other).text
+
+
+def test_a_site_may_close_the_browser_route(service: Service) -> None:
+    """GET /reporting/init shows a token to the browser: a site can do without."""
+    address = "/reporting/init"
+    query = {"SiteID": "SITE1", "Auth": service.tokens[ADMIN], "UserName": "R", "UserEmail": READER}
+    assert service.call("GET", address, None, params=query).status_code == 303
+    service.call("PATCH", SITE, json={"settings": {"browserInit": False}})
+    assert service.call("GET", address, None, params=query).status_code == 403
+
+
+def test_idle_sessions_end_as_the_site_says(service: Service) -> None:
+    """Inactivity: the site's own length."""
+    service.call("PATCH", SITE, json={"settings": {"sessionIdleSeconds": 300}})
+    page = service.session(service.open(service.launch(userInfo=user()).json()["reportLink"]))
+    service.clock.pass_seconds(299)
+    assert page("report").status_code == 200
+    service.clock.pass_seconds(301)
+    assert page("report").status_code == 401
