@@ -48,7 +48,7 @@ def read_launch(parts: LaunchParts, limits: SizeLimits) -> LaunchRequest:
         for name, value in report.tags.items():
             if value and not tags.get(name):
                 tags[name] = value
-    _require_identity(tags)
+    _require_identity(tags, limits)
     user = _user(parts.user_info)
     return LaunchRequest(
         triple=Triple(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
@@ -80,11 +80,14 @@ def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str
     return tags
 
 
-def _require_identity(tags: Mapping[str, str]) -> None:
+def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
     for name in IDENTITY_TAGS:
         if not tags.get(name, "").strip():
             detail = f"{name} is missing from clinicalInfo and from the DICOM SR files"
             raise BadLaunch("missing_tag", detail, pointer=f"/clinicalInfo/{name}")
+        if len(tags[name].encode()) > limits.tag:  # an SR file's; the request's own were checked
+            detail = f"{name} is longer than {limits.tag} bytes"
+            raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
 
 
 def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:

@@ -19,6 +19,9 @@ SITES = metadata.tables["engine_site"]
 GROUPS = metadata.tables["engine_prelim_group"]
 TEMPLATES = metadata.tables["engine_template"]
 
+MAX_SITE_ID = 255
+"""Bytes in UTF-8."""
+
 MAX_SIGN_DELAY = 86_400
 """Seconds; the suggested delay is 60."""
 
@@ -90,6 +93,8 @@ def check_site(site: SiteSettings) -> None:
     """Raise `BadSite` with the setting that makes no sense."""
     if not site.site_id.strip() or not site.site_id.isprintable():
         raise BadSite("the SiteID is empty or has control characters", pointer="/SiteID")
+    if len(site.site_id.encode()) > MAX_SITE_ID:
+        raise BadSite(f"the SiteID is longer than {MAX_SITE_ID} bytes", pointer="/SiteID")
     if site.time_zone not in available_timezones():
         raise BadSite("timeZone is not an IANA time zone", pointer="/timeZone")
     if not 0 <= site.sign_delay <= MAX_SIGN_DELAY:

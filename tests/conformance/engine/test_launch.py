@@ -47,7 +47,7 @@ def stored(service: Service, accession: str = "A1") -> dict[str, Any]:
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_each_tag_is_a_string_kept_as_sent(service: Service, tag: str) -> None:
-    """clinicalInfo tags: all are strings except Metadata; raw values are kept."""
+    """ClinicalInfo tags: all are strings except Metadata; raw values are kept."""
     value = "A^B & <c> \\ {d} é 日本 | ~"
     ok(service.launch(tags={tag: value}))
     if tag == "KeyFindings":
@@ -68,7 +68,7 @@ def test_an_empty_tag_is_unset(service: Service, tag: str, value: str | None) ->
 @pytest.mark.parametrize("tag", TAGS)
 @pytest.mark.parametrize("value", [{}, {"a": 1}, [], ["x"], True, False])
 def test_a_tag_that_is_no_string_is_refused(service: Service, tag: str, value: Any) -> None:
-    """clinicalInfo tags: all are strings; objects, lists and booleans are none."""
+    """ClinicalInfo tags: all are strings; objects, lists and booleans are none."""
     answer = service.launch(tags={tag: value})
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
     assert f"/clinicalInfo/{tag}" in {each["pointer"] for each in answer.json()["errors"]}
@@ -343,7 +343,7 @@ def test_a_physician_may_have_the_users_name(service: Service) -> None:
     ],
 )
 def test_when_names_differ(service: Service, known: str, given: str, same: bool) -> None:
-    """forceUpdatePatientName false: another PatientName for the PatientMRN fails the request."""
+    """ForceUpdatePatientName false: another PatientName for the PatientMRN fails the request."""
     ok(service.launch(tags={"PatientName": known}))
     for lazy in (True, False):
         answer = service.launch(accession="A2", tags={"PatientName": given}, lazyLaunch=lazy)
@@ -375,7 +375,7 @@ def test_forcing_a_name(service: Service) -> None:
 
 @pytest.mark.parametrize("name", [None, "", "  ", "^", "^^^"])
 def test_forcing_needs_a_name(service: Service, name: str | None) -> None:
-    """forceUpdatePatientName true: PatientName must be present in clinicalInfo."""
+    """ForceUpdatePatientName true: PatientName must be present in clinicalInfo."""
     answer = service.launch(tags={"PatientName": name}, forceUpdatePatientName=True)
     assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")
 
@@ -456,7 +456,7 @@ def test_key_images_that_are_none(service: Service, image: Any) -> None:
 
 
 def test_lists_must_be_lists(service: Service) -> None:
-    """dicomSR and keyImages are lists of objects; null and empty are none."""
+    """DicomSR and keyImages are lists of objects; null and empty are none."""
     for member in ("dicomSR", "keyImages"):
         for value in (None, []):
             ok(service.launch(**{member: value}))

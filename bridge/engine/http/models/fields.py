@@ -9,9 +9,17 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 TAG_LENGTH = 1024
+IDENTIFIER_BYTES = 1024
 
 
 def _scalar(value: object) -> object:
@@ -30,6 +38,14 @@ def _whole(value: object) -> object:
     return _scalar(value)
 
 
+def _indexable(text: str) -> str:
+    """Bound what is indexed together: index rows of PostgreSQL end at 2,704 bytes."""
+    if len(text.encode("utf-8", "surrogatepass")) > IDENTIFIER_BYTES:
+        message = f"String should have at most {IDENTIFIER_BYTES} bytes in UTF-8"
+        raise ValueError(message)
+    return text
+
+
 # Constraints come first: what stands behind them is applied before them.
 Tag = Annotated[
     str,
@@ -44,6 +60,7 @@ Text = Annotated[str, BeforeValidator(_scalar, json_schema_input_type=str | None
 Identifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
+    AfterValidator(_indexable),
     BeforeValidator(
         _whole,
         json_schema_input_type=Annotated[
@@ -57,6 +74,7 @@ Identifier = Annotated[
 OptionalIdentifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
+    AfterValidator(_indexable),
     BeforeValidator(
         _whole,
         json_schema_input_type=Annotated[str, Field(max_length=TAG_LENGTH)] | int | None,
