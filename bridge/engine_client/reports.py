@@ -78,9 +78,15 @@ class Reports:
         """Make a preliminary read."""
         await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
 
-    async def delete(self, order: OrderKey) -> None:
-        """Delete an unsigned report."""
-        await self._act("delete", order)
+    async def delete(self, order: OrderKey, *, only_ordered: bool = False) -> None:
+        """
+        Delete an unsigned report.
+
+        With `only_ordered` our own engine refuses (400) what somebody has begun; a service that
+        ignores unknown fields deletes it all the same.
+        """
+        options = {"onlyWhenOrdered": True} if only_ordered else {}
+        await self._act("delete", order, **options)
 
     async def update_dicom_sr(
         self, order: OrderKey, files: Sequence[str], mode: str | None = None

@@ -32,7 +32,7 @@ class ReportService(Protocol):
     async def content(self, order: OrderKey) -> str:
         """Read a report's text."""
 
-    async def delete(self, order: OrderKey) -> None:
+    async def delete(self, order: OrderKey, *, only_ordered: bool = False) -> None:
         """Delete an unsigned report."""
 
 
@@ -76,7 +76,7 @@ async def withdraw(service: ReportService, order: OrderKey) -> list[str]:
     if len(record.orders) > 1 or not await _is_empty(service, order, record):
         return [*notes, "report_kept"]
     try:
-        await service.delete(order)
+        await service.delete(order, only_ordered=True)  # it may have been opened meanwhile
     except EngineFailure as failure:
         if failure.status not in REFUSED:
             raise

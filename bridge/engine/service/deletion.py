@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, update
 from sqlmodel import col
 
+from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Link, Report, ReportOrder, Tombstone, metadata
 from bridge.engine.rules.identity import Triple, link_target
 from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import Status
 from bridge.engine.service import feed
 from bridge.engine.service.finding import (
     current_triple,
@@ -21,25 +24,34 @@ from bridge.engine.service.finding import (
     lock_report,
 )
 from bridge.engine.service.lifecycle import clear, take
+from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import ChangeEvent, Work
 
 LINKS = metadata.tables[str(Link.__tablename__)]
 
 
-def delete_report(work: Work, triple: Triple) -> bool:
+def delete_report(work: Work, triple: Triple, *, only_ordered: bool = False) -> bool:
     """
     Remove the report of an order with all orders that are linked to it.
 
     False where there is none: the links that would have created it are revoked all the same, so
-    the caller lets the transaction commit before it says "not found".
+    the caller lets the transaction commit before it says "not found". With `only_ordered` a
+    report that anybody has begun, or that has orders beside this one, is refused (400).
     """
     found = lock_orders(work, [triple])[0]
     if found is None:
         revoke_links(work.connection, [current_triple(work.connection, triple), triple], work.now)
         return False
+    if only_ordered and not _is_untouched(work, found.report):
+        raise RuleBroken(Reason.BEGUN)
     take(work, found.report, Event.DELETE)
     _remove(work, found.report, ChangeEvent.REPORT_DELETED)
     return True
+
+
+def _is_untouched(work: Work, report: Report) -> bool:
+    alone = len(group_of(work.session, key_of(report))) == 1
+    return report.status is Status.ORDERED and not has_content(report) and alone
 
 
 def reset_order(work: Work, triple: Triple) -> Report:

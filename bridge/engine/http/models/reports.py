@@ -59,6 +59,17 @@ class OneReport(Body):
         return lift(body, IDENTITY)
 
 
+class DeleteBody(OneReport):
+    """
+    `POST /api/report/delete`.
+
+    `onlyWhenOrdered` is ours: refuse (400) where somebody has begun to read, in the same
+    transaction, so that a cancelled order never takes a text with it.
+    """
+
+    onlyWhenOrdered: StrictBool = False  # spelled like the document's fields
+
+
 class StatusBody(Body):
     """`POST /api/report/status`."""
 

@@ -7,9 +7,9 @@ from bridge.engine.errors import ReportNotFound
 from bridge.engine.http.acting import Place, act, place_of, triple_of
 from bridge.engine.http.guard import WriteRoute
 from bridge.engine.http.models.reports import (
+    DeleteBody,
     FlatIdentity,
     LinkBody,
-    OneReport,
     UpdateStructuredReports,
 )
 from bridge.engine.http.models.responses import NO_BODY, StatusRecordBody, problems
@@ -29,7 +29,7 @@ DONE = {**NO_BODY, **problems()}
 
 
 @router.post("/delete", response_class=Response, responses=DONE)
-async def delete(body: OneReport, request: Request) -> Response:
+async def delete(body: DeleteBody, request: Request) -> Response:
     """Delete an unsigned report with all its orders."""
     triple = triple_of(body.clinicalInfo)
     gone: list[bool] = []
@@ -37,7 +37,7 @@ async def delete(body: OneReport, request: Request) -> Response:
         request,
         "delete",
         place_of(body.clinicalInfo),
-        lambda work: gone.append(delete_report(work, triple)),
+        lambda work: gone.append(delete_report(work, triple, only_ordered=body.onlyWhenOrdered)),
     )
     # Pending links of an order without a report are revoked all the same, and stay so.
     if gone and not gone[-1]:

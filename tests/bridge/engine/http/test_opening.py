@@ -119,6 +119,19 @@ def test_a_deleted_report_takes_its_links_with_it(service: Service) -> None:
     assert service.launch().status_code == 200
 
 
+def test_a_cancelled_order_that_somebody_opened_is_kept(service: Service) -> None:
+    """`onlyWhenOrdered` (ours): an empty order goes, one that was opened meanwhile stays."""
+    body = {"clinicalInfo": identity(), "onlyWhenOrdered": True}
+    service.launch("service", lazyLaunch=True, registerOrder=True)
+    assert service.post("report/delete", body).status_code == 200
+
+    service.launch("service", lazyLaunch=True, registerOrder=True)
+    service.open(link_for(service, lazyLaunch=True))
+    refused = service.post("report/delete", body)
+    assert (refused.status_code, refused.json()["code"]) == (400, "report_begun")
+    assert service.status()["status"] == "Draft"
+
+
 def test_links_die_with_their_token(service: Service) -> None:
     """Revoking a token revokes what it gave out."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
