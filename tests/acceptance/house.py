@@ -1,20 +1,27 @@
-"""The real program in a home of its own: `python -m bridge …` in subprocesses, nothing imported."""
+"""
+The real program in a home of its own: `python -m bridge …` in subprocesses, nothing imported.
 
+What `init`, `site`, `user` and `token` make on SQLite is made once a run and copied.
+"""
+
+import atexit
 import json
-import os
-import signal
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
-READY_WITHIN = 30.0
+from tests.acceptance.serving import ROOT, Serving
+
+TOKEN = "token.txt"
 
 
 def free_port() -> int:
@@ -24,17 +31,52 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def bridge(*arguments: str, expect: int | None = 0) -> str:
+    """Run one `bridge` command; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    if expect is not None and done.returncode != expect:
+        raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout + (done.stderr if expect else "")
+
+
+def populate(home: Path, sign_delay: int) -> None:
+    """A site, an administrator, and her token in a file."""
+    delay = ("--sign-delay", str(sign_delay)) if sign_delay else ()
+    bridge("site", "add", "SITE1", "--home", str(home), "--name", "One", *delay)
+    who = ("--home", str(home), "--name", "Ada Reader", "--site", "SITE1", "--admin")
+    bridge("user", "add", "ada@example.org", *who)
+    token = bridge("token", "create", "--home", str(home), "--user", "ada@example.org")
+    (home / TOKEN).write_text(token.strip(), "utf-8")
+
+
+@lru_cache
+def model_home(sign_delay: int) -> Path:
+    """A home with an embedded database, to be copied."""
+    folder = Path(tempfile.mkdtemp(prefix="bridge-model-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    home = folder / "home"
+    bridge("init", str(home))
+    populate(home, sign_delay)
+    return home
+
+
 class House:
     """One installation: make it, start it, stop it, kill it, ask it."""
 
     def __init__(self, home: Path, *, sign_delay: int = 0, database: str = "") -> None:
+        """`database` is a PostgreSQL address, or empty for the embedded one."""
         self.home = home
         self.http_port, self.mllp_port = free_port(), free_port()
         self.database = database
-        self.destinations: list[str] = []
+        self.sections: list[str] = []
         self.listener_extra = ""
+        self.settings = ""
         self.sign_delay = sign_delay
-        self.process: subprocess.Popen[bytes] | None = None
+        self.service: Serving | None = None
+        self.others: list[Serving] = []
         self.token = ""
 
     @property
@@ -43,87 +85,91 @@ class House:
         return f"http://127.0.0.1:{self.http_port}"
 
     def destination(self, name: str, port: int, **extra: Any) -> None:
-        """Add a receiver of results before the start."""
+        """Add a receiver of results before the start; values as TOML would have them in JSON."""
         values: dict[str, Any] = {"retry_first": "200ms", "retry_max": "1s", "ack_timeout": "2s"}
-        values |= extra
-        lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        head = f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\n'
-        self.destinations.append(head + "\n".join(lines) + "\n")
+        values |= {"address": f"127.0.0.1:{port}"} | extra
+        self._section("destination", name, values)
+
+    def listener(self, name: str, **extra: Any) -> int:
+        """Add another listener before the start; return its port."""
+        port = free_port()
+        self._section("listener", name, {"bind": f"127.0.0.1:{port}", "site": "SITE1"} | extra)
+        return port
+
+    def _section(self, kind: str, name: str, values: dict[str, Any]) -> None:
+        lines = [f"{key} = {toml(value)}" for key, value in values.items()]
+        self.sections.append(f'[[{kind}]]\nname = "{name}"\n' + "\n".join(lines) + "\n")
 
     def make(self) -> None:
         """Init, settings, a site, an administrator and her token."""
-        self.bridge("init", str(self.home))
+        if self.database:
+            bridge("init", str(self.home))
+            self.configure()
+            populate(self.home, self.sign_delay)
+        else:
+            shutil.copytree(model_home(self.sign_delay), self.home)
+            shutil.rmtree(self.home / "run", ignore_errors=True)
+            self.configure()
+        self.token = (self.home / TOKEN).read_text("utf-8")
+
+    def configure(self) -> None:
+        """Write the settings."""
         text = f'[http]\nbind = "127.0.0.1:{self.http_port}"\npublic_url = "{self.url}"\n'
         if self.database:
             text = f'[database]\nurl = "{self.database}"\n' + text
-        text += '[schedule]\npoll_status_every = "500ms"\n'
+        text += '[schedule]\npoll_status_every = "500ms"\n' + self.settings
         text += f'[[listener]]\nname = "orders"\nbind = "127.0.0.1:{self.mllp_port}"\n'
-        text += f'site = "SITE1"\n{self.listener_extra}\n' + "\n".join(self.destinations)
+        text += f'site = "SITE1"\n{self.listener_extra}\n' + "\n".join(self.sections)
         (self.home / "bridge.toml").write_text(text, "utf-8")
-        delay = ("--sign-delay", str(self.sign_delay)) if self.sign_delay else ()
-        self.bridge("site", "add", "SITE1", "--home", str(self.home), "--name", "One", *delay)
-        who = ("--home", str(self.home), "--name", "Ada Reader", "--site", "SITE1", "--admin")
-        self.bridge("user", "add", "ada@example.org", *who)
-        self.token = self.bridge(
-            "token", "create", "--home", str(self.home), "--user", "ada@example.org"
-        ).strip()
 
     def bridge(self, *arguments: str, expect: int | None = 0) -> str:
-        """Run one `bridge` command; return what it printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "bridge", *arguments],
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        if expect is not None and done.returncode != expect:
-            raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
-        return done.stdout
+        """Run one command on this home."""
+        return bridge(*arguments, "--home", str(self.home), expect=expect)
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
-        """Serve, and wait until it is ready."""
-        command = [sys.executable, "-m", "bridge", "serve", "--home", str(self.home), *arguments]
-        environment = {**os.environ, **(env or {})}
-        with (self.home / "serve.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
-            )
-        deadline = time.monotonic() + READY_WITHIN
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                break
-            try:
-                if httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                time.sleep(0.05)
-        raise AssertionError(f"not ready: {self.log()[-3000:]}")
+    def start(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        beside: bool = False,
+    ) -> Serving:
+        """Serve, and wait until it is ready; `beside`: with a probe address of its own."""
+        probe, more = self.url, dict(env or {})
+        if beside:
+            port = free_port()
+            probe, more["BRIDGE_HTTP__PROBE_BIND"] = f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"
+        service = Serving(self.home, probe, arguments, more, prefix)
+        if beside:
+            self.others.append(service)
+        else:
+            self.service = service
+        service.wait()
+        return service
 
     def log(self) -> str:
         """All that the service printed."""
         return (self.home / "serve.log").read_text("utf-8", "replace")
 
     def kill(self) -> None:
-        """Kill -9."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        """Kill -9, all that runs."""
+        for service in [self.service, *self.others]:
+            if service is not None:
+                service.kill()
 
     def stop(self) -> int:
         """SIGTERM; return the exit status."""
-        if self.process is None:
-            return 0
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.service.stop() if self.service is not None else 0
 
     def get(self, path: str, **query: Any) -> Any:
         """GET as the site's administrator."""
-        return self._call("GET", path, params=query)
+        return self.call("GET", path, params=query)
 
     def post(self, path: str, body: Any, expect: int | None = 200) -> Any:
         """POST as the site's administrator."""
-        return self._call("POST", path, json=body, expect=expect)
+        return self.call("POST", path, json=body, expect=expect)
 
-    def _call(self, method: str, path: str, expect: int | None = 200, **kwargs: Any) -> Any:
+    def call(self, method: str, path: str, expect: int | None = 200, **kwargs: Any) -> Any:
+        """Call the service as the site's administrator; give the JSON it answers."""
         reply = httpx.request(
             method, self.url + path, headers={"x-access-token": self.token}, timeout=30, **kwargs
         )
@@ -131,7 +177,7 @@ class House:
             raise AssertionError(f"{method} {path}: {reply.status_code} {reply.text}")
         return reply.json() if reply.content else None
 
-    def draft(self, mrn: str, accession: str, text: str, **tags: str) -> Any:
+    def draft(self, mrn: str, accession: str, text: str, **tags: Any) -> Any:
         """Launch a study for reading, its text pre-filled."""
         clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         clinical |= {"KeyFindings": text, **tags}
@@ -140,8 +186,14 @@ class House:
 
     def sign(self, mrn: str, accession: str, **extra: Any) -> None:
         """Sign by the API."""
+        self.act("sign", mrn, accession, **extra)
+
+    def act(
+        self, what: str, mrn: str, accession: str, *, expect: int | None = 200, **extra: Any
+    ) -> Any:
+        """Call one of `/api/report/…` for an order."""
         identity = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
-        self.post("/api/report/sign", {"clinicalInfo": identity, **extra})
+        return self.post(f"/api/report/{what}", {"clinicalInfo": identity, **extra}, expect)
 
     def worklist(self, **query: Any) -> list[dict[str, Any]]:
         """All rows of the site's worklist."""
@@ -156,3 +208,39 @@ class House:
             cursor = page.get("next")
             if not cursor:
                 return rows
+
+    def row(self, accession: str) -> dict[str, Any] | None:
+        """The report that an order is in, if it stands on the worklist."""
+        for row in self.worklist():
+            if any(each["Accession"] == accession for each in row["clinicalInfo"]):
+                return row
+        return None
+
+    def group(self, accession: str) -> list[str]:
+        """The accessions of the report that an order is in, anchor first."""
+        row = self.row(accession)
+        return [each["Accession"] for each in row["clinicalInfo"]] if row else []
+
+    def settle(self, timeout: float = 40) -> None:
+        """Wait until everything that came in has been applied."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            metrics = httpx.get(f"{self.url}/metrics", timeout=10).text
+            waiting = [
+                line
+                for line in metrics.splitlines()
+                if line.startswith('bridge_queue_depth{queue="inbox"')
+                and ('"queued"' in line or '"claimed"' in line)
+                and not line.endswith(" 0.0")
+            ]
+            if not waiting:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"still waiting: {waiting}")
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it: JSON, but for tables."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value)

@@ -6,15 +6,7 @@ import pytest
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
-from tests.acceptance.wire import FS_CR, VT, Sender, control_id
-
-
-def code_and_id(reply: bytes | None) -> tuple[str, str]:
-    """MSA-1 and MSA-2 of a reply."""
-    assert reply is not None, "no reply came"
-    msa = next(line for line in reply.split(b"\r") if line.startswith(b"MSA"))
-    fields = msa.decode().split("|")
-    return fields[1], fields[2]
+from tests.acceptance.wire import FS_CR, VT, Sender, control_id, verdict
 
 
 def test_two_frames_in_one_packet(running: House) -> None:
@@ -22,8 +14,8 @@ def test_two_frames_in_one_packet(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         sender.post(order(101), order(102))
 
-        assert code_and_id(sender.reply()) == ("AA", "C101")
-        assert code_and_id(sender.reply()) == ("AA", "C102")
+        assert verdict(sender.reply()) == ("AA", "C101")
+        assert verdict(sender.reply()) == ("AA", "C102")
 
 
 def test_byte_by_byte(running: House) -> None:
@@ -32,7 +24,7 @@ def test_byte_by_byte(running: House) -> None:
         for byte in VT + order(103) + FS_CR:
             sender.raw(bytes([byte]))
 
-        assert code_and_id(sender.reply()) == ("AA", "C103")
+        assert verdict(sender.reply()) == ("AA", "C103")
 
 
 def test_garbage_between_frames(running: House) -> None:
@@ -40,8 +32,8 @@ def test_garbage_between_frames(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         sender.raw(VT + order(104) + FS_CR + b"\x00\r\nnoise" + VT + order(105) + FS_CR)
 
-        assert code_and_id(sender.reply()) == ("AA", "C104")
-        assert code_and_id(sender.reply()) == ("AA", "C105")
+        assert verdict(sender.reply()) == ("AA", "C104")
+        assert verdict(sender.reply()) == ("AA", "C105")
 
 
 def test_no_start_byte(running: House) -> None:
@@ -51,7 +43,7 @@ def test_no_start_byte(running: House) -> None:
         assert sender.reply(timeout=0.5) is None
 
         sender.socket.settimeout(10)
-        assert code_and_id(sender.ask(order(107))) == ("AA", "C107")
+        assert verdict(sender.ask(order(107))) == ("AA", "C107")
 
 
 def test_end_block_without_carriage_return(running: House) -> None:
@@ -62,7 +54,7 @@ def test_end_block_without_carriage_return(running: House) -> None:
 
         sender.socket.settimeout(10)
         sender.raw(FS_CR[1:])
-        assert code_and_id(sender.reply()) == ("AA", "C108")
+        assert verdict(sender.reply()) == ("AA", "C108")
 
 
 def test_start_byte_inside_a_frame(running: House) -> None:
@@ -70,7 +62,7 @@ def test_start_byte_inside_a_frame(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         sender.raw(VT + order(109)[:60] + VT + order(110) + FS_CR)
 
-        code, _ = code_and_id(sender.reply())
+        code, _ = verdict(sender.reply())
         assert code in {"AE", "AR"}
     assert not [
         row
@@ -82,7 +74,7 @@ def test_start_byte_inside_a_frame(running: House) -> None:
 def test_not_hl7(running: House) -> None:
     """What is no HL7 gets a reason, not silence."""
     with Sender(running.mllp_port) as sender:
-        assert code_and_id(sender.ask(b"hello, is this thing on?")) == ("AR", "")
+        assert verdict(sender.ask(b"hello, is this thing on?")) == ("AR", "")
 
 
 def test_undeclared_latin_1(running: House) -> None:
@@ -90,7 +82,7 @@ def test_undeclared_latin_1(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         message = order(111, name="M\u00dcLLER^J\u00dcRGEN").decode().replace("UNICODE UTF-8", "")
 
-        assert code_and_id(sender.ask(message.encode("latin-1"))) == ("AA", "C111")
+        assert verdict(sender.ask(message.encode("latin-1"))) == ("AA", "C111")
     row = applied(running, "A111")
     assert "M\u00dcLLER" in str(row).upper()
 
@@ -100,7 +92,7 @@ def test_empty_control_id(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         reply = sender.ask(order(112).replace(b"|C112|", b"||"))
 
-        assert code_and_id(reply) == ("AE", "")
+        assert verdict(reply) == ("AE", "")
         assert reply is not None
         assert b"MSH^1^10" in reply
 
@@ -110,7 +102,7 @@ def test_large_message(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         extra = "".join(f"NTE|{n}||{'x' * 1000}\r" for n in range(200))
 
-        assert code_and_id(sender.ask(order(113, extra=extra))) == ("AA", "C113")
+        assert verdict(sender.ask(order(113, extra=extra))) == ("AA", "C113")
 
 
 def test_batch(running: House) -> None:
@@ -135,14 +127,14 @@ def test_enhanced_mode(running: House) -> None:
     """MSH-15/16 = AL: first the commit acknowledgment, then the application's."""
     message = order(116).replace(b"|2.5.1||||||", b"|2.5.1|||AL|AL||")
     with Sender(running.mllp_port) as sender:
-        assert code_and_id(sender.ask(message)) == ("CA", "C116")
-        assert code_and_id(sender.reply()) == ("AA", "C116")
+        assert verdict(sender.ask(message)) == ("CA", "C116")
+        assert verdict(sender.reply()) == ("AA", "C116")
 
 
 def test_byte_order_mark(running: House) -> None:
     """A BOM before MSH is no reason to refuse."""
     with Sender(running.mllp_port) as sender:
-        assert code_and_id(sender.ask(b"\xef\xbb\xbf" + order(117))) == ("AA", "C117")
+        assert verdict(sender.ask(b"\xef\xbb\xbf" + order(117))) == ("AA", "C117")
 
 
 def test_retransmit_gets_the_stored_acknowledgment(running: House) -> None:
@@ -151,7 +143,7 @@ def test_retransmit_gets_the_stored_acknowledgment(running: House) -> None:
         first = sender.ask(order(118))
         second = sender.ask(order(118))
 
-        assert code_and_id(first) == ("AA", "C118")
+        assert verdict(first) == ("AA", "C118")
         assert first == second
 
 
@@ -179,7 +171,7 @@ def test_refusal_has_a_place(running: House, missing: str) -> None:
     with Sender(running.mllp_port) as sender:
         reply = sender.ask(message.replace(b"|C120|", b"|C120" + missing.encode() + b"|"))
 
-    code, _ = code_and_id(reply)
+    code, _ = verdict(reply)
     if missing == "PID":
         assert code == "AE"
         assert reply is not None

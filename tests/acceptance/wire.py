@@ -5,6 +5,7 @@ The sink's answers are a program: a function of the message and how often it was
 """
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,19 @@ def control_id(message: bytes) -> bytes:
     return message.split(b"\r", 1)[0].split(message[3:4])[9]
 
 
+def verdict(reply: bytes | None) -> tuple[str, str]:
+    """MSA-1 and MSA-2 of a reply."""
+    assert reply is not None, "no reply came"
+    fields = segment(reply, b"MSA").split(reply[3:4].decode())
+    return fields[1], fields[2]
+
+
+def segment(message: bytes, name: bytes) -> str:
+    """The first segment of a name, decoded; empty when there is none."""
+    found = [line for line in message.split(b"\r") if line.startswith(name)]
+    return found[0].decode("utf-8", "backslashreplace") if found else ""
+
+
 def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> bytes:
     """Build a plain acknowledgment."""
     about = control_id(message) if about is None else about
@@ -31,8 +45,12 @@ def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> byte
 class Sender:
     """One client connection."""
 
-    def __init__(self, port: int, timeout: float = 20.0) -> None:
+    def __init__(
+        self, port: int, timeout: float = 20.0, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.buffer = b""
 
     def __enter__(self) -> Self:
@@ -73,6 +91,13 @@ class Sender:
         frame, self.buffer = self.buffer.split(FS_CR, 1)
         return frame.lstrip(VT)
 
+    def replies(self, quiet: float = 0.5) -> list[bytes]:
+        """All replies until nothing comes for a while."""
+        found = []
+        while (reply := self.reply(quiet)) is not None:
+            found.append(reply)
+        return found
+
     def ask(self, message: bytes, timeout: float | None = None) -> bytes | None:
         """Send one message and wait for its reply."""
         self.post(message)
@@ -93,6 +118,7 @@ class Sink:
     """A receiver of results that remembers all it got, in order."""
 
     answer: Answer = accept
+    tls: ssl.SSLContext | None = None
     received: list[bytes] = field(default_factory=list)
     acknowledged: list[bytes] = field(default_factory=list)
     connections: int = 0
@@ -117,6 +143,15 @@ class Sink:
             time.sleep(0.02)
         return list(self.received)
 
+    def about(self, text: str, count: int = 1, timeout: float = 30.0) -> list[bytes]:
+        """Wait for so many messages that contain a text; return all that do."""
+        deadline = time.monotonic() + timeout
+        while True:
+            found = [message for message in list(self.received) if text.encode() in message]
+            if len(found) >= count or time.monotonic() > deadline:
+                return found
+            time.sleep(0.02)
+
     def _accept(self) -> None:
         while self._open:
             try:
@@ -126,6 +161,11 @@ class Sink:
             except OSError:
                 return
             self.connections += 1
+            if self.tls is not None:
+                try:
+                    connection = self.tls.wrap_socket(connection, server_side=True)
+                except OSError:
+                    continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -159,9 +199,9 @@ class Sink:
 
 
 @contextmanager
-def sink(answer: Answer = accept) -> Iterator[Sink]:
+def sink(answer: Answer = accept, tls: ssl.SSLContext | None = None) -> Iterator[Sink]:
     """Run a sink for the length of a test."""
-    running = Sink(answer)
+    running = Sink(answer, tls)
     try:
         yield running
     finally:

@@ -31,7 +31,7 @@ OUTCOMES: dict[str, tuple[Refusal, ...]] = {
 def answered(kind: str, version: str, code: str, marks: str) -> bytes:
     """The acknowledgment of a message of such a header."""
     kind = kind.replace("^", marks[0])
-    charset = "" if version in {"2.1", "2.2"} else "||||||UNICODE UTF-8"  # MSH-18 came with 2.3
+    charset = "" if version == "2.2" else "||||||UNICODE UTF-8"  # MSH-18 came with 2.3
     raw = f"MSH|{marks}|RIS|H\xc4US|B|R|20260101||{kind}|X-1|P|{version}{charset}\rPID|1\r"
     outcome = OUTCOMES[code]
     header = peek(raw.encode())

@@ -1,0 +1,68 @@
+"""One `bridge serve` in a subprocess: started, waited for, stopped, killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_WITHIN = 60.0
+
+
+class Serving:
+    """A running service; `probe` is where it says whether it is ready."""
+
+    def __init__(
+        self,
+        home: Path,
+        probe: str,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Start it; `prefix` is a command that runs it (`sh -c 'ulimit …'`)."""
+        self.file = home / "serve.log"
+        self.probe = probe
+        command = [
+            *prefix, sys.executable, "-m", "bridge", "serve", "--home", str(home), *arguments
+        ]  # fmt: skip
+        with self.file.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+            )
+
+    def wait(self) -> None:
+        """Wait until it is ready."""
+        deadline = time.monotonic() + READY_WITHIN
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.probe}/readyz", timeout=2).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"not ready: {self.log()[-3000:]}")
+
+    def log(self) -> str:
+        """All that the services of this home printed."""
+        return self.file.read_text("utf-8", "replace")
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; return the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=45)

@@ -1,0 +1,108 @@
+"""Whatever arrives is answered, and the service lives: real messages, and what luck makes of them."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import FS_CR, VT, Sender, segment, verdict
+from tests.conformance.parsers import agree, structure_errors
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+SAMPLES = Path(__file__).parents[2] / "sample_messages"
+FILES = sorted(CORPUS.glob("*.hl7"))
+NO_CONTROL_ID = "ValidationError: Missing required child MSA.MSA_2"
+NEGATIVE = {"AE", "AR", "CE", "CR"}
+
+
+def framed(raw: bytes) -> bytes:
+    """A file as one frame's payload: framing bytes that were stored with it are taken off."""
+    return raw.strip(VT + FS_CR).replace(FS_CR, b"\r")
+
+
+def check_answer(reply: bytes) -> None:
+    """A reply has a code, and a refusal says what and where."""
+    code, _ = verdict(reply)
+    assert code in {"AA", "CA"} | NEGATIVE
+    if code in NEGATIVE:
+        error = segment(reply, b"ERR")
+        assert re.search(r"\b(1\d\d|20\d)\b", error), error
+        assert "207" not in error, "no refusal may be for an exception of ours"
+
+
+@pytest.mark.skipif(not FILES, reason="the corpus is not beside this repository")
+def test_real_messages(running: House) -> None:
+    """Every real message is answered unless it says NE, with a reason where it is refused."""
+    for number, file in enumerate(FILES):
+        with Sender(running.mllp_port) as sender:
+            raw = framed(file.read_bytes())
+            sender.post(raw)
+            wanted = b"".join(raw.split(b"\r")[0].split(raw[3:4])[14:16])  # MSH-15 and 16
+            replies = [reply] if (reply := sender.reply(0.3 if wanted else 20)) else []
+            assert replies or wanted in {b"NE", b"NENE"}, file.name
+            for each in [*replies, *sender.replies(0.05)]:
+                if b"BHS" not in each:
+                    check_answer(each)
+                    assert agree(each), file.name
+                    assert structure_errors(each).removesuffix(NO_CONTROL_ID) == "", file.name
+            sender.socket.settimeout(20)
+            assert verdict(sender.ask(order(20_000 + number)))[0] == "AA", file.name
+
+
+@pytest.mark.parametrize("kind", ["cut", "noise", "segments", "delimiters", "bytes"])
+def test_damaged_messages(running: House, kind: str) -> None:
+    """Damaged in any way, a message is answered or keeps its silence, and the next one is fine."""
+    rng = random.Random(f"damage {kind}")
+    sources = [framed(file.read_bytes()) for file in (*FILES, *SAMPLES.glob("*/*.hl7"))]
+    for number in range(60):
+        raw = damaged(rng.choice(sources)[:6000], kind, rng)
+        after = 21_000 + 100 * len(kind) + number
+        with Sender(running.mllp_port) as sender:
+            sender.post(raw, order(after, msh10=f"{kind}{number}"))
+            replies = []
+            while not replies or verdict(replies[-1])[1] != f"{kind}{number}":
+                reply = sender.reply(10)
+                assert reply is not None, raw
+                replies.append(reply)
+            assert verdict(replies[-1])[0] == "AA"
+            for reply in replies[:-1]:
+                if b"BHS" not in reply[:8] and b"FHS" not in reply[:8]:
+                    check_answer(reply)
+            enhanced = len(raw.split(b"\r")[0].split(raw[3:4] or b"|")) > 14
+            assert len(replies) > 1 or enhanced, raw
+
+
+def damaged(raw: bytes, kind: str, rng: random.Random) -> bytes:
+    """A message after an accident; never with the end of its own frame inside."""
+    lines = raw.replace(b"\n", b"\r").split(b"\r")
+    match kind:
+        case "cut":
+            raw = raw[: rng.randrange(1, len(raw))]
+        case "noise":
+            spot = rng.randrange(len(raw))
+            raw = raw[:spot] + rng.randbytes(rng.randrange(1, 40)) + raw[spot:]
+        case "segments":
+            rng.shuffle(lines[1:])
+            kept = [line for line in lines[1:] if rng.random() > 0.3]
+            raw = b"\r".join([lines[0], *kept, *rng.choices(lines, k=3)])
+        case "delimiters":
+            for _ in range(10):
+                spot = rng.randrange(len(raw))
+                raw = raw[:spot] + bytes([rng.choice(b"|^~\\&\r\n\"")]) + raw[spot + 1 :]
+        case _:
+            for _ in range(20):
+                spot = rng.randrange(len(raw))
+                raw = raw[:spot] + bytes([rng.randrange(256)]) + raw[spot + 1 :]
+    return raw.replace(FS_CR, b"\r").replace(VT, b" ") or b"x"
+
+
+def test_nothing_unforeseen(running: House) -> None:
+    """After all that, no exception has been logged."""
+    running.settle(60)
+
+    assert "not accepted" not in running.log()
+    trouble = [line for line in running.log().splitlines() if "not applied" in line]
+    assert all("listener=stored" in line for line in trouble)  # where it is what is asked for
