@@ -6,6 +6,7 @@ from bridge.cli import (
     audit,
     deliveries,
     home,
+    keeping,
     mapping,
     messages,
     serve,
@@ -29,6 +30,8 @@ application.command("check")(home.check)
 application.command("migrate")(home.migrate)
 application.command("send")(wire.send)
 application.command("receive")(wire.receive)
+application.command("rotate-keys")(keeping.rotate_keys)
+application.command("prune")(keeping.prune)
 application.add_typer(site.group, name="site")
 application.add_typer(user.group, name="user")
 application.add_typer(token.group, name="token")

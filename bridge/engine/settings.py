@@ -5,6 +5,7 @@ Reads no file and no environment: the composition root hands a complete
 `EngineSettings` to `bridge.engine.http.application.create_application`.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 MIB = 2**20
@@ -69,13 +70,17 @@ class EngineSettings:
     """
     The engine as one installation runs it.
 
-    `link_keys` is the key ring of sealed links, newest first: (key id, 32 bytes).
+    `link_keys` is the key ring of sealed links, newest first: (key id, 32 bytes);
+    `changed_link_keys` gives it when it has been rotated since it was last asked, else None.
     `regional_urls` are further public addresses; a link carries the one its request came in on.
     `trusted_proxies` are networks (`10.0.0.0/8`) whose forwarded headers are believed.
     `service_token`, when given, becomes a token that administers every site.
     """
 
     link_keys: tuple[tuple[str, bytes], ...] = field(repr=False)
+    changed_link_keys: Callable[[], Sequence[tuple[str, bytes]] | None] = field(
+        default=lambda: None, repr=False
+    )
     public_url: str = "http://127.0.0.1:8575"
     regional_urls: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()

@@ -126,7 +126,7 @@ class Administration:
         now = time.time_ns() // 1_000_000
         with _refusing(), self._database.write() as connection:
             yield connection, now
-            note(connection, self._database, now, action, site_id, **details)
+            note(connection, self._database, now, action, site_id, details)
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Who works at the command line, for the audit trail."""
 
 import getpass
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
@@ -15,10 +16,10 @@ def note(
     now: int,
     action: str,
     site_id: str | None = None,
-    **details: Any,
+    details: Mapping[str, Any] | None = None,
 ) -> None:
     """Record what a command did, in its transaction; `details` are codes and counts."""
-    deed = audit.Deed(action, site_id, details={**details, "command": _operator()})
+    deed = audit.Deed(action, site_id, details={**(details or {}), "command": _operator()})
     audit.record(connection, database.serialize, [deed], now)
 
 

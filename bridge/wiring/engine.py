@@ -11,7 +11,7 @@ from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.transport import Tokens
 from bridge.store.database import Database
-from bridge.wiring.secret_files import read_link_keys, read_token
+from bridge.wiring.secret_files import WatchedKeys, read_link_keys, read_token
 from config import Settings
 from config.quantities import Address
 
@@ -24,8 +24,10 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what such a
 
 def engine_settings(settings: Settings) -> EngineSettings:
     """Read the secrets; the rest is copied. Raises SettingsError."""
+    keys = settings.path(settings.engine.link_keys_file)
     return EngineSettings(
-        link_keys=read_link_keys(settings.path(settings.engine.link_keys_file)),
+        link_keys=read_link_keys(keys),
+        changed_link_keys=WatchedKeys(keys).changed,
         public_url=settings.http.public_url,
         regional_urls=tuple(settings.http.regional_urls),
         trusted_proxies=tuple(settings.http.trusted_proxies),

@@ -1,17 +1,24 @@
 """
-Read the secrets of a home: tokens, and the key ring that seals links.
+Read the secrets of a home, and rotate them: tokens, and the key ring that seals links.
 
 A key ring is a line for each key, newest first: its id, a blank, 32 bytes in Base64.
 """
 
 import base64
 import binascii
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from config.errors import Mistake, SettingsError
 
 KEY_BYTES: Final = 32
+
+LOOK_SECONDS: Final = 0.5
+"""How long a running service may go on sealing under a key that was rotated."""
 
 
 def read_token(path: Path) -> str:
@@ -39,6 +46,64 @@ def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
     if mistakes:
         raise SettingsError(mistakes)
     return tuple(keys)
+
+
+def write_link_keys(path: Path, keys: Sequence[tuple[str, bytes]]) -> None:
+    """Replace the key ring in one step: whoever reads sees the old file or the new one."""
+    lines = [f"{key_id} {base64.b64encode(key).decode('ascii')}\n" for key_id, key in keys]
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class WatchedKeys:
+    """
+    The key ring of a file, looked at again when the file has been replaced.
+
+    At most once in `LOOK_SECONDS`; a file that cannot be read leaves the ring as it is.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._seen = _stamp(path)
+        self._looked = clock()
+
+    def changed(self) -> tuple[tuple[str, bytes], ...] | None:
+        """Return the ring if the file is another one than before, else None."""
+        now = self._clock()
+        if now - self._looked < LOOK_SECONDS:
+            return None
+        self._looked = now
+        seen = _stamp(self._path)
+        if seen is None or seen == self._seen:
+            return None
+        try:
+            keys = read_link_keys(self._path)
+        except SettingsError:
+            return None
+        self._seen = seen
+        return keys
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino)
 
 
 def _decoded(text: str) -> bytes:

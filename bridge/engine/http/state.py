@@ -34,7 +34,7 @@ class Engine:
         self.random = secrets.token_bytes
         self.work = Workshop(database, settings.threads)
         self.journal = Journal(self.work, clock)
-        self.keys = KeyRing(settings.link_keys, self.random)
+        self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
         self.quotas = QuotaMeter(clock)
         self.addresses = Addresses(
             settings.public_url, settings.regional_urls, settings.trusted_proxies

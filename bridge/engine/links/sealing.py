@@ -7,7 +7,7 @@ Stores nothing and makes no handles.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
@@ -40,32 +40,46 @@ class Sealed:
     data: bytes
 
 
-class KeyRing:
-    """The keys of sealed links, newest first: `(key id, 32 bytes)`."""
+Keys = Sequence[tuple[str, bytes]]
+"""A key ring, newest first: `(key id, 32 bytes)`."""
 
-    def __init__(self, keys: Sequence[tuple[str, bytes]], random_bytes: RandomBytes) -> None:
-        if not keys:
-            message = "the key ring is empty"
-            raise ValueError(message)
-        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys}
-        self._newest = keys[0][0]
+
+class KeyRing:
+    """
+    The keys of sealed links.
+
+    `changed` gives the ring when it is another one than at the last call, else None: so keys are
+    rotated under a running service. It is asked before each sealing and for an unknown key.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        random_bytes: RandomBytes,
+        changed: Callable[[], Keys | None] = lambda: None,
+    ) -> None:
         self._random = random_bytes
+        self._changed = changed
+        self._take(keys)
 
     @property
     def newest(self) -> str:
         """The id of the key that seals."""
-        return self._newest
+        return self._ring[0]
 
     def seal(self, payload: bytes, binding: Binding) -> Sealed:
         """Compress and encrypt `payload` for exactly this binding."""
+        self._refresh()
+        newest, ciphers = self._ring
         nonce = self._random(NONCE_BYTES)
-        cipher = self._ciphers[self._newest]
-        data = cipher.encrypt(nonce, zlib.compress(payload, 1), binding.associated_data())
-        return Sealed(self._newest, nonce + data)
+        data = ciphers[newest].encrypt(nonce, zlib.compress(payload, 1), binding.associated_data())
+        return Sealed(newest, nonce + data)
 
     def open(self, sealed: Sealed, binding: Binding) -> bytes:
         """Return the payload; raise `UnknownKey` or `SealBroken`."""
-        cipher = self._ciphers.get(sealed.key_id)
+        if sealed.key_id not in self._ring[1]:
+            self._refresh()
+        cipher = self._ring[1].get(sealed.key_id)
         if cipher is None:
             raise UnknownKey(sealed.key_id)
         nonce, data = sealed.data[:NONCE_BYTES], sealed.data[NONCE_BYTES:]
@@ -76,6 +90,18 @@ class KeyRing:
 
     def reseal(self, sealed: Sealed, binding: Binding) -> Sealed | None:
         """Return the payload under the newest key, or None when it already is."""
-        if sealed.key_id == self._newest:
+        if sealed.key_id == self.newest:
             return None
         return self.seal(self.open(sealed, binding), binding)
+
+    def _refresh(self) -> None:
+        keys = self._changed()
+        if keys:
+            self._take(keys)
+
+    def _take(self, keys: Keys) -> None:
+        if not keys:
+            message = "the key ring is empty"
+            raise ValueError(message)
+        # One assignment, so that threads see the old ring or the new one.
+        self._ring = (keys[0][0], {key_id: AESGCM(key) for key_id, key in keys})

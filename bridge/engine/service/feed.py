@@ -97,14 +97,12 @@ def _as_json(row: Any) -> dict[str, Any]:
     return {**head, **row.body}
 
 
-def prune_changes(connection: Connection, before: int, limit: int) -> int:
-    """Forget at most `limit` changes older than a moment; return how many."""
+def prune_changes(connection: Connection, before: int, limit: int, up_to: int | None = None) -> int:
+    """Forget at most `limit` changes older than a moment, none beyond a cursor; return how many."""
+    oldest = [CHANGES.c.at < before, *([] if up_to is None else [CHANGES.c.cursor <= up_to])]
     old: Sequence[int] = (
         connection.execute(
-            select(CHANGES.c.cursor)
-            .where(CHANGES.c.at < before)
-            .order_by(CHANGES.c.cursor)
-            .limit(limit)
+            select(CHANGES.c.cursor).where(*oldest).order_by(CHANGES.c.cursor).limit(limit)
         )
         .scalars()
         .all()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from bridge.engine.launching.errors import LinkExpired, LinkGone
 from bridge.engine.links import (
@@ -27,6 +27,7 @@ from bridge.engine.links.handles import RandomBytes
 from bridge.engine.records.tables import metadata
 
 LINKS = metadata.tables["engine_link"]
+SESSIONS = metadata.tables["engine_browser_session"]
 
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long an expired row is kept, so that its bearer can be told that it expired."""
@@ -137,9 +138,14 @@ def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
 
 def purge(connection: Connection, now: int, limit: int = 1000) -> int:
     """Delete links long expired, at most `limit` of them; return how many."""
+    return purge_before(connection, now - KEPT_AFTER_EXPIRY_MS, limit)
+
+
+def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
+    """Delete links that expired before a moment, at most `limit` of them; return how many."""
     old = (
         select(LINKS.c.pk)
-        .where(LINKS.c.expires_at < now - KEPT_AFTER_EXPIRY_MS)
+        .where(LINKS.c.expires_at < moment, ~exists().where(SESSIONS.c.link_pk == LINKS.c.pk))
         .order_by(LINKS.c.expires_at)
         .limit(limit)
     )
@@ -149,21 +155,41 @@ def purge(connection: Connection, now: int, limit: int = 1000) -> int:
     return len(keys)
 
 
-def reseal(connection: Connection, vault: Vault, now: int, limit: int = 500) -> int:
-    """Move valid links to the newest key, at most `limit` of them; return how many."""
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """
+    What one step along the links did.
+
+    `unreadable` are sealed under keys that are in no ring any more; `last` is where to go on, None
+    at the end.
+    """
+
+    moved: int
+    unreadable: int
+    last: int | None
+
+
+def reseal(
+    connection: Connection, vault: Vault, now: int, after: int = 0, limit: int = 500
+) -> Resealed:
+    """Move the next valid links behind a key to the newest key of the ring."""
     rows = connection.execute(
         select(LINKS)
-        .where(LINKS.c.key_id != vault.keys.newest, LINKS.c.expires_at > now)
+        .where(LINKS.c.key_id != vault.keys.newest, LINKS.c.expires_at > now, LINKS.c.pk > after)
         .order_by(LINKS.c.pk)
         .limit(limit)
     ).all()
-    for row in rows:
-        binding = Binding(row.handle_hash, row.site_id, Purpose(row.purpose))
-        moved = vault.keys.reseal(Sealed(row.key_id, row.sealed), binding)
-        if moved is not None:
-            connection.execute(
-                update(LINKS)
-                .where(LINKS.c.pk == row.pk)
-                .values(key_id=moved.key_id, sealed=moved.data)
-            )
-    return len(rows)
+    moved = sum(_reseal_one(connection, vault, row) for row in rows)
+    return Resealed(moved, len(rows) - moved, rows[-1].pk if rows else None)
+
+
+def _reseal_one(connection: Connection, vault: Vault, row: Any) -> bool:
+    binding = Binding(row.handle_hash, row.site_id, Purpose(row.purpose))
+    try:
+        sealed = vault.keys.reseal(Sealed(row.key_id, row.sealed), binding)
+    except LinkError:
+        return False
+    if sealed is not None:
+        values = {"key_id": sealed.key_id, "sealed": sealed.data}
+        connection.execute(update(LINKS).where(LINKS.c.pk == row.pk).values(**values))
+    return True

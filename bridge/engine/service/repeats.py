@@ -74,8 +74,13 @@ def store_answer(connection: Connection, repeat: Repeat, body: Any, now: int) ->
 
 def purge_repeats(connection: Connection, now: int, limit: int = 1000) -> int:
     """Forget answers older than a day, at most `limit` of them; return how many."""
+    return purge_before(connection, now - KEPT_MS, limit)
+
+
+def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
+    """Forget answers older than a moment, at most `limit` of them; return how many."""
     identity = (REPEATS.c.key, REPEATS.c.token_id, REPEATS.c.route)
-    old = select(*identity).where(REPEATS.c.at < now - KEPT_MS).limit(limit)
+    old = select(*identity).where(REPEATS.c.at < moment).limit(limit)
     keys = [tuple(row) for row in connection.execute(old)]
     if keys:
         connection.execute(delete(REPEATS).where(tuple_(*identity).in_(keys)))

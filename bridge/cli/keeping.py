@@ -1,0 +1,58 @@
+"""`bridge rotate-keys` and `bridge prune`: what an installation needs done from time to time."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import AsJson, Home
+
+
+def rotate_keys(
+    home: Home,
+    drop_old: Annotated[
+        bool, typer.Option("--drop-old", help="Remove the old keys when all links have moved.")
+    ] = False,
+) -> None:
+    """Seal links under a new key; a running service takes it up by itself."""
+    from bridge.wiring.rotating import rotate_keys as rotate
+    from config import load
+
+    done = rotate(load(home), drop_old=drop_old)
+    print(f"key {done.key_id} seals now; {done.links} links moved to it")
+    print(f"{done.kept} keys in the ring, {done.dropped} dropped")
+    if done.unreadable:
+        print(f"{done.unreadable} links are sealed under keys that nobody has", file=sys.stderr)
+
+
+def _duration(text: str) -> float:
+    from config.quantities import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def prune(
+    home: Home,
+    older_than: Annotated[
+        float, typer.Option(parser=_duration, metavar="AGE", help="Such as 90d or 12h.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """
+    Forget what is finished and older than AGE; reports and the audit trail stay.
+
+    With a message goes the memory of it: a sender that repeats it later sends a new message.
+    """
+    import json
+
+    from bridge.wiring.pruning import prune_home
+    from config import load
+
+    counts = prune_home(load(home), older_than)
+    if as_json:
+        print(json.dumps(counts))
+    else:
+        print("\n".join(f"{name:<11}{count}" for name, count in counts.items()))

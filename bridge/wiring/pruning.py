@@ -1,0 +1,87 @@
+"""
+Forget what is finished and old: messages and deliveries, changes, links, sessions, answers.
+
+What is queued, parked or not yet read by the bridge stays, and so do reports, releases, the audit
+trail and what tells that a report was deleted.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+
+from sqlalchemy import Connection, text
+
+from bridge.engine.service import feed, links, repeats, sessions
+from bridge.queue.retention import prune
+from bridge.store.database import Database
+from bridge.wiring.commanding import note
+from bridge.wiring.stores import (
+    migrate_bridge,
+    migrate_engine,
+    open_bridge_database,
+    open_engine_database,
+)
+from config import Settings
+
+BATCH = 1000
+
+
+def prune_home(settings: Settings, older_than: float) -> dict[str, int]:
+    """Remove what is older than so many seconds; return how many of each."""
+    before = time.time_ns() // 1_000_000 - round(older_than * 1000)
+    bridge = open_bridge_database(settings)
+    try:
+        migrate_bridge(bridge)
+        counts = asdict(prune(bridge, before))
+        read = _read_so_far(bridge)
+        if read is None and settings.destination:
+            read = 0  # whoever delivers has not begun to read: all of it is news
+    finally:
+        bridge.dispose()
+    if settings.engine.is_internal:
+        counts |= _prune_engine(settings, before, read, counts)
+    return counts
+
+
+def _read_so_far(bridge: Database) -> int | None:
+    """Return the cursor up to which every reader of ours has read the feed, None without any."""
+    with bridge.read() as connection:
+        found: int | None = connection.execute(
+            text("SELECT MIN(cursor) FROM feed_cursor")
+        ).scalar_one()
+    return found
+
+
+def _prune_engine(
+    settings: Settings, before: int, read: int | None, done: Mapping[str, int]
+) -> dict[str, int]:
+    engine = open_engine_database(settings)
+    try:
+        migrate_engine(engine)
+        counts = {
+            "changes": _all(
+                engine, partial(feed.prune_changes, before=before, limit=BATCH, up_to=read)
+            ),
+            # sessions refer to links: they go first
+            "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
+            "links": _all(engine, partial(links.purge_before, moment=before)),
+            "answers": _all(engine, partial(repeats.purge_before, moment=before)),
+        }
+        with engine.write() as connection:
+            now = time.time_ns() // 1_000_000
+            note(connection, engine, now, "prune", details={"before": before, **done, **counts})
+    finally:
+        engine.dispose()
+    return counts
+
+
+def _all(database: Database, some: Callable[[Connection], int]) -> int:
+    """Remove in small transactions, so that nobody waits for housekeeping."""
+    gone = 0
+    while True:
+        with database.write() as connection:
+            step = some(connection)
+        gone += step
+        if step == 0:
+            return gone
