@@ -40,7 +40,7 @@ def test_real_messages(running: House) -> None:
         with Sender(running.mllp_port) as sender:
             raw = framed(file.read_bytes())
             sender.post(raw)
-            wanted = b"".join(raw.split(b"\r")[0].split(raw[3:4])[14:16])  # MSH-15 and 16
+            wanted = b"".join(re.split(rb"[\r\n]", raw)[0].split(raw[3:4])[14:16])  # MSH-15 and 16
             replies = [reply] if (reply := sender.reply(0.3 if wanted else 20)) else []
             assert replies or wanted in {b"NE", b"NENE"}, file.name
             for each in [*replies, *sender.replies(0.05)]:
