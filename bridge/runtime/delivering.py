@@ -13,6 +13,7 @@ from bridge.delivery.courier import Courier
 from bridge.delivery.follower import Follower
 from bridge.delivery.learning import Learner
 from bridge.delivery.poller import StatusPoller
+from bridge.delivery.reconciler import Reconciler
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.observability.metrics import Metrics
@@ -25,6 +26,7 @@ from bridge.wiring.delivery import chance, destinations, sender
 from config import Settings
 
 RECLAIM_EVERY = 10.0  # seconds
+RECONCILE_EVERY = 60.0  # seconds; a page of orders each time
 _ONE_AT_A_TIME = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
 
 
@@ -63,6 +65,7 @@ class Delivery:
             for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, learner, self._notify, every=self._every)
+        self._reconciler = Reconciler(client, database, chosen, metrics)
         self._scheduler = AsyncIOScheduler()
 
     def parts(self) -> list[Step]:
@@ -95,6 +98,7 @@ class Delivery:
     async def _start_schedule(self) -> None:
         self._at_intervals(self._poll, self._every)
         self._at_intervals(self._reclaim, RECLAIM_EVERY)
+        self._at_intervals(self._reconcile, RECONCILE_EVERY)
         self._scheduler.start()
 
     def _at_intervals(self, job: Callable[[], Any], seconds: float) -> None:
@@ -119,3 +123,10 @@ class Delivery:
                 self._notify()
         except StoreError as error:
             self._log.warning("claims not looked through", error=describe(error))
+
+    async def _reconcile(self) -> None:
+        """Compare some orders with the service; what differs is counted and logged."""
+        try:
+            await self._reconciler.reconcile(now_ms())
+        except (EngineFailure, StoreError) as error:
+            self._log.warning("not reconciled", error=describe(error))

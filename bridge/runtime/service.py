@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import structlog
 
 from bridge.observability.logs import configure
+from bridge.observability.twisted_log import observe_twisted
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
 from bridge.runtime.loop import run as run_loop
@@ -57,6 +58,8 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
 
     async def main(stop: asyncio.Event) -> int:
         from twisted.internet import reactor  # noqa: PLC0415  # installed by now
+
+        observe_twisted()
 
         began = time.monotonic()
         service = Service(assemble(settings, roles, reactor))
