@@ -30,7 +30,10 @@ FIELDS = frozenset(
 )
 """Every field that a line of ours may carry. A value of a message has no place here."""
 
-QUIET = ("httpx", "httpcore", "uvicorn.access", "hl7apy", "apscheduler.executors.default")
+QUIET = (
+    *("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "hl7apy", "alembic"),
+    *("apscheduler.executors.default", "apscheduler.scheduler"),
+)
 
 
 def keep_known_fields(

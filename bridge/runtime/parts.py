@@ -12,8 +12,10 @@ from typing import Any
 
 import structlog
 from fastapi import FastAPI
+from twisted.internet.error import CannotListenError
 
 from bridge.engine_client.client import EngineClient
+from bridge.errors import BridgeError
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
@@ -49,6 +51,13 @@ def web_part(application: Any, bind: Address) -> Step:
         log.info("listening", address=f"{bind.host}:{web.port}")
 
     return Step("web", start, web.stop)
+
+
+class PortTaken(BridgeError):  # noqa: N818  # named for what happened
+    """A listener's address cannot be bound."""
+
+    def __init__(self, listener: str, address: str) -> None:
+        super().__init__(f"listener {listener} cannot listen on {address}: is it in use?")
 
 
 class Announced:
@@ -133,7 +142,10 @@ class Intake:
 
         async def start() -> None:
             loop = asyncio.get_running_loop()
-            port = await endpoint.listen(factory).asFuture(loop)
+            try:
+                port = await endpoint.listen(factory).asFuture(loop)
+            except CannotListenError as error:
+                raise PortTaken(listener.name, str(listener.bind)) from error
             ports.append(port)
             where = port.getHost()
             address = f"{where.host}:{where.port}"
