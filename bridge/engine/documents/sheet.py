@@ -22,6 +22,7 @@ from bridge.engine.rules.document import (
     Field,
     Inline,
     ListBlock,
+    Mark,
     Paragraph,
     Section,
     Text,
@@ -133,7 +134,8 @@ def _clean_block(block: Block) -> Block:
 def _clean_inline(inline: Inline) -> Inline:
     if isinstance(inline, Field):
         return Field(clean(inline.label), clean(inline.value))
-    return Text(clean(inline.text), inline.marks)
+    # What was suggested is the signer's own, once it is shown to others.
+    return Text(clean(inline.text), tuple(m for m in inline.marks if m is not Mark.SUGGESTED))
 
 
 def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> tuple[Row, ...]:

@@ -21,6 +21,7 @@ from bridge.engine.records.columns import (
     words,
 )
 from bridge.engine.rules.authority import Role
+from bridge.engine.rules.billing import CodeSystem
 from bridge.store.columns import BIG_KEY
 
 
@@ -98,6 +99,19 @@ class PrelimGroup(Record, table=True):
     members: list[str] = json_list()  # e-mail addresses
     reviewers: list[str] | None = json_or_none()  # None: everybody who is in no group
     configured: bool = True
+
+
+class CodeMap(Record, table=True):
+    """One row of a site's own billing code map, in the order in which it was supplied."""
+
+    __tablename__ = "engine_code_map"
+
+    id: int | None = key()
+    site_id: str = Field(foreign_key="engine_site.site_id", index=True)
+    system: CodeSystem = Field(sa_type=words(CodeSystem))
+    match: str
+    code: str
+    description: str = ""
 
 
 class Template(Record, table=True):

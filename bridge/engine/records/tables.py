@@ -22,6 +22,7 @@ from bridge.engine.records.reports import (
 from bridge.engine.records.sites import (
     AccessToken,
     Account,
+    CodeMap,
     Membership,
     PrelimGroup,
     Site,
@@ -36,6 +37,7 @@ __all__ = [
     "Billing",
     "BrowserSession",
     "Change",
+    "CodeMap",
     "Idempotency",
     "Link",
     "Membership",

@@ -26,11 +26,12 @@ class BadDocument(ValueError):  # noqa: N818  # named for what it is
 
 
 class Mark(StrEnum):
-    """Emphasis of a stretch of text."""
+    """Emphasis of a stretch of text; `suggested` is what no person has written or accepted yet."""
 
     BOLD = "bold"
     ITALIC = "italic"
     UNDERLINE = "underline"
+    SUGGESTED = "suggested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def _marks(value: Any, place: str) -> tuple[Mark, ...]:
     known = {mark.value for mark in Mark}
     given = _list(value, place)
     if any(not isinstance(each, str) or each not in known for each in given):
-        raise BadDocument(place, "expected bold, italic or underline")
+        raise BadDocument(place, "expected bold, italic, underline or suggested")
     return tuple(mark for mark in Mark if mark.value in given)
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.document import from_text, plain_text, to_json
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.rules.tags import merged_tags, search_text
 from bridge.engine.service import feed
+from bridge.engine.service.drafting import first_text
 from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -48,7 +48,7 @@ def create_draft(
         created_at=work.now,
         updated_at=work.now,
     )
-    prefill(report, key_findings)
+    first_text(work, report, key_findings)
     work.session.add(report)
     work.session.flush()
     work.session.add(order_row(work, site_id, order, key_of(report)))
@@ -86,17 +86,6 @@ def order_row(work: Work, site_id: str, order: OrderInput, report_pk: int) -> Re
         created_at=work.now,
         updated_at=work.now,
     )
-
-
-def prefill(report: Report, key_findings: str) -> bool:
-    """Use key findings as the text of a report that has none; tell whether they were used."""
-    if not key_findings.strip() or report.content_text.strip():
-        return False
-    document = from_text(key_findings)
-    report.key_findings = key_findings
-    report.document = to_json(document)
-    report.content_text = plain_text(document)
-    return True
 
 
 def update_order(

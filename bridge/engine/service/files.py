@@ -14,13 +14,13 @@ from sqlmodel import col, select
 from bridge.engine.errors import RuleBroken
 from bridge.engine.launching.request import Attachment
 from bridge.engine.records.tables import Report, ReportFile
-from bridge.engine.rules.document import from_text, plain_text, to_json
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import FileKind, Status
 from bridge.engine.service import feed
-from bridge.engine.service.finding import key_of, lock_report
+from bridge.engine.service.drafting import joined, rewrite
+from bridge.engine.service.finding import group_of, key_of, lock_report
 from bridge.engine.service.lifecycle import take
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -103,9 +103,9 @@ def refresh_findings(work: Work, report: Report) -> bool:
     texts = structured_texts(work, report)
     if not texts:
         return False
-    document = from_text("\n\n".join(texts))
-    report.document = to_json(document)
-    report.content_text = report.key_findings = plain_text(document)
+    anchor = group_of(work.session, key_of(report))
+    findings = str(anchor[0].tags.get("KeyFindings", "")) if anchor else ""
+    rewrite(work, report, joined(findings, texts))
     work.session.add(report)
     return True
 

@@ -17,7 +17,8 @@ from bridge.engine.rules.patients import names_conflict
 from bridge.engine.rules.status import SIGNED, FileKind, Status
 from bridge.engine.service import feed
 from bridge.engine.service.assigning import open_for
-from bridge.engine.service.creation import OrderInput, create_draft, prefill, update_order
+from bridge.engine.service.creation import OrderInput, create_draft, update_order
+from bridge.engine.service.drafting import first_text, joined
 from bridge.engine.service.files import attach, structured_texts
 from bridge.engine.service.finding import group_of, key_of, touch
 from bridge.engine.service.reading import has_content
@@ -64,7 +65,7 @@ def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
 
 def begin(work: Work, request: LaunchRequest, triple: Triple, owner_id: int) -> Report:
     """Create a Draft that belongs to somebody, with what the launch brought."""
-    text = _joined(request.key_findings, _texts(request.attachments))
+    text = joined(request.key_findings, _texts(request.attachments))
     report = create_draft(work, triple.site_id, order_input(request, triple), owner_id, text)
     if request.attachments:
         attach(work, report, request.attachments)
@@ -106,8 +107,8 @@ def fill(work: Work, report: Report) -> bool:
     if has_content(report):
         return False
     anchor = group_of(work.session, key_of(report))[0]
-    text = _joined(str(anchor.tags.get("KeyFindings", "")), structured_texts(work, report))
-    return prefill(report, text)
+    text = joined(str(anchor.tags.get("KeyFindings", "")), structured_texts(work, report))
+    return first_text(work, report, text)
 
 
 def has_template(work: Work, site_id: str, number: int) -> bool:
@@ -119,8 +120,3 @@ def has_template(work: Work, site_id: str, number: int) -> bool:
 def _texts(files: Sequence[Attachment]) -> list[str]:
     kind = FileKind.STRUCTURED_REPORT
     return [str(each.details.get("text", "")) for each in files if each.kind is kind]
-
-
-def _joined(key_findings: str, texts: Iterable[str]) -> str:
-    """Return the first text of a report: the key findings, then what each SR file says."""
-    return "\n\n".join(part for each in (key_findings, *texts) if (part := each.strip()))

@@ -5,8 +5,8 @@ import pytest
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service.assigning import open_for, unassign
-from bridge.engine.service.creation import prefill
 from bridge.engine.service.deletion import reset_order
+from bridge.engine.service.drafting import first_text
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.patients import merge_patients
@@ -140,7 +140,7 @@ def test_rule_7_drafts_and_unassigned_orders_are_reset_first(ward: Ward) -> None
     ward.on_report(two, open_for, ward.ann)
     assert refused(ward, one, two) == ("order_not_ordered", "/clinicalInfo/1")
     with ward.work() as work:
-        prefill(lock_report(work, two).report, "some text")
+        first_text(work, lock_report(work, two).report, "some text")
     ward.do(unassign, two)
     assert refused(ward, one, two) == ("order_has_content", "/clinicalInfo/1")
     assert refused(ward, two, one) == ("anchor_has_content", "/clinicalInfo/0")

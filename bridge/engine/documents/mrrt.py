@@ -1,0 +1,228 @@
+"""
+Report templates as HTML5 by IHE MRRT: read them into our document, write them from it.
+
+Only text, sections, lists and fields are taken over: no script, style, link or attribute
+survives, because nothing of the markup is kept. Pick lists become fields `one / two`.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from html.parser import HTMLParser
+from typing import Any
+
+from typing_extensions import override
+
+from bridge.engine.documents.errors import DocumentError
+from bridge.engine.rules.document import (
+    Block,
+    Document,
+    Field,
+    Inline,
+    ListBlock,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    parse,
+    to_json,
+)
+
+MAX_CHARACTERS = 1_000_000
+PICK = " / "
+"""Between the choices of a pick list, in a field's label."""
+
+_SILENT = frozenset(("script", "style", "title", "head", "template", "object", "svg", "math"))
+_HEADINGS = frozenset(("header", "h1", "h2", "h3", "h4", "h5", "h6", "legend", "caption"))
+_BLOCKS = frozenset(("p", "div", "br", "tr", "li", "ul", "ol", "table", "section", "body"))
+_MARKS = {"b": Mark.BOLD, "strong": Mark.BOLD, "i": Mark.ITALIC, "em": Mark.ITALIC}
+_VOID = frozenset(("br", "input", "meta", "link", "img", "hr", "col", "embed", "source", "wbr"))
+
+
+class BadTemplate(DocumentError):  # noqa: N818  # named for what was sent
+    """HTML that is no template; the text holds nothing of it."""
+
+
+def read_template(html: str) -> tuple[str, Document]:
+    """Return a template's title ('' where there is none) and document; raise `BadTemplate`."""
+    if len(html) > MAX_CHARACTERS:
+        raise BadTemplate(f"more than {MAX_CHARACTERS} characters")
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    document = reader.document()
+    if not document.content:
+        raise BadTemplate("the template has no section, text or field")
+    # Through our own JSON once: what is too large, or no text, is refused as anywhere else.
+    return reader.title.strip()[:200], parse(to_json(document))
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.title = ""
+        self._open: list[str] = []
+        self._blocks: list[Block] = []
+        self._inlines: list[Inline] = []
+        self._heading = ""
+        self._select: tuple[str, list[str], str] | None = None  # name, options, the chosen one
+        self._chosen = False
+        self._items: list[tuple[Inline, ...]] | None = None
+        self._area: str | None = None
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if tag == "meta" and values.get("name", "").lower() == "dcterms.title":
+            self.title = values.get("content", "")
+        if tag not in _VOID:
+            self._open.append(tag)
+        if self._silent():
+            return
+        if tag in _BLOCKS or tag in _HEADINGS:
+            self._end_line()
+        if tag in ("ul", "ol"):
+            self._items = []
+        self._field(tag, values)
+
+    def _field(self, tag: str, values: dict[str, str]) -> None:
+        name = values.get("title") or values.get("name") or values.get("id") or ""
+        if tag == "input" and values.get("type", "text") in ("text", "number", "date", ""):
+            self._inlines.append(Field(name, values.get("value", "")))
+        elif tag == "select":
+            self._select = (name, [], "")
+        elif tag == "option" and self._select is not None:
+            self._chosen = "selected" in values
+        elif tag == "textarea":
+            self._area = name
+
+    @override
+    def handle_endtag(self, tag: str) -> None:
+        silent = self._silent()
+        if tag in self._open:
+            while self._open.pop() != tag:
+                continue
+        if silent:
+            return
+        if tag in _HEADINGS:
+            self._end_heading()
+        elif tag in _BLOCKS:
+            self._end_line()
+        if tag in ("ul", "ol"):
+            self._end_list(ordered=tag == "ol")
+        elif tag == "select" and self._select is not None:
+            (name, options, chosen), self._select = self._select, None
+            label = PICK.join(options) if len(options) > 1 else name
+            self._inlines.append(Field(label, chosen))
+        elif tag == "textarea" and self._area is not None:
+            self._inlines.append(Field(self._area))
+            self._area = None
+
+    @override
+    def handle_data(self, data: str) -> None:
+        if "title" in self._open:
+            self.title = self.title or data
+        if self._silent() or self._area is not None:
+            return
+        text = " ".join(data.split())
+        if self._select is not None:
+            self._option(text)
+        elif any(tag in _HEADINGS for tag in self._open):
+            self._heading = f"{self._heading} {text}".strip()
+        elif text:
+            before = " " if data[:1].isspace() and self._inlines else ""
+            after = " " if data[-1:].isspace() else ""
+            marks = tuple(dict.fromkeys(_MARKS[tag] for tag in self._open if tag in _MARKS))
+            self._inlines.append(Text(f"{before}{text}{after}", marks))
+        elif data and self._inlines:
+            self._inlines.append(Text(" "))
+
+    def _option(self, text: str) -> None:
+        if self._select is None or not text:
+            return
+        name, options, chosen = self._select
+        self._select = (name, [*options, text], text if self._chosen else chosen)
+
+    def _silent(self) -> bool:
+        return any(tag in _SILENT for tag in self._open)
+
+    def _end_heading(self) -> None:
+        if self._heading:
+            self._blocks.append(Section(self._heading))
+        self._heading = ""
+
+    def _end_line(self) -> None:
+        while self._inlines and self._inlines[-1] == Text(" "):
+            self._inlines.pop()
+        if self._inlines and self._items is not None:
+            self._items.append(tuple(self._inlines))
+        elif self._inlines:
+            self._blocks.append(Paragraph(tuple(self._inlines)))
+        self._inlines = []
+
+    def _end_list(self, *, ordered: bool) -> None:
+        if self._items:
+            self._blocks.append(ListBlock(tuple(self._items), ordered))
+        self._items = None
+
+    def document(self) -> Document:
+        """Return what was read."""
+        self._end_heading()
+        self._end_line()
+        self._end_list(ordered=False)
+        return Document(tuple(self._blocks))
+
+
+def write_template(title: str, document: Document, language: str = "en") -> str:
+    """Return an MRRT template: HTML5 with a section for each heading, and its fields."""
+    body = "".join(_sections(document))
+    return (
+        f'<!DOCTYPE html>\n<html lang="{escape(language, quote=True)}">\n<head>\n'
+        f'<meta charset="UTF-8">\n<title>{escape(title)}</title>\n'
+        f'<meta name="dcterms.title" content="{escape(title, quote=True)}">\n'
+        '<meta name="dcterms.type" content="IMAGE_REPORT_TEMPLATE">\n'
+        f"</head>\n<body>\n{body}</body>\n</html>\n"
+    )
+
+
+def _sections(document: Document) -> Iterator[str]:
+    names = iter(range(1, len(document.content) + 100_000))
+    is_open = False
+    for block in document.content:
+        if isinstance(block, Section):
+            yield "</section>\n" if is_open else ""
+            title = escape(block.title, quote=True)
+            yield f'<section data-section-name="{title}">\n<header>{title}</header>\n'
+            is_open = True
+        elif isinstance(block, Paragraph):
+            yield f"<p>{_line(block.content, names)}</p>\n"
+        else:
+            tag = "ol" if block.ordered else "ul"
+            items = "".join(f"<li>{_line(item, names)}</li>\n" for item in block.items)
+            yield f"<{tag}>\n{items}</{tag}>\n"
+    yield "</section>\n" if is_open else ""
+
+
+def _line(content: tuple[Inline, ...], names: Any) -> str:
+    return "".join(
+        _field_html(each, next(names)) if isinstance(each, Field) else _text_html(each)
+        for each in content
+    )
+
+
+def _text_html(text: Text) -> str:
+    html = escape(text.text)
+    for mark, tag in ((Mark.BOLD, "strong"), (Mark.ITALIC, "em")):
+        html = f"<{tag}>{html}</{tag}>" if mark in text.marks else html
+    return html
+
+
+def _field_html(field: Field, number: int) -> str:
+    name, value = f"field-{number}", escape(field.value, quote=True)
+    if PICK not in field.label:
+        label = escape(field.label, quote=True)
+        return f'<input type="text" id="{name}" name="{name}" title="{label}" value="{value}">'
+    options = "".join(
+        f"<option{' selected' if choice == field.value else ''}>{escape(choice)}</option>"
+        for choice in field.label.split(PICK)
+    )
+    return f'<select id="{name}" name="{name}">{options}</select>'

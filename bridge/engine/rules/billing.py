@@ -1,0 +1,73 @@
+"""
+Billing codes from a site's own code maps; no code is shipped and none is guessed.
+
+A CPT row matches the order's ProcedureCode, else its StudyDescription. An ICD-10 row matches a
+phrase in the exam's reason or in the report, where the sentence does not deny it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+_SENTENCE = re.compile(r"(?<=[.!?。])\s+|[\n;]+")
+_DENIAL = re.compile(
+    r"\b(no|not|without|negative for|rule out|exclude[ds]?|kein\w*|ohne|pas de|sans|sin|geen|"
+    r"nessun\w*|sem|brak|fără|tidak ada)\b|無し|なし|无|無|없",
+    re.IGNORECASE,
+)
+
+
+class CodeSystem(StrEnum):
+    """Which codes a row of a code map gives."""
+
+    CPT = "cpt"
+    ICD10 = "icd10"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRow:
+    """One row of a code map: what it matches, and the code that follows."""
+
+    system: CodeSystem
+    match: str
+    code: str
+    description: str
+
+
+def derive(
+    rows: Sequence[CodeRow], orders: Sequence[Mapping[str, Any]], content: str
+) -> dict[str, Any]:
+    """Return `{cpt: {Code, Description} | None, icd10: [{Code, Description}]}` for a report."""
+    cpt = {row.match.casefold(): row for row in rows if row.system is CodeSystem.CPT}
+    keys = (str(order.get(tag, "")).strip().casefold() for tag in _KEYS for order in orders)
+    procedure = next((cpt[key] for key in keys if key in cpt), None)
+    texts = [*(str(order.get("ReasonForExam", "")) for order in orders), content]
+    sentences = [each for each in _sentences(texts) if not _DENIAL.search(each)]
+    found = {
+        row.code: row
+        for row in rows
+        if row.system is CodeSystem.ICD10 and _occurs(row.match, sentences)
+    }
+    return {
+        "cpt": None if procedure is None else _json(procedure),
+        "icd10": [_json(row) for row in found.values()],
+    }
+
+
+_KEYS = ("ProcedureCode", "StudyDescription")
+
+
+def _sentences(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from _SENTENCE.split(text)
+
+
+def _occurs(phrase: str, sentences: Sequence[str]) -> bool:
+    wanted = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)
+    return any(wanted.search(each) for each in sentences)
+
+
+def _json(row: CodeRow) -> dict[str, str]:
+    return {"Code": row.code, "Description": row.description}
