@@ -127,6 +127,19 @@ def find(
     )
 
 
+def hold(connection: Connection, link: FoundLink) -> None:
+    """
+    Keep a link as it is until the commit; raise `LinkExpired` when it was revoked meanwhile.
+
+    For whoever is about to create what the link stands for: a deletion that ran in between
+    has revoked it.
+    """
+    query = select(LINKS.c.revoked_at).where(LINKS.c.pk == link.pk).with_for_update()
+    row = connection.execute(query).first()
+    if row is None or row.revoked_at is not None:
+        raise LinkExpired
+
+
 def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
     """Note the first time that a link was opened."""
     connection.execute(

@@ -96,8 +96,10 @@ def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: 
     triple = current_triple(work.connection, request.triple)
     found = lock_orders(work, [triple])[0]
     creates = bool(link.payload["creates"])
-    if found is None and not creates:
-        raise LinkGone
+    if found is None:
+        if not creates:
+            raise LinkGone
+        links.hold(work.connection, link)
     # A launch is brought in once: a second opening must not undo what came later.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
         _refuse_other_name(work, request, triple)

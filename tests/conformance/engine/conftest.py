@@ -8,10 +8,11 @@ import pytest
 
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
-from tests.bridge.engine.http.conftest import clock as clock
-from tests.bridge.engine.http.conftest import service as service
+from tests.bridge.engine.http.conftest import clock, service
 from tests.bridge.engine.http.house import ADMIN, Service
 from tests.conformance.engine.cases import Case
+
+__all__ = ["clock", "service"]  # as the tests of the engine's HTTP have them
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,9 @@ import pytest
 
 from tests.bridge.engine.http.house import Service, identity
 from tests.conformance.engine.cases import Case
-from tests.conftest import database_url as database_url
+from tests.conftest import database_url
+
+__all__ = ["database_url"]  # both databases
 
 SCRIPTS = {"latin": (33, 126), "cjk": (0x4E00, 0x9FFF), "emoji": (0x1F300, 0x1F5FF)}
 

@@ -10,7 +10,9 @@ import pytest
 from tests.bridge.engine.documents.test_structured_report import file_of, item, report
 from tests.bridge.engine.http.house import OTHER, READER, Service, identity
 from tests.conformance.engine.cases import STATES, Case, ok
-from tests.conftest import database_url as database_url
+from tests.conftest import database_url
+
+__all__ = ["database_url"]  # both databases
 
 Outcome = tuple[int, str, str | None]  # status code, code of the problem, status afterwards
 

@@ -1,0 +1,75 @@
+"""
+One engine in a process of its own: `python -m tests.conformance.engine.node DATABASE PORT KEY`.
+
+Everything is the real thing: sockets, clock, database. Quotas are off.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from bridge.engine.http.application import create_application
+from bridge.engine.settings import EngineSettings, Quota, RateLimits
+from bridge.store.database import Database
+
+ROOT = Path(__file__).parents[3]
+
+
+def now() -> int:
+    """Return the moment, in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+async def serve(url: str, port: int, key: bytes) -> None:
+    """Serve until the process is ended."""
+    off = Quota(0)
+    settings = EngineSettings(
+        link_keys=(("1", key),),
+        public_url=f"http://127.0.0.1:{port}",
+        rates=RateLimits(off, off, off, off),
+    )
+    application = create_application(settings, Database(url), clock=now)
+    await application.state.engine.start()
+    await uvicorn.Server(uvicorn.Config(application, port=port, log_level="warning")).serve()
+    await application.state.engine.stop()
+
+
+@contextmanager
+def running(url: str, ports: Sequence[int], key: bytes) -> Iterator[list[str]]:
+    """Run nodes on one database; give their addresses once they answer."""
+    commands = [
+        [sys.executable, "-m", "tests.conformance.engine.node", url, str(port), key.hex()]
+        for port in ports
+    ]
+    with ExitStack() as stack:
+        processes = []
+        for command in commands:
+            processes.append(stack.enter_context(subprocess.Popen(command, cwd=ROOT)))
+            stack.callback(processes[-1].terminate)
+        addresses = [f"http://127.0.0.1:{port}" for port in ports]
+        for pair in zip(addresses, processes, strict=True):
+            _wait(*pair)
+        yield addresses
+
+
+def _wait(address: str, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(600):
+        try:
+            httpx.get(f"{address}/readyz").raise_for_status()
+        except httpx.HTTPError:
+            assert process.poll() is None, "the node ended"
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the node does not answer")
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])))

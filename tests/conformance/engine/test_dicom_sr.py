@@ -1,0 +1,250 @@
+"""dicomSR: read at launch and by update-dicomsr; clinicalInfo wins; what is no SR is refused."""
+
+import base64
+from typing import Any
+
+import pytest
+from pydicom.dataset import Dataset
+
+from tests.bridge.engine.documents.test_structured_report import (
+    COMPREHENSIVE,
+    CT_IMAGE,
+    code,
+    file_of,
+    item,
+    nested,
+    number,
+    report,
+)
+from tests.bridge.engine.http.house import READER, Service, identity, user
+from tests.conformance.engine.cases import Case, ok
+from tests.conformance.engine.test_launch import stored
+
+Files = list[dict[str, str]]
+
+
+def files(*made: Dataset) -> Files:
+    """Return the reports as a request carries them."""
+    return [{"fileData": base64.b64encode(file_of(each)).decode()} for each in made]
+
+
+def basic(text: str = "Nodule of 4 mm.", **attributes: Any) -> Dataset:
+    """A report with one finding."""
+    return report(item("TEXT", "Finding", TextValue=text), **attributes)
+
+
+ATTRIBUTES = {
+    "PatientName": ("PatientName", "SR^NAMED"),
+    "PatientBirthDate": ("PatientBirthDate", "19700102"),
+    "PatientAge": ("PatientAge", "050Y"),
+    "PatientSex": ("PatientSex", "F"),
+    "StudyDate": ("StudyDate", "20250101"),
+    "StudyTime": ("StudyTime", "101500"),
+    "StudyDescription": ("StudyDescription", "CT Chest"),
+    "StudyInstanceUID": ("StudyInstanceUID", "1.2.3"),
+    "ReferringPhysician": ("ReferringPhysicianName", "REF^ERRER"),
+    "BodyPartExamined": ("BodyPartExamined", "CHEST"),
+}
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("tag", ATTRIBUTES)
+def test_clinical_info_is_extracted(service: Service, tag: str, lazy: bool) -> None:
+    """dicomSR: clinical info is extracted; dicomSR data is overridden by clinicalInfo values."""
+    keyword, value = ATTRIBUTES[tag]
+    sent = files(basic(**{keyword: value, "SOPInstanceUID": "1.2.9"}))
+    for accession, given in (("A1", None), ("A2", "SR^NAMED" if tag == "PatientName" else "Given")):
+        body = ok(
+            service.launch(
+                accession=accession,
+                dicomSR=sent,
+                tags={tag: given},
+                lazyLaunch=lazy,
+                userInfo=user(),
+            )
+        ).json()
+        if lazy:
+            ok(service.open(body["reportLink"]))
+        assert stored(service, accession)[tag] == (given or value)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_findings_are_rendered(service: Service, lazy: bool) -> None:
+    """dicomSR: text and measurements are what the report begins with, behind KeyFindings."""
+    measured = report(
+        item(
+            "CONTAINER",
+            "Measurements",
+            ContentSequence=[number("Long axis", "12.5", "mm"), number("Volume", "3", "ml")],
+        ),
+        sop_class=COMPREHENSIVE,
+        SOPInstanceUID="1.2.3.5",
+    )
+    body = ok(
+        service.launch(
+            dicomSR=files(basic(), measured), lazyLaunch=lazy, userInfo=user(),
+            tags={"KeyFindings": "From the request."},
+        )
+    ).json()  # fmt: skip
+    if lazy:
+        ok(service.open(body["reportLink"]))
+    content = Case(service).content("A1")
+    for text in ("From the request.", "Nodule of 4 mm.", "Long axis", "12.5 mm", "3 ml"):
+        assert text in content
+
+
+def test_lazy_files_stay_sealed(service: Service) -> None:
+    """lazyLaunch: report created at first open; SR, images and findings are kept sealed."""
+    sent = files(basic("Unopened finding"))
+    tags = {"KeyFindings": "Unopened key finding", "PatientName": "SEALED^NAME"}
+    link = ok(service.launch(dicomSR=sent, tags=tags, lazyLaunch=True, userInfo=user())).json()[
+        "reportLink"
+    ]
+    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+    with service.database.read() as connection:
+        tables = connection.exec_driver_sql(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).scalars()
+        dump = "".join(
+            str(connection.exec_driver_sql(f"SELECT * FROM {each}").fetchall())  # noqa: S608  # names from the catalogue
+            for each in list(tables)
+        )
+    for secret in ("Unopened", "SEALED", link.rpartition("=")[2]):
+        assert secret not in dump
+    ok(service.open(link))
+    content = Case(service).content("A1")
+    assert "Unopened finding" in content
+    assert "Unopened key finding" in content
+
+
+def test_japanese_reports(service: Service) -> None:
+    """Files in ISO 2022 IR 87: names and text are read."""
+    made = basic("左肺に結節。", SpecificCharacterSet=["", "ISO 2022 IR 87"])
+    ok(service.launch(READER, dicomSR=files(made)))
+    assert "左肺に結節。" in Case(service).content("A1")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"not dicom",
+        b"\0" * 200,
+        file_of(report(SOPClassUID=CT_IMAGE, Modality="CT")),
+        file_of(basic())[:-7],
+        file_of(report(nested(200))),
+        b"\x00" * 128 + b"DICM",
+    ],
+)
+@pytest.mark.parametrize("where", ["launch", "lazy", "update"])
+def test_what_is_no_sr_is_refused(service: Service, data: bytes, where: str) -> None:
+    """dicomSR: all or nothing, 400 naming the file, lazily too; nothing of it is kept."""
+    case = Case(service)
+    bad = [*files(basic()), {"fileData": base64.b64encode(data).decode()}]
+    if where == "update":
+        case.draft("A1", "")
+        answer = case.post("update-dicomsr", "A1", dicomSR=bad)
+        assert case.content("A1") == ""
+    else:
+        answer = service.launch(dicomSR=bad, lazyLaunch=where == "lazy")
+        assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["errors"][0]["pointer"] == "/dicomSR/1/fileData"
+
+
+def test_files_that_are_no_objects(service: Service) -> None:
+    """dicomSR: a list of objects, each with fileData, a base64 string."""
+    Case(service).draft("A1", "")
+    for entry in (None, "x", {}, {"fileData": None}, {"fileData": 5}, {"fileData": ""},
+                  {"fileData": "=="}, {"filedata": "AAAA"}):  # fmt: skip
+        assert service.launch(dicomSR=[entry]).status_code == 400, entry
+        assert Case(service).post("update-dicomsr", "A1", dicomSR=[entry]).status_code == 400
+
+
+@pytest.mark.parametrize(("mode", "kept"), [(None, "New"), ("replace", "New"), ("append", "both")])
+def test_update_modes(service: Service, mode: str | None, kept: str) -> None:
+    """update-dicomsr: replace (default) swaps existing files for the new ones; append adds."""
+    case = Case(service)
+    ok(service.launch(READER, dicomSR=files(basic("Old finding."))))
+    more = {"mode": mode} if mode else {}
+    sent = files(basic("New finding.", SOPInstanceUID="1.2.3.9"))
+    answer = case.post("update-dicomsr", "A1", dicomSR=sent, **more)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert ("Old finding." in case.content("A1")) == (kept == "both")
+    assert "New finding." in case.content("A1")
+
+
+@pytest.mark.parametrize("mode", ["REPLACE", "", "both", 1, None, []])
+def test_modes_that_are_none(service: Service, mode: Any) -> None:
+    """update-dicomsr: mode is replace or append."""
+    case = Case(service)
+    case.draft("A1", "")
+    answer = case.post("update-dicomsr", "A1", dicomSR=files(basic()), mode=mode)
+    assert answer.status_code == 400
+
+
+def test_an_empty_list_is_no_update(service: Service) -> None:
+    """update-dicomsr: dicomSR is required, and something must be in it."""
+    case = Case(service)
+    case.draft("A1", "")
+    for sent in ({"dicomSR": []}, {}, {"dicomSR": None}):
+        assert case.post("update-dicomsr", "A1", **sent).status_code == 400
+
+
+def test_a_file_does_not_overwrite_what_was_written(service: Service) -> None:
+    """update-dicomsr: what somebody wrote stays; the files are the report's all the same."""
+    case = Case(service)
+    case.draft("A1", "")
+    page = case.page("A1")
+    version = ok(page("report")).json()["version"]
+    ok(page("save", {"version": version, "text": "Dictated."}))
+    ok(case.post("update-dicomsr", "A1", dicomSR=files(basic())))
+    assert case.content("A1") == "Dictated."
+
+
+def test_an_identifier_of_a_file_that_is_too_long(service: Service) -> None:
+    """dicomSR: what a file says of the patient is held to the limits of the request."""
+    body = {
+        "clinicalInfo": {"SiteID": "SITE1", "Accession": "A1"},
+        "reportingApp": {},
+        "response": {"type": "link"},
+    }
+    body["dicomSR"] = files(basic(PatientID="9" * 3000))
+    answer = service.post("report/launch/clinical", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "too_long")
+
+
+def test_a_placeholder_in_a_file(service: Service) -> None:
+    """Authentication 8 holds for what a file says, too."""
+    body = {
+        "clinicalInfo": {"SiteID": "SITE1", "Accession": "A1"},
+        "reportingApp": {},
+        "response": {"type": "link"},
+        "dicomSR": files(basic(PatientID="reader@site1.test")),
+    }
+    answer = service.post("report/launch/clinical", body, READER)
+    assert answer.json()["code"] == "placeholder_identifier"
+
+
+def test_hostile_text_is_text(service: Service) -> None:
+    """SR text with markup, RTF and HL7 delimiters arrives as written, and runs nowhere."""
+    text = "<script>alert(1)</script> {\\rtf1 \\bin9} |^~\\&"
+    case = Case(service)
+    ok(service.launch(READER, dicomSR=files(basic(text))))
+    assert text in case.content("A1")
+    page = ok(case.post("export/html", "A1")).json()["html"]
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    rtf = ok(case.post("export/rtf", "A1")).content
+    assert b"\\bin9" not in rtf
+
+
+def test_a_verified_observer(service: Service) -> None:
+    """dicomSR: the physician who verified is the reporting one."""
+    observer = Dataset()
+    observer.VerifyingObserverName = "READ^ER"
+    observer.VerifyingOrganization = "Somewhere"
+    observer.VerificationDateTime = "20250101120000"
+    observer.VerifyingObserverIdentificationCodeSequence = [code("READ")]
+    ok(service.launch(dicomSR=files(basic(VerifyingObserverSequence=[observer]))))
+    assert stored(service)["ReportingPhysician"] == "READ^ER"

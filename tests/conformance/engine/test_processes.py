@@ -1,0 +1,223 @@
+"""Races between two processes over sockets, on both databases: one winner, a legal state."""
+
+import asyncio
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from tests.bridge.engine.http.conftest import _people
+from tests.bridge.engine.http.house import ADMIN, OTHER, READER, boot, identity, launch_body, user
+from tests.conformance.engine.node import now, running
+
+pytestmark = pytest.mark.slow
+
+Call = tuple[str, str, Any]  # method, path, body
+ROUNDS = 8
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Nodes:
+    """Two processes over one database."""
+
+    addresses: list[str]
+    tokens: dict[str, str]
+    runner: asyncio.Runner
+    clients: list[httpx.AsyncClient]
+
+    def together(self, *calls: Call) -> list[httpx.Response]:
+        """Send requests at once, to the nodes in turn."""
+
+        async def sending() -> list[httpx.Response]:
+            return await asyncio.gather(
+                *(
+                    client.request(method, path, json=body)
+                    for client, (method, path, body) in zip(
+                        cycle(self.clients), calls, strict=False
+                    )
+                )
+            )
+
+        answers = self.runner.run(sending())
+        for answer in answers:
+            failed = answer.status_code >= 500 and answer.headers.get("x-error-class") != "business"
+            assert not failed, answer.text
+        return answers
+
+    def one(self, path: str, body: Any) -> httpx.Response:
+        """Post to the first node."""
+        return self.together(("POST", f"/api/{path}", body))[0]
+
+    def status(self, accession: str) -> dict[str, Any] | None:
+        """Return a report's status record, as the second node sees it."""
+        body = {"clinicalInfo": [identity(accession)]}
+        answer = self.together(("GET", "/healthz", None), ("POST", "/api/report/status", body))[1]
+        return None if answer.status_code == 404 else dict(answer.json()[0])
+
+    def changes(self, prefix: str) -> list[dict[str, Any]]:
+        """Return what the feed says of the orders of one test."""
+        found = self.together(("GET", "/api/report/changes?limit=1000", None))[0].json()["changes"]
+        return [each for each in found if each["orders"][0]["Accession"].startswith(prefix)]
+
+    def draft(self, accession: str) -> None:
+        """Launch a Draft of the reader."""
+        body = launch_body(accession, tags={"KeyFindings": "Text."}, userInfo=user())
+        assert self.one("report/launch/clinical", body).status_code == 200
+
+    def order(self, accession: str) -> None:
+        """Register an order."""
+        body = launch_body(accession, lazyLaunch=True, registerOrder=True)
+        assert self.one("report/launch/clinical", body).status_code == 200
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+)
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nodes]:
+    """Two processes, their database set up; each test has orders of its own."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('nodes') / 'engine.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    database = Database(url)
+    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
+    tokens = _people(database, now())
+    database.dispose()
+    ports = [free_port(), free_port()]
+    with running(url, ports, secrets.token_bytes(32)) as addresses, asyncio.Runner() as runner:
+        headers = {"x-access-token": tokens[ADMIN]}
+        clients = [
+            httpx.AsyncClient(base_url=each, headers=headers, timeout=60) for each in addresses
+        ]
+        yield Nodes(addresses, tokens, runner, clients)
+        for client in clients:
+            runner.run(client.aclose())
+
+
+def one(path: str, accession: str, **more: Any) -> Call:
+    """Post a body that names one report."""
+    return ("POST", f"/api/report/{path}", {"clinicalInfo": identity(accession), **more})
+
+
+def test_link_against_sign(nodes: Nodes) -> None:
+    """Linked and then signed as one, or signed and then not linked: nothing between."""
+    ends: Counter[str] = Counter()
+    for turn in range(ROUNDS):
+        names = [f"L{turn}", f"M{turn}"]
+        nodes.draft(names[0])
+        nodes.order(names[1])
+        listed = [{"PatientMRN": "P1", "Accession": each} for each in names]
+        link: Call = (
+            "POST",
+            "/api/report/link-orders",
+            {"SiteID": "SITE1", "clinicalInfo": listed},
+        )
+        calls = [link, one("sign", names[0])]
+        if turn % 2:
+            calls.reverse()
+        answers = dict(zip(("first", "second"), nodes.together(*calls), strict=True))
+        linked, signed = sorted(answers.values(), key=lambda each: "sign" in str(each.url.path))
+        assert signed.status_code == 200, signed.text
+        anchor, other = (nodes.status(each) for each in names)
+        assert anchor is not None
+        assert other is not None
+        assert anchor["status"] == "Final"
+        if linked.status_code == 200:
+            assert anchor == other
+            assert [each["Accession"] for each in anchor["clinicalInfo"]] == names
+            ends["linked"] += 1
+        else:
+            assert linked.json()["code"] in ("report_signed", "changed")
+            assert other["status"] == "Ordered"
+            assert len(anchor["clinicalInfo"]) == 1
+            ends["refused"] += 1
+    assert ends.total() == ROUNDS
+
+
+def test_two_openings_of_one_lazy_link(nodes: Nodes) -> None:
+    """The first opening creates; both see the one report."""
+    for turn in range(ROUNDS):
+        body = launch_body(f"O{turn}", lazyLaunch=True, userInfo=user())
+        link = nodes.one("report/launch/clinical", body).json()["reportLink"]
+        path = link.removeprefix(nodes.addresses[0])
+        pages = nodes.together(*[("GET", path, None)] * 4)
+        assert {page.status_code for page in pages} == {200}
+        assert len({boot(page)["reportId"] for page in pages}) == 1
+    created = Counter(
+        each["reportId"] for each in nodes.changes("O") if each["event"] == "report_created"
+    )
+    assert set(created.values()) == {1}
+    assert len(created) == ROUNDS
+
+
+def test_signing_twice(nodes: Nodes) -> None:
+    """sign: one signs, the other is told that it is signed."""
+    for turn in range(ROUNDS):
+        nodes.draft(f"S{turn}")
+        answers = nodes.together(*[one("sign", f"S{turn}")] * 4)
+        assert Counter(each.status_code for each in answers) == {200: 1, 500: 3}
+        codes = {each.json()["code"] for each in answers if each.status_code == 500}
+        assert codes == {"already_signed"}
+
+
+def test_deleting_while_it_is_opened(nodes: Nodes) -> None:
+    """delete: gone with its pages, whichever came first; its link opens nothing any more."""
+    for turn in range(ROUNDS):
+        body = launch_body(f"D{turn}", userInfo=user(OTHER), lazyLaunch=True)
+        nodes.draft(f"D{turn}")
+        link = nodes.one("report/launch/clinical", body).json()["reportLink"]
+        path = link.removeprefix(nodes.addresses[0])
+        calls = [one("delete", f"D{turn}"), ("GET", path, None)]
+        if turn % 2:
+            calls.reverse()
+        answers = nodes.together(*calls)
+        by_path = {each.url.path.rpartition("/")[2]: each.status_code for each in answers}
+        assert by_path["delete"] == 200
+        assert by_path["clinical"] in (200, 404, 410)
+        assert nodes.status(f"D{turn}") is None
+        assert nodes.together(("GET", path, None))[0].status_code != 200
+
+
+def test_fifty_at_once_on_one_report(nodes: Nodes) -> None:
+    """Everything at once: exactly one winner of each kind, and a state of the table at the end."""
+    body = launch_body("F1", userInfo=user())
+    launched = nodes.together(*[("POST", "/api/report/launch/clinical", body)] * 50)
+    assert Counter(each.status_code for each in launched) == {200: 50}
+    assert len({each.json()["reportId"] for each in launched}) == 1
+    signed = nodes.together(*[one("sign", "F1")] * 50)
+    assert Counter(each.status_code for each in signed) == {200: 1, 500: 49}
+    recalled = nodes.together(*[one("unsign", "F1")] * 50)
+    assert Counter(each.status_code for each in recalled) == {200: 1, 500: 49}
+    calls = [
+        one("sign", "F1"), one("unsign", "F1"), one("prelim", "F1", prelimGroup="G", prelimTag="T"),
+        ("POST", "/api/report/launch/clinical", launch_body("F1", userInfo=user(READER))),
+        one("export/json", "F1"),
+    ]  # fmt: skip
+    for each in nodes.together(*calls * 10):
+        assert each.status_code in (200, 400, 409, 500), each.text
+    record = nodes.status("F1")
+    assert record is not None
+    assert record["status"] in ("Draft", "Preliminary", "Final")
+    events = [each["event"] for each in nodes.changes("F")]
+    signs, unsigns = events.count("report_signed"), events.count("report_unsigned")
+    assert signs - unsigns == (1 if record["status"] == "Final" else 0)
+    if record["status"] == "Final":
+        nodes.one("report/unsign", {"clinicalInfo": identity("F1")})
+    deleted = nodes.together(*[one("delete", "F1")] * 50)
+    assert Counter(each.status_code for each in deleted) == {200: 1, 404: 49}
