@@ -5,7 +5,6 @@ Formats are made by `bridge.engine.documents`; nothing is formatted here.
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -88,7 +87,7 @@ def _image(data_uri: str | None) -> model.Image | None:
     head, _, data = data_uri.partition(";base64,")
     try:
         return model.Image(head.removeprefix("data:"), base64.b64decode(data, validate=True))
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         return None
 
 

@@ -5,7 +5,6 @@ Images come in as anybody sends them and are kept only as we encoded them.
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -103,7 +102,7 @@ def image_uri(uri: str | None, place: str) -> str | None:
     try:
         data = base64.b64decode(body, validate=True)
         image = accept(data, head.removeprefix("data:"), IMAGE_LIMITS)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         raise BadSite("the image is not base64", pointer=place) from None
     except BadImage as error:
         raise BadSite(error.detail, pointer=place) from None
