@@ -90,8 +90,8 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
     def many(scope: Scope) -> Iterator[str]:
         for row in scope.every(key):
-            if len(row) > field.field and row[field.field]:
-                for repetition in repetitions(row[field.field], scope.delimiters):
+            if text := row.field_text(field.field):
+                for repetition in repetitions(text, scope.delimiters):
                     yield one(repetition, scope)
 
     return many
@@ -106,13 +106,10 @@ def _first(path: Path, *, raw: bool) -> Getter:
         repeats = False  # whoever reads the field itself chooses among its repetitions
 
     def get(scope: Scope) -> str:
-        rows = scope.rows.get(segment)
-        if rows is None or len(rows) <= index:
+        rows = scope.rows[segment]
+        if len(rows) <= index:
             return ""
-        row = rows[index]
-        if len(row) <= number:
-            return ""
-        text = row[number]
+        text = rows[index].field_text(number)
         if not text:
             return ""
         delimiters = scope.delimiters
@@ -127,15 +124,15 @@ def _first(path: Path, *, raw: bool) -> Getter:
 
 
 def _picking(path: Path, *, raw: bool) -> Getter:
-    narrow, number = narrowing(path), path.field
+    narrow, segment, number = narrowing(path), path.segment, path.field
     index = max(path.occurrence, 1) - 1
 
     def get(scope: Scope) -> str:
-        rows = scope.rows.get(path.segment)
-        if rows is None or len(rows) <= index or len(rows[index]) <= number:
+        rows = scope.rows[segment]
+        if len(rows) <= index:
             return ""
         delimiters = scope.delimiters
-        for repetition in repetitions(rows[index][number], delimiters):
+        for repetition in repetitions(rows[index].field_text(number), delimiters):
             if matching(repetition, path.matches, delimiters):
                 value = finish(narrow(repetition, delimiters), scope, raw=raw)
                 if value:

@@ -6,7 +6,6 @@ are in `mappings.rules`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from mappings.conditions import Condition, compile_condition
 from mappings.fetch import NULL, compile_all, parse_path
@@ -82,4 +81,4 @@ def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition 
 def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
     """See only those segments of a kind for which the condition holds."""
     rows = [row for row in scope.every(segment) if where(scope.only(segment, row))]
-    return replace(scope, header={}, own={segment: rows})
+    return scope.among(rows)

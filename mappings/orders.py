@@ -52,6 +52,8 @@ class OrderPlan:
     links: Links
     echo: Selection
     only: Condition | None
+    refusing: tuple[TagRule, ...]
+    """The tags that may make a message unacceptable."""
     thorough: bool
     """Whether rules beside the tags may refuse, so that checking means mapping."""
 
@@ -115,8 +117,7 @@ class OrderPlan:
             place = scope.locate("ORC-1")
             missing = not self._code("control", scope)
             found.append(MissingField(place) if missing else UnknownCode(place))
-        refusing = [rule for rule in self.tags.values() if rule.refusing]
-        found += [each for rule in refusing if (each := rule.refusal(scope)) is not None]
+        found += [each for rule in self.refusing if (each := rule.refusal(scope)) is not None]
         return found or no_site(self.tags["SiteID"], scope)
 
     def _event(self, scope: Scope, signals: Any) -> OrderEvent:
@@ -186,6 +187,7 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
         links=compile_links(entries.get("links"), shop),
         echo=compile_selection(echo, shop.notebook),
         only=compile_condition(entries["only"], notebook) if "only" in entries else None,
+        refusing=tuple(rule for rule in tags.values() if rule.refusing),
         thorough=False,
     )
     return replace(plan, thorough=shop.refusing)

@@ -6,15 +6,11 @@ A scope sees its own segments and, where it has none of a kind, those of the hea
 (HL7 v2.5.1 §2.12; Z segments, NTE, ZDS in mid group). Knows no tags.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.message import Message, Segment
-
-Row = list[str]
-"""A segment split at the field separator; index n is field n (MSH-1 is restored)."""
 
 NON_IMAGING = frozenset({"RQD", "RQ1", "RXO", "ODS", "ODT"})
 """Order details of ORM^O01 other than OBR (HL7 v2.5.1 §4.4.1): diet, supplies, pharmacy."""
@@ -34,174 +30,189 @@ class Defaults:
     now: datetime
 
 
-@dataclass(slots=True)
+class Rows(dict[str, Sequence[Segment]]):
+    """Segments by their id, those at some places, else those beyond. Looks when first asked."""
+
+    __slots__ = ("_beyond", "_message", "_places")
+
+    def __init__(
+        self, message: Message, places: Sequence[int], beyond: "Rows | None" = None
+    ) -> None:
+        super().__init__()
+        self._message = message
+        self._places = places
+        self._beyond = beyond
+
+    def __missing__(self, name: str) -> Sequence[Segment]:
+        """Find the segments of a name; none is an answer too, and remembered."""
+        rows: Sequence[Segment] = _named(self._message, self._places, name)
+        if not rows and self._beyond is not None:
+            rows = self._beyond[name]
+        self[name] = rows
+        return rows
+
+
+def _named(message: Message, places: Sequence[int], name: str) -> list[Segment]:
+    names = message.names
+    return [message.segment(place) for place in places if names[place] == name]
+
+
+def _behind(rows: Sequence[Segment], anchor: str, names: Sequence[str]) -> Iterator[Segment]:
+    """Choose those that follow a segment of another name, alone or after others of their own."""
+    before, followed = -1, ""
+    for row in rows:
+        if row.index - 1 != before or before < 0:
+            back = row.index - 1
+            while back >= 0 and names[back] == row.id:
+                back -= 1
+            followed = names[back] if back >= 0 else ""
+        before = row.index
+        if followed == anchor:
+            yield row
+
+
 class Scope:
-    """The segments one event is made of, split into fields, by segment id."""
+    """The segments one event is made of: places in the message, and what the header has."""
 
-    message: Message
-    delimiters: Delimiters
-    defaults: Defaults
-    header: dict[str, list[Row]]
-    place: str = ""
-    own: dict[str, list[Row]] = field(default_factory=dict)
-    first: dict[str, int] = field(default_factory=dict)
-    """The number within the message of the first own segment of a kind."""
-    segments: list[Segment] = field(default_factory=list)
-    rows: dict[str, list[Row]] = field(default_factory=dict)
-    """What a path sees: own segments, else the header's. Filled by `close`."""
+    __slots__ = ("defaults", "delimiters", "header", "message", "own", "place", "rows")
 
-    def close(self) -> None:
-        """Finish reading: from here on paths may be asked for."""
-        self.rows = {**self.header, **self.own}
+    def __init__(
+        self, message: Message, defaults: Defaults, header: "Header", own: list[int], place: str
+    ) -> None:
+        """Take places; they may be added to until the first question."""
+        self.message = message
+        self.delimiters = message.delimiters
+        self.defaults = defaults
+        self.header = header
+        self.own = own
+        self.place = place
+        self.rows = Rows(message, own, header.rows)
+        """What a path sees: own segments, else the header's."""
 
-    def every(self, key: str) -> Iterator[Row]:
-        """All segments of a kind, the header's first."""
-        yield from self.header.get(key, ())
-        yield from self.own.get(key, ())
+    @property
+    def segments(self) -> list[Segment]:
+        """The header's segments, then its own."""
+        return [self.message.segment(place) for place in (*self.header.places, *self.own)]
 
-    def only(self, key: str, row: Row) -> "Scope":
+    def every(self, key: str) -> Sequence[Segment]:
+        """All segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
+        anchor, _, name = key.rpartition(">")
+        found = [*self.header.rows[name], *_named(self.message, self.own, name)]
+        return list(_behind(found, anchor, self.message.names)) if anchor else found
+
+    def only(self, key: str, row: Segment) -> "Scope":
         """See one segment of its kind instead of all."""
-        one = {key: [row]}
-        return Scope(
-            self.message, self.delimiters, self.defaults, {}, self.place, one, rows=self.rows | one
-        )
+        one = self.among([row])
+        one.rows = Rows(self.message, (), self.rows)
+        one.rows[key] = (row,)
+        return one
+
+    def among(self, rows: Sequence[Segment]) -> "Scope":
+        """See no more than these segments wherever all of a kind are asked for."""
+        places = [row.index for row in rows]
+        few = Scope(self.message, self.defaults, Header(self.message, []), places, self.place)
+        few.rows = self.rows
+        return few
+
+    def owns(self, name: str) -> bool:
+        """Whether a segment of this name is its own, and not the header's."""
+        names = self.message.names
+        return any(names[place] == name for place in self.own)
 
     def locate(self, path: str) -> str:
         """Write a path with the number of its segment in this message: OBR[2]-18."""
-        segment, _, rest = path.partition("-")
-        number = self.first.get(segment, 1)
-        return f"{segment}[{number}]-{rest}" if number > 1 and rest else path
+        name, _, rest = path.partition("-")
+        names = self.message.names
+        first = next((place for place in self.own if names[place] == name), None)
+        number = 1 if first is None else self.message.numbers[first]
+        return f"{name}[{number}]-{rest}" if number > 1 and rest else path
 
 
-class _Cutter:
-    """Walk over the segments once, opening scopes."""
+class Header:
+    """What several scopes have in common."""
 
-    def __init__(self, message: Message, defaults: Defaults) -> None:
-        self._message = message
-        self._delimiters = message.delimiters
-        self._defaults = defaults
-        self._counts: dict[str, int] = {}
-        self._anchor = ""
-        self.header: dict[str, list[Row]] = {}
-        self.header_segments: list[Segment] = []
-        self.scopes: list[Scope] = []
+    __slots__ = ("places", "rows")
 
-    def open(self, place: str) -> Scope:
-        """Begin a scope under the present header."""
-        scope = Scope(self._message, self._delimiters, self._defaults, self.header, place)
-        scope.segments = [*self.header_segments]
-        self.scopes.append(scope)
-        return scope
-
-    def number(self, segment: Segment) -> int:
-        """Count a segment: how many of its kind have been seen, this one included."""
-        count = self._counts.get(segment.id, 0) + 1
-        self._counts[segment.id] = count
-        return count
-
-    def add(self, segment: Segment, number: int, scope: Scope | None) -> None:
-        """File a segment under its id, a note also under what it follows (`PID>NTE`)."""
-        row = split(segment, self._delimiters)
-        rows = self.header if scope is None else scope.own
-        rows.setdefault(segment.id, []).append(row)
-        if segment.id == "NTE":
-            rows.setdefault(f"{self._anchor}>NTE", []).append(row)
-        else:
-            self._anchor = segment.id
-        if scope is None:
-            self.header_segments.append(segment)
-        else:
-            scope.first.setdefault(segment.id, number)
-            scope.segments.append(segment)
-
-
-def split(segment: Segment, delimiters: Delimiters) -> Row:
-    """Split a segment into fields, so that index n is field n."""
-    row = segment.text().split(delimiters.field)
-    if segment.id == "MSH":
-        row.insert(1, delimiters.field)
-    return row
+    def __init__(self, message: Message, places: list[int]) -> None:
+        """Take places; they may be added to until the first question."""
+        self.places = places
+        self.rows = Rows(message, places)
 
 
 def whole(message: Message, defaults: Defaults) -> Scope:
     """See the whole message as one scope."""
-    cutter = _Cutter(message, defaults)
-    for segment in message.segments:
-        cutter.add(segment, cutter.number(segment), None)
-    scope = cutter.open("MSH")
-    scope.close()
-    return scope
+    return Scope(message, defaults, Header(message, [*range(len(message.names))]), [], "MSH")
 
 
 def order_groups(message: Message, defaults: Defaults) -> list[Scope]:
     """Cut an order message at each ORC, and at each further OBR of the same ORC."""
-    cutter = _Cutter(message, defaults)
-    scope: Scope | None = None
-    for segment in message.segments:
-        number = cutter.number(segment)
-        if segment.id == "ORC":
-            scope = cutter.open(f"ORC[{number}]")
-        elif segment.id == "OBR" and (scope is None or "OBR" in scope.own):
-            scope = _next_detail(cutter, scope, number)
-        elif segment.id == "PID" and scope is not None:
-            _begin_patient(cutter)
-            scope = None
-        cutter.add(segment, number, scope)
-    _share_tail(cutter.scopes)
-    for each in cutter.scopes:
-        each.close()
-    return cutter.scopes
+    scopes: list[Scope] = []
+    names = message.names
+    header = Header(message, [])
+    own = header.places  # where the next segment goes
+    orders = details = 0
+    detailed = True  # whether an OBR begins a group
+    for place, name in enumerate(names):
+        if name == "ORC":
+            orders += 1
+            own, detailed = [], False
+            scopes.append(Scope(message, defaults, header, own, f"ORC[{orders}]"))
+        elif name == "OBR":
+            details += 1
+            if detailed:
+                own = [] if own is header.places else _governing(own, names)
+                scopes.append(Scope(message, defaults, header, own, f"OBR[{details}]"))
+            detailed = True
+        elif name == "PID" and own is not header.places:
+            header = _next_header(message, header)
+            own, detailed = header.places, True
+        own.append(place)
+    _share_tail(scopes)
+    return scopes
 
 
-def _next_detail(cutter: _Cutter, before: Scope | None, number: int) -> Scope:
-    """Open a group for an OBR that has no ORC of its own: the last ORC governs it."""
-    scope = cutter.open(f"OBR[{number}]")
-    if before is not None and "ORC" in before.own:
-        scope.own["ORC"] = before.own["ORC"]
-        scope.first["ORC"] = before.first["ORC"]
-        scope.segments += [s for s in before.segments if s.id == "ORC"]
-    return scope
+def _governing(before: list[int], names: Sequence[str]) -> list[int]:
+    """Begin a group for an OBR that has no ORC of its own: the last ORC governs it."""
+    return [place for place in before if names[place] == "ORC"]
 
 
-def _begin_patient(cutter: _Cutter) -> None:
+def _next_header(message: Message, header: Header) -> Header:
     """Begin a new header: only MSH is common to two patients of one message."""
-    cutter.header = {"MSH": cutter.header.get("MSH", [])}
-    cutter.header_segments = [s for s in cutter.header_segments if s.id == "MSH"]
+    return Header(message, [place for place in header.places if message.names[place] == "MSH"])
 
 
 def _share_tail(scopes: list[Scope]) -> None:
     """Give the one ZDS behind the last group to the earlier groups of its accession."""
-    if len(scopes) < 2 or any(SHARED_TAIL in scope.own for scope in scopes[:-1]):  # noqa: PLR2004  # "several"
+    if len(scopes) < 2 or any(scope.owns(SHARED_TAIL) for scope in scopes[:-1]):  # noqa: PLR2004  # "several"
         return
     last = scopes[-1]
-    tail = last.own.get(SHARED_TAIL)
-    if tail is None or not _accession(last):
+    tail = [place for place in last.own if last.message.names[place] == SHARED_TAIL]
+    accession = _accession(last)
+    if not tail or not accession:
         return
     for scope in scopes[:-1]:
-        if scope.header is last.header and _accession(scope) == _accession(last):
-            scope.own[SHARED_TAIL] = tail
-            scope.segments += [s for s in last.segments if s.id == SHARED_TAIL]
+        if scope.header is last.header and _accession(scope) == accession:
+            scope.own += tail
 
 
 def _accession(scope: Scope) -> str:
-    rows = scope.own.get("OBR")
-    return rows[0][_ACCESSION_FIELD] if rows and len(rows[0]) > _ACCESSION_FIELD else ""
+    rows = _named(scope.message, scope.own, "OBR")
+    return rows[0].field_text(_ACCESSION_FIELD) if rows else ""
 
 
 def patient_groups(message: Message, defaults: Defaults) -> list[Scope]:
     """Cut an ADT message at each PID: A39/A40 may merge several pairs."""
-    cutter = _Cutter(message, defaults)
-    scope: Scope | None = None
-    for segment in message.segments:
-        number = cutter.number(segment)
-        if segment.id == "PID":
-            scope = cutter.open(f"PID[{number}]")
-        cutter.add(segment, number, scope)
-    for each in cutter.scopes:
-        each.close()
-    return cutter.scopes
+    scopes: list[Scope] = []
+    header = Header(message, [])
+    own = header.places
+    for place, name in enumerate(message.names):
+        if name == "PID":
+            own = []
+            scopes.append(Scope(message, defaults, header, own, f"PID[{len(scopes) + 1}]"))
+        own.append(place)
+    return scopes
 
 
 def is_imaging(scope: Scope, details: Collection[str] = NON_IMAGING) -> bool:
     """Whether a group orders an observation: an OBR, or no order detail at all."""
-    return "OBR" in scope.own or not any(detail in scope.own for detail in details)
+    return scope.owns("OBR") or not any(scope.owns(detail) for detail in details)

@@ -12,10 +12,11 @@ from typing_extensions import override
 
 from mappings.errors import HookFailed
 from mappings.events import Issue, OrderEvent
-from mappings.hl7.message import Message
+from mappings.hl7.elements import Reading
+from mappings.hl7.message import Message, Segment
 from mappings.hl7.refusals import Refusal
 from mappings.inbound import InboundMapping
-from mappings.scope import Defaults, Row, Scope
+from mappings.scope import Defaults
 
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
@@ -34,17 +35,27 @@ class Trial:
     """Fields with a value that no rule looked at."""
 
 
-class _Watched(list[str]):
-    """A row that remembers which of its fields were read."""
+class _Watched(Segment):
+    """A segment that remembers which of its fields were read."""
 
-    def __init__(self, row: Row) -> None:
-        super().__init__(row)
+    __slots__ = ("read",)
+
+    def __init__(self, raw: bytes, index: int, reading: Reading) -> None:
+        super().__init__(raw, index, reading)
         self.read: set[int] = set()
 
     @override
-    def __getitem__(self, index: Any) -> Any:
-        self.read.add(index)
-        return super().__getitem__(index)
+    def field_text(self, number: int) -> str:
+        self.read.add(number)
+        return super().field_text(number)
+
+
+class _WatchedMessage(Message):
+    """A message of such segments."""
+
+    __slots__ = ()
+
+    segment_type = _Watched
 
 
 def try_message(mapping: InboundMapping, raw: bytes, defaults: Defaults) -> Trial:
@@ -58,17 +69,16 @@ def try_message(mapping: InboundMapping, raw: bytes, defaults: Defaults) -> Tria
     if not mapping.accepts(message.header):
         issues = (Issue("MSH-9", "accept", "this mapping does not accept the message"), *issues)
     accepted = not examination.refusals and mapping.accepts(message.header)
-    scopes = mapping.plan.scopes(message, defaults)
-    watched = _watch(scopes)
+    watched = _WatchedMessage.parse(raw)
     events: list[OrderEvent] = []
     try:
-        events = mapping.events(scopes, message)
+        events = mapping.apply(watched, defaults)
     except Refusal:
         accepted = False  # the examination has said why
     except HookFailed as failure:
         accepted = False
         issues = (*issues, Issue("", "hook", str(failure)))
-    used, unused = _fields(message, watched)
+    used, unused = _fields(watched)
     told = tuple(_told(event) for event in events) if accepted else ()
     return Trial(accepted, issues, examination.lanes, told, used, unused)
 
@@ -87,40 +97,14 @@ def _told(event: OrderEvent) -> dict[str, Any]:
     return told
 
 
-def _watch(scopes: list[Scope]) -> dict[str, list[_Watched]]:
-    """Replace the rows of all scopes by watched ones, each row once."""
-    made: dict[int, _Watched] = {}
-    order: dict[str, list[_Watched]] = {}
-    for scope in scopes:
-        for rows in (scope.header, scope.own):
-            for key, found in rows.items():
-                rows[key] = [_watch_row(row, key, made, order) for row in found]
-        scope.close()
-    return order
-
-
-def _watch_row(
-    row: Row, key: str, made: dict[int, _Watched], order: dict[str, list[_Watched]]
-) -> _Watched:
-    if isinstance(row, _Watched):
-        return row
-    if id(row) not in made:
-        made[id(row)] = _Watched(row)
-        order.setdefault(key.rpartition(">")[2], []).append(made[id(row)])
-    return made[id(row)]
-
-
-def _fields(
-    message: Message, watched: dict[str, list[_Watched]]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the fields that have a value, used ones and unused ones."""
     used: list[str] = []
     unused: list[str] = []
     counts: dict[str, int] = {}
     for segment in message.segments:
         number = counts[segment.id] = counts.get(segment.id, 0) + 1
-        rows = watched.get(segment.id, [])
-        read = rows[number - 1].read if len(rows) >= number else set()
+        read = frozenset(segment.read) if isinstance(segment, _Watched) else frozenset[int]()
         name = segment.id if number == 1 else f"{segment.id}[{number}]"
         for index in range(1, len(segment) + 1):
             place = f"{name}-{index}"

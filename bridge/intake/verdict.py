@@ -76,7 +76,7 @@ class Judge:
         defaults = Defaults(listening.site, listening.time_zone, now)
         if listening.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
-        message = Message.parse(payload, fallback=listening.charset)
+        message = Message.parse(payload, fallback=listening.charset, head=header)
         found = definition.examine(message, defaults)
         refusals = found.refusals
         lanes = () if refusals else _numbers(found.lanes)
@@ -87,7 +87,7 @@ class Judge:
     ) -> Verdict:
         """Accept whatever can be stored; what is wrong with it, a person will see."""
         try:
-            message = Message.parse(payload, fallback=self._listening.charset)
+            message = Message.parse(payload, fallback=self._listening.charset, head=header)
             lanes = _numbers(definition.examine(message, defaults).lanes)
         except Refusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")

@@ -6,6 +6,7 @@ line only. Whether the rest is a message is `mappings.hl7.message`'s question.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mappings.hl7 import charset, delimiters, lines
 from mappings.hl7.delimiters import Delimiters
@@ -14,6 +15,7 @@ from mappings.hl7.refusals import Malformation, Malformed
 _LAST_FIELD = 21  # MSH-21; later ones exist, nobody routes by them
 _ENOUGH = 40  # fields to split: a line of nothing but separators must not cost more
 _LONGEST_CHARSET = 99
+_LONGEST_CODES = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +104,28 @@ def read(line: bytes) -> Header:
         parts = _split_decoded(line, separator, parts)
     fields = (b"MSH", separator, *parts[1:_LAST_FIELD])
     fields += (b"",) * (_LAST_FIELD + 1 - len(fields))
-    component = found.component.encode()
-    code, trigger, structure = (*fields[9].split(component, 3), b"", b"", b"")[:3]
-    return Header(
-        found,
-        fields,
+    kind = fields[9], fields[11], fields[12]
+    # Senders repeat themselves; what is longer than codes are is not worth remembering.
+    codes = _known_codes if sum(map(len, kind)) <= _LONGEST_CODES else _codes
+    return Header(found, fields, *codes(*kind, found.component))
+
+
+def _codes(
+    kind: bytes, processing: bytes, version: bytes, component: str
+) -> tuple[str, str, str, str, str]:
+    """Read MSH-9.1 to 9.3, 11.1 and 12.1."""
+    mark = component.encode()
+    code, trigger, structure = (*kind.split(mark, 3), b"", b"", b"")[:3]
+    return (
         _code(code),
         _code(trigger),
         _code(structure),
-        _code(fields[11].split(component, 1)[0]),
-        _code(fields[12].split(component, 1)[0]),
+        _code(processing.split(mark, 1)[0]),
+        _code(version.split(mark, 1)[0]),
     )
+
+
+_known_codes = lru_cache(maxsize=1024)(_codes)
 
 
 def _code(value: bytes) -> str:

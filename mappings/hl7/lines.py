@@ -85,9 +85,16 @@ def split(body: bytes, separator: bytes) -> list[bytes]:
     return segments
 
 
+@lru_cache(maxsize=1024)
 def _is_name(text: bytes) -> bool:
     """Segment names are a letter, then letters or digits, in whatever case."""
     return text.isalnum() and text[:1].isalpha()
+
+
+@lru_cache(maxsize=1024)
+def name(text: bytes) -> str:
+    """Return the name of a segment, from its first three bytes."""
+    return text.decode("ascii").upper()
 
 
 def _keep_other(line: bytes, segments: list[bytes], texts: dict[int, list[bytes]]) -> None:

@@ -6,7 +6,9 @@ are a stream, not a tree: Z segments and surprises in order disturb nobody. Whet
 is complete or makes sense is a mapping definition's question.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import ClassVar, Self
 
 from mappings.hl7 import charset, header, lines
 from mappings.hl7.delimiters import Delimiters
@@ -30,7 +32,7 @@ class Segment:
         """Take the segment's bytes, and its place in the message, counted from 0."""
         self.raw = raw
         self.index = index
-        self.id = raw[:3].decode("ascii").upper()
+        self.id = lines.name(raw[:3])
         self._reading = reading
         self._fields: list[str] | None = None
 
@@ -105,42 +107,74 @@ class Segment:
 class Message:
     """One message. Immutable; make it with `Message.parse`."""
 
-    __slots__ = ("_named", "charset_suspect", "encoding", "header", "raw", "segments")
+    __slots__ = (
+        *("_lines", "_made", "_named", "_numbers", "_reading"),
+        *("charset_suspect", "encoding", "header", "names", "raw"),
+    )
 
-    def __init__(self, raw: bytes, head: Header, segments: list[bytes], encoding: str) -> None:
+    segment_type: ClassVar[type[Segment]] = Segment
+
+    def __init__(
+        self, raw: bytes, head: Header, segments: list[bytes], names: list[str], encoding: str
+    ) -> None:
         """Take what `parse` found out."""
-        reading = Reading(head.delimiters, encoding)
         self.raw = raw
         self.header = head
         self.encoding = encoding
         self.charset_suspect = False
-        self.segments: Sequence[Segment] = tuple(
-            [Segment(line, index, reading) for index, line in enumerate(segments)]
-        )
+        self.names: Sequence[str] = names
+        """The ids of all segments, in order."""
+        self._lines = segments
+        self._reading = Reading(head.delimiters, encoding)
+        self._made: list[Segment | None] = [None] * len(segments)
         self._named: dict[str, list[Segment]] | None = None
+        self._numbers: list[int] | None = None
 
     @classmethod
-    def parse(cls, raw: bytes, *, fallback: str = "utf-8") -> "Message":
+    def parse(cls, raw: bytes, *, fallback: str = "utf-8", head: Header | None = None) -> Self:
         """
         Read a message; `fallback` is the codec where MSH-18 is silent or unknown.
 
-        Raises Malformed, and nothing else.
+        `head`: what `peek` made of the same bytes, where that is known already. Raises
+        Malformed, and nothing else.
         """
         body, marked = lines.trim(raw)
         first = lines.first_line(body)
-        head = header.read(first)
+        head = header.read(first) if head is None else head
         segments = lines.split(body, head.fields[1])
         if segments[0] != first:
             raise Malformed(Malformation.STRAY_LINE)
-        if any(line[:3].upper() == b"MSH" for line in segments[1:]):
+        names = [lines.name(line[:3]) for line in segments]
+        if names.count("MSH") > 1:
             raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
-        msh18 = head.charset[:99].decode("latin-1")
-        repetition = head.delimiters.repetition
-        names = msh18.replace(repetition, "~") if repetition else msh18
-        encoding, suspect = charset.detect(body, names, fallback, marked=marked)
-        message = cls(raw, head, segments, encoding)
+        encoding, suspect = charset.detect(body, _charset_names(head), fallback, marked=marked)
+        message = cls(raw, head, segments, names, encoding)
         message.charset_suspect = suspect
         return message
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All segments, in order."""
+        return tuple([self.segment(index) for index in range(len(self._lines))])
+
+    def segment(self, index: int) -> Segment:
+        """Return the segment at a place, counted from 0; the same one each time."""
+        made = self._made[index]
+        if made is None:
+            made = self.segment_type(self._lines[index], index, self._reading)
+            self._made[index] = made
+        return made
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """For every segment, how many of its name have come so far, itself included."""
+        if self._numbers is None:
+            counts: Counter[str] = Counter()
+            self._numbers = []
+            for name in self.names:
+                counts[name] += 1
+                self._numbers.append(counts[name])
+        return self._numbers
 
     @property
     def delimiters(self) -> Delimiters:
@@ -180,3 +214,12 @@ class Message:
         if path.occurrence != EVERY:
             found = found[path.occurrence - 1 : path.occurrence]
         return iter(found)
+
+
+def _charset_names(head: Header) -> str:
+    """Give MSH-18, its repetitions parted by `~` whatever the message parts them by."""
+    if not head.charset:
+        return ""
+    msh18 = head.charset[:99].decode("latin-1")
+    repetition = head.delimiters.repetition
+    return msh18.replace(repetition, "~") if repetition else msh18
