@@ -1,0 +1,51 @@
+"""A radiologist at her window: opens a report's link, writes what the page would write."""
+
+import json
+import re
+from typing import Any
+
+import httpx
+
+from tests.acceptance.house import House
+
+BOOT = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', re.DOTALL)
+
+
+class Window:
+    """An opened report page and its session."""
+
+    def __init__(self, house: House, mrn: str, accession: str) -> None:
+        """Launch the report and open its link."""
+        clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
+        body = {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": "link"}}
+        link = house.post("/api/report/launch/clinical", body)["reportLink"]
+        page = httpx.get(link, timeout=30)
+        boot = BOOT.search(page.text)
+        assert boot is not None, page.status_code
+        self.house = house
+        self.session = json.loads(boot[1])["session"]
+
+    def do(self, deed: str, **body: Any) -> dict[str, Any]:
+        """Press a button of the page; its state after."""
+        reply = httpx.post(
+            f"{self.house.url}/reporting/api/session/{deed}",
+            json=body,
+            headers={"Authorization": f"Bearer {self.session}"},
+            timeout=30,
+        )
+        assert reply.status_code == 200, reply.text
+        state: dict[str, Any] = reply.json()
+        return state
+
+
+def addendum(house: House, mrn: str, accession: str, text: str) -> None:
+    """Write an addendum to a signed report, sign it; without a sign delay that is its release."""
+    window = Window(house, mrn, accession)
+    state = window.do("addendum/create")
+    state = window.do("addendum/save", version=version_of(state), text=text)
+    window.do("addendum/sign", version=version_of(state))
+
+
+def version_of(state: dict[str, Any]) -> int:
+    """The version of the addendum that is being written."""
+    return int(next(each["version"] for each in state["addenda"] if each["state"] == "draft"))
