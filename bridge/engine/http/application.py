@@ -22,6 +22,7 @@ from bridge.engine.http.routes import (
     auditing,
     browser,
     exporting,
+    giving,
     health,
     launching,
     orders,
@@ -29,6 +30,7 @@ from bridge.engine.http.routes import (
     reading,
     session,
     signing,
+    supplying,
 )
 from bridge.engine.http.state import Engine
 from bridge.engine.settings import EngineSettings
@@ -42,10 +44,12 @@ ROUTERS = (
     orders.router,
     patients.router,
     administration.router,
+    supplying.router,
     auditing.router,
     health.router,
     browser.router,
     session.router,
+    giving.router,
 )
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 

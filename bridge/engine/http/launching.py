@@ -31,6 +31,7 @@ from bridge.engine.service.work import Work
 PATHS = {
     Purpose.LAUNCH: "/reporting/launch-report/clinical",
     Purpose.INIT: "/reporting/init",
+    Purpose.SHARE: "/reporting/shared",
 }
 
 

@@ -57,6 +57,18 @@ def policy(ancestors: Sequence[str]) -> dict[str, str]:
     }
 
 
+def document_policy() -> dict[str, str]:
+    """Return the security headers of an exported report shown by itself: no script, no frame."""
+    own = {
+        "Content-Security-Policy": (
+            "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+            "form-action 'none'; frame-ancestors 'none'"
+        ),
+        "X-Robots-Tag": "noindex, nofollow",
+    }
+    return {**policy(()), **own}
+
+
 def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
     """Return the page of an opened document."""
     boot = {

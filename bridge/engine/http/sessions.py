@@ -26,6 +26,9 @@ from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
 
+VIEW_PAUSE_MS = 5 * 60 * 1000
+"""After so long a silence, looking at the report again is another view of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Desk:
@@ -36,14 +39,30 @@ class Desk:
     request: Request
 
     async def show(self, *, take_over: bool = False) -> Response:
-        """Return the page's state."""
-        page = await self._state(lambda work, editor: None, take_over=take_over)
-        self.engine.journal.note([self._deed("view")])
+        """Return the page's state; a page that looks again and again is viewed once."""
+        page = await self._state(lambda work, editor: {}, take_over=take_over)
+        if self.engine.clock() - self.session.last_seen_at > VIEW_PAUSE_MS:
+            self.engine.journal.note([self._deed("view")])
         return page
 
     async def change(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
         """Carry out a deed, note it in the audit trail, and return the page's new state."""
-        return await self._state(lambda work, editor: self._noted(action, deed, work, editor))
+
+        def changing(work: Work, editor: Editor) -> dict[str, Any]:
+            self._noted(action, deed, work, editor)
+            return {}
+
+        return await self._state(changing)
+
+    async def obtain(self, action: str, name: str, deed: Callable[[Work, Editor], Any]) -> Response:
+        """Carry out a deed; return the page's new state, and what came of it under `name`."""
+        return await self._state(
+            lambda work, editor: {name: self._noted(action, deed, work, editor)}
+        )
+
+    async def read(self, reading: Callable[[Work, Editor], Result]) -> Result:
+        """Return what a reading of the report gives."""
+        return await self._do(reading)
 
     async def leave(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
         """Carry out a deed after which there may be no page to show."""
@@ -52,9 +71,10 @@ class Desk:
 
     def _noted(
         self, action: str, deed: Callable[[Work, Editor], Any], work: Work, editor: Editor
-    ) -> None:
-        deed(work, editor)
+    ) -> Any:
+        result = deed(work, editor)
         work.note(self._deed(action))
+        return result
 
     def _deed(self, action: str) -> Deed:
         session = self.session
@@ -64,11 +84,12 @@ class Desk:
         )
 
     async def _state(
-        self, deed: Callable[[Work, Editor], None], *, take_over: bool = False
+        self, deed: Callable[[Work, Editor], dict[str, Any]], *, take_over: bool = False
     ) -> Response:
         def loading(work: Work, editor: Editor) -> dict[str, Any]:
-            deed(work, editor)
-            return editing.load(work, editor, self.session.report_id, take_over=take_over)
+            more = deed(work, editor)
+            page = editing.load(work, editor, self.session.report_id, take_over=take_over)
+            return page | more
 
         page = await self._do(loading)
         return JSONResponse({**page, "can": [each.value for each in controls(page)]})

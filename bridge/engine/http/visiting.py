@@ -6,10 +6,12 @@ that a link does not exist.
 """
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from fastapi import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from bridge.engine.documents import html
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
 from bridge.engine.http import pages
 from bridge.engine.http.auditing import deed_of, refused
@@ -19,6 +21,7 @@ from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.launching.errors import BadLaunch, FrameForbidden, LinkExpired, LoginNeeded
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
+from bridge.engine.service import sharing as shares
 from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import SITES
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
@@ -124,6 +127,25 @@ def _set_cookie(engine: Engine, response: Response, secret: str, request: Reques
         secret, secure=engine.addresses.secure, framed=cross_site and in_frame(request)
     )
     response.headers.append("Set-Cookie", cookie)
+
+
+async def open_share(request: Request, handle: str) -> Response:
+    """Show what a share gives to read: the report as it is exported, with no control on it."""
+    engine = engine_of(request)
+    if is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    now = engine.clock()
+    try:
+        found = await engine.work.read_session(
+            lambda session: shares.open_share(session, handle, now)
+        )
+    except EngineError as refusal:
+        refused(request, "share-open", code=refusal.code)
+        return _refusal(refusal, handle)
+    engine.journal.note([deed_of(request, "share-open", found.site_id, found.report_id)])
+    zone = ZoneInfo(found.exported.site.time_zone or "UTC")
+    text = await engine.work.run(lambda: html.render(found.exported, zone))
+    return HTMLResponse(text, headers=pages.document_policy())
 
 
 async def sign_in(request: Request, form: dict[str, str]) -> Response:

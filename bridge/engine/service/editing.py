@@ -18,7 +18,7 @@ from bridge.engine.rules.document import BadDocument, Document, parse, plain_tex
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED, AddendumState
-from bridge.engine.service import addenda, feed
+from bridge.engine.service import addenda, coding, feed
 from bridge.engine.service.deletion import discard
 from bridge.engine.service.finding import key_of, lock_report_by_id
 from bridge.engine.service.lifecycle import addenda_of, document_json, take
@@ -217,6 +217,18 @@ def release_addendum(work: Work, editor: Editor, report_id: str) -> Report:
 def unsign_addendum(work: Work, editor: Editor, report_id: str) -> Report:
     """Recall the newest signed addendum."""
     return addenda.unsign_newest(work, _addended(work, editor, report_id))
+
+
+def generate_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
+    """Derive the report's billing codes from its site's code map, and keep them."""
+    report = lock_report_by_id(work, report_id)
+    _require(editor, report, Deed.SIGN)
+    return coding.generate(work, report)
+
+
+def read_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any] | None:
+    """Return the billing codes that were generated last, None before that."""
+    return coding.latest(work.session, lock_report_by_id(work, report_id))
 
 
 def read_document(value: Any) -> Document:

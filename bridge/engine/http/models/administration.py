@@ -104,3 +104,16 @@ class TemplateBody(Body):
 
     name: Identifier
     document: dict[str, Any]
+
+
+class MrrtBody(Body):
+    """An IHE MRRT template."""
+
+    html: Annotated[str, Field(min_length=1, max_length=1_000_000, description="HTML5")]
+    name: OptionalIdentifier = Field(default="", description="Default: the file's own title")
+
+
+class CodeMapBody(Body):
+    """A billing code map."""
+
+    csv: Annotated[str, Field(max_length=8_000_000, description="system,match,code,description")]

@@ -19,6 +19,12 @@ async def launch_report(request: Request, token: str = "") -> Response:
     return await visiting.open_report(request, token)
 
 
+@router.api_route("/shared", methods=["GET", "HEAD"])
+async def shared(request: Request, token: str = "") -> Response:
+    """Show a shared report, to read only."""
+    return await visiting.open_share(request, token)
+
+
 @router.api_route("/init", methods=["GET", "HEAD"])
 async def init(request: Request) -> Response:
     """Pre-warm an embedded session."""

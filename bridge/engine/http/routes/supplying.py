@@ -1,0 +1,98 @@
+"""What a site supplies (ours): templates as MRRT files, and its billing code map."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
+from bridge.engine.errors import NotFound
+from bridge.engine.http.acting import Place, act, look
+from bridge.engine.http.guard import AdminRoute
+from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
+from bridge.engine.http.models.responses import problems
+from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.state import engine_of
+from bridge.engine.rules.document import BadDocument, parse, to_json
+from bridge.engine.service import coding, sites
+
+router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+Number = Annotated[int, Path(ge=1, le=999_999_999)]
+
+
+@router.get("/sites/{site_id}/templates/{number}/mrrt", response_model=dict[str, Any])
+async def export_template(site_id: str, number: Number, request: Request) -> Response:
+    """Return a template as an IHE MRRT file: `html`."""
+    found = await look(
+        request,
+        "template-read",
+        [Place(site_id)],
+        lambda session: sites.list_templates(session.connection(), site_id),
+    )
+    template = next((each for each in found if each["number"] == number), None)
+    if template is None:
+        raise NotFound("the site has no such template")
+    name = template["name"]
+    return JSONResponse({"name": name, "html": write_template(name, parse(template["document"]))})
+
+
+@router.put("/sites/{site_id}/templates/{number}/mrrt", response_class=Response)
+async def import_template(
+    site_id: str, number: Number, body: MrrtBody, request: Request
+) -> Response:
+    """Create or replace a template from an IHE MRRT file; only text and fields are taken over."""
+    try:
+        title, document = await engine_of(request).work.run(lambda: read_template(body.html))
+    except (BadTemplate, BadDocument) as error:
+        problem = FieldError("/html", str(error))
+        raise bad_request(str(error), problem, code="bad_template") from None
+    name = body.name or title or f"Template {number}"
+    return await act(
+        request,
+        "template-update",
+        Place(site_id),
+        lambda work: sites.set_template(
+            work.connection, site_id, number, name, to_json(document), work.now
+        ),
+    )
+
+
+@router.get("/sites/{site_id}/code-map", response_model=list[dict[str, Any]])
+async def read_code_map(site_id: str, request: Request) -> Response:
+    """Return the site's billing code map."""
+    rows = await look(
+        request,
+        "code-map-read",
+        [Place(site_id)],
+        lambda session: coding.code_map(session.connection(), site_id),
+    )
+    return JSONResponse(
+        [
+            {
+                "system": row.system.value,
+                "match": row.match,
+                "code": row.code,
+                "description": row.description,
+            }
+            for row in rows
+        ]
+    )
+
+
+@router.put("/sites/{site_id}/code-map", response_class=Response)
+async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Response:
+    """
+    Replace the site's billing code map by a CSV: `system,match,code,description`.
+
+    `system` is cpt (`match`: a ProcedureCode or StudyDescription) or icd10 (`match`: a phrase).
+    """
+    rows = await engine_of(request).work.run(lambda: coding.read_code_map(body.csv))
+    return await act(
+        request,
+        "code-map-update",
+        Place(site_id),
+        lambda work: coding.set_code_map(work.connection, site_id, rows),
+    )

@@ -1,0 +1,95 @@
+"""
+Billing codes: the code maps that a site supplies, and the codes that follow for a report.
+
+No table of codes is shipped (CPT is licensed content): a site without a map gets no codes.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+from sqlmodel import Session, col
+from sqlmodel import select as select_rows
+
+from bridge.engine.errors import EngineError
+from bridge.engine.records.tables import Billing, Report, metadata
+from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
+from bridge.engine.service.finding import group_of, key_of
+from bridge.engine.service.work import Work
+
+CODES = metadata.tables["engine_code_map"]
+COLUMNS = ("system", "match", "code", "description")
+MAX_ROWS = 50_000
+
+
+class BadCodeMap(EngineError):  # noqa: N818  # named for what was sent
+    """A code map that cannot be read; the detail names the line."""
+
+    status = 400
+    code = "bad_code_map"
+
+
+def read_code_map(text: str) -> list[CodeRow]:
+    """Read `system,match,code,description` rows of a CSV with a header; raise `BadCodeMap`."""
+    try:
+        reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff")), strict=True)
+        missing = set(COLUMNS[:3]) - set(reader.fieldnames or ())
+        if missing:
+            raise BadCodeMap(f"the first line lacks {', '.join(sorted(missing))}", pointer="/csv")
+        return [_row(reader.line_num, row) for row in reader]
+    except csv.Error:
+        raise BadCodeMap("not a CSV file", pointer="/csv") from None
+
+
+def _row(line: int, row: dict[str, Any]) -> CodeRow:
+    system, match, code = ((row.get(name) or "").strip() for name in COLUMNS[:3])
+    if system.lower() not in set(CodeSystem) or not match or not code:
+        raise BadCodeMap(f"line {line}: system is cpt or icd10, match and code are needed")
+    if line > MAX_ROWS:
+        raise BadCodeMap(f"more than {MAX_ROWS} lines")
+    return CodeRow(CodeSystem(system.lower()), match, code, (row.get("description") or "").strip())
+
+
+def set_code_map(connection: Connection, site_id: str, rows: Sequence[CodeRow]) -> None:
+    """Replace a site's code map."""
+    connection.execute(delete(CODES).where(CODES.c.site_id == site_id))
+    if rows:
+        connection.execute(
+            insert(CODES),
+            [
+                {
+                    "site_id": site_id,
+                    "system": row.system,
+                    "match": row.match,
+                    "code": row.code,
+                    "description": row.description,
+                }
+                for row in rows
+            ],
+        )
+
+
+def code_map(connection: Connection, site_id: str) -> list[CodeRow]:
+    """Return a site's code map as it was supplied."""
+    query = select(CODES).where(CODES.c.site_id == site_id).order_by(CODES.c.id)
+    return [
+        CodeRow(CodeSystem(row.system), row.match, row.code, row.description)
+        for row in connection.execute(query)
+    ]
+
+
+def generate(work: Work, report: Report) -> dict[str, Any]:
+    """Derive the billing codes of a locked report from its site's code map, and keep them."""
+    orders = [order.tags for order in group_of(work.session, key_of(report))]
+    codes = derive(code_map(work.connection, report.site_id), orders, report.content_text)
+    work.session.add(Billing(report_pk=key_of(report), codes=codes, created_at=work.now))
+    return codes
+
+
+def latest(session: Session, report: Report) -> dict[str, Any] | None:
+    """Return the billing codes that were generated last, None before that."""
+    query = select_rows(Billing.codes).where(Billing.report_pk == key_of(report))
+    found = session.exec(query.order_by(col(Billing.pk).desc()).limit(1)).first()
+    return None if found is None else dict(found)

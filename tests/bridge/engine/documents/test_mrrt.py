@@ -1,0 +1,71 @@
+"""Templates as IHE MRRT files: read, written, and what does not survive."""
+
+import pytest
+
+from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
+from bridge.engine.rules.document import Field, ListBlock, Paragraph, Section, Text, plain_text
+
+FILE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="UTF-8"/><title>CT Chest</title>
+<meta name="dcterms.title" content="CT Chest &amp; Heart"/>
+<script type="text/xml"><template_attributes><x>hidden</x></template_attributes></script>
+<style>p { color: red }</style></head>
+<body onload="alert(1)">
+<section data-section-name="Findings"><header class="level1">Findings</header>
+<p>Nodule of <input type="number" name="size" title="Size" value=""/> mm,
+ <select name="side"><option>left</option><option selected>right</option></select> lung.</p>
+<ul><li>first <b>bold</b></li><li>second</li></ul>
+<p><textarea name="Comment"></textarea></p>
+<p><a href="javascript:alert(1)">a link</a><img src=x onerror=alert(1)></p>
+</section>
+<section data-section-name="Impression"><header>Impression</header></section>
+</body></html>"""
+
+
+def test_sections_fields_and_lists_are_read() -> None:
+    """MRRT: title, sections, text fields, pick lists, text areas, emphasis."""
+    title, document = read_template(FILE)
+    assert title == "CT Chest & Heart"
+    sections = [each.title for each in document.content if isinstance(each, Section)]
+    assert sections == ["Findings", "Impression"]
+    first = document.content[1]
+    assert isinstance(first, Paragraph)
+    fields = [each for each in first.content if isinstance(each, Field)]
+    assert fields == [Field("Size"), Field("left / right", "right")]
+    assert plain_text(document).startswith("Findings\nNodule of [Size] mm, right lung.\n- first")
+    assert Paragraph((Field("Comment"),)) in document.content
+    assert any(isinstance(each, ListBlock) and len(each.items) == 2 for each in document.content)
+
+
+def test_nothing_but_text_survives() -> None:
+    """Script, style, links and attributes are gone; their visible text stays."""
+    _, document = read_template(FILE)
+    written = write_template("T", document).lower()
+    for trace in ("alert", "javascript", "onerror", "hidden", "color", "href", "<img"):
+        assert trace not in written
+    assert "a link" in written
+
+
+def test_what_is_written_reads_back() -> None:
+    """Export and import give the same template."""
+    title, document = read_template(FILE)
+    again = read_template(write_template(title, document))
+    assert again == (title, document)
+    hostile = read_template("<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>")[1]
+    assert hostile.content == (Paragraph((Text("<script>alert(1)</script>"),)),)
+    assert "<script>" not in write_template("<script>", hostile)
+
+
+@pytest.mark.parametrize(
+    "html", ["", "<html></html>", "<p>\x00</p>", "<p>" + "x" * 1_000_001, "<script>x</script>"]
+)
+def test_what_is_no_template_is_refused(html: str) -> None:
+    """Empty, too large, or not text: an error, never a crash."""
+    with pytest.raises((BadTemplate, ValueError)):
+        read_template(html)
+
+
+def test_ten_thousand_levels_are_read_in_one_go() -> None:
+    """Depth costs no stack."""
+    _, document = read_template("<div>" * 10_000 + "deep" + "</div>" * 10_000)
+    assert plain_text(document) == "deep"

@@ -1,0 +1,193 @@
+"""Templates, billing codes and shares over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    FOREIGN,
+    OTHER,
+    Page,
+    Service,
+    identity,
+    user,
+)
+
+ONE = {"clinicalInfo": identity()}
+MRRT = """<html><head><title>Chest</title></head><body>
+<section data-section-name="Findings"><header>Findings</header><p>Lungs: </p></section>
+<section data-section-name="Impression"><header>Impression</header></section></body></html>"""
+CODES = """system,match,code,description
+cpt,CT CHEST,71260,CT thorax with contrast
+icd10,pleural effusion,J90,Pleural effusion
+icd10,cough,R05,Cough
+icd10,pneumothorax,J93.9,Pneumothorax
+"""
+
+
+@pytest.fixture
+def templated(service: Service) -> Service:
+    """The first site with template 7 and a code map."""
+    site = "/api/admin/sites/SITE1"
+    put = service.call("PUT", f"{site}/templates/7/mrrt", json={"html": MRRT})
+    assert put.status_code == 200, put.text
+    assert service.call("PUT", f"{site}/code-map", json={"csv": CODES}).status_code == 200
+    return service
+
+
+def page_of(service: Service, **launch: Any) -> Page:
+    """Launch for the reader and open the page."""
+    answer = service.launch(userInfo=user(), **launch).json()
+    return service.session(service.open(answer["reportLink"]))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_template_becomes_the_draft(templated: Service, *, lazy: bool) -> None:
+    """ApplyTemplate: key findings are mapped to the template's sections, and marked."""
+    tags = {"KeyFindings": "8 mm pulmonary nodule.\nImpression: Follow-up."}
+    app = {"ApplyTemplate": 7}
+    page = page_of(templated, tags=tags, reportingApp=app, lazyLaunch=lazy)
+    text = "Findings\nLungs: \n8 mm pulmonary nodule.\nImpression\nFollow-up."
+    assert templated.get("report/content", **identity()).json()["content"] == text
+    document = page("report").json()["document"]
+    marked = [
+        inline["text"]
+        for block in document["content"]
+        for inline in block.get("content", ())
+        if "suggested" in inline.get("marks", ())
+    ]
+    assert marked == ["8 mm pulmonary nodule.", "Follow-up."]
+    exported = templated.post("report/export/html", ONE).json()["html"]
+    assert "8 mm pulmonary nodule." in exported
+    assert templated.post("report/export/rtf", ONE).status_code == 200
+
+
+def test_an_order_gets_its_template_at_the_first_opening(templated: Service) -> None:
+    """Registered: empty until it is opened; reset: empty again, and filled once more."""
+    launch = {"lazyLaunch": True, "registerOrder": True, "reportingApp": {"ApplyTemplate": "7"}}
+    answer = templated.launch(userInfo=user(), **launch).json()
+    assert not templated.status()["hasContent"]
+    templated.open(answer["reportLink"])
+    assert templated.status()["hasContent"]
+    assert templated.post("report/reset-order", identity()).status_code == 200
+    assert not templated.status()["hasContent"]
+    templated.open(answer["reportLink"])
+    content = templated.get("report/content", **identity()).json()["content"]
+    assert content.startswith("Findings")
+
+
+def test_an_unknown_template_stands_in_nobodys_way(templated: Service) -> None:
+    """ApplyTemplate: the launch succeeds and says so; the findings are the draft."""
+    app = {"ApplyTemplate": 99}
+    answer = templated.launch(tags={"KeyFindings": "Text."}, reportingApp=app).json()
+    assert answer["warnings"] == ["unknown_template"]
+    assert templated.get("report/content", **identity()).json()["content"] == "Text."
+
+
+def test_templates_go_out_as_they_came_in(templated: Service) -> None:
+    """MRRT export and import; what is no template is refused with its place."""
+    path = "admin/sites/SITE1/templates/7/mrrt"
+    found = templated.get(path).json()
+    assert found["name"] == "Chest"
+    assert 'data-section-name="Findings"' in found["html"]
+    assert templated.get("admin/sites/SITE1/templates/8/mrrt").status_code == 404
+    assert templated.get(path, FOREIGN).status_code == 403
+    bad = templated.call("PUT", f"/api/{path}", json={"html": "<script>x</script>"})
+    assert (bad.status_code, bad.json()["code"]) == (400, "bad_template")
+
+
+def test_billing_codes_follow_the_sites_own_map(templated: Service) -> None:
+    """billing_code: CPT by procedure, ICD-10 by phrases that the text does not deny."""
+    tags = {"StudyDescription": "ct chest", "ReasonForExam": "Cough."}
+    page = page_of(templated, tags=tags)
+    version = page("report").json()["version"]
+    text = "Right pleural effusion. No pneumothorax."
+    assert page("save", {"text": text, "version": version}).status_code == 200
+    assert page("billing").json() == {"billingCode": None}
+    made = page("billing", {}).json()["billingCode"]
+    assert made["cpt"] == {"Code": "71260", "Description": "CT thorax with contrast"}
+    assert [each["Code"] for each in made["icd10"]] == ["J90", "R05"]
+    assert page("billing").json()["billingCode"] == made
+
+
+def test_codes_made_after_signing_go_with_the_signature(templated: Service) -> None:
+    """Unsign clears billing codes and report shares created after signing."""
+    page = page_of(templated, tags={"StudyDescription": "CT CHEST"})
+    page("sign", {"version": page("report").json()["version"]})
+    page("billing", {})
+    link = page("shares", {}).json()["share"]["link"]
+    assert templated.open(link).status_code == 200
+    assert templated.post("report/unsign", ONE).status_code == 200
+    assert page("billing").json() == {"billingCode": None}
+    assert templated.open(link).status_code == 404
+
+
+def test_a_site_without_a_map_has_no_codes(service: Service) -> None:
+    """No code is shipped: cpt is null and icd10 empty."""
+    page = page_of(service, tags={"StudyDescription": "CT CHEST"})
+    assert page("billing", {}).json()["billingCode"] == {"cpt": None, "icd10": []}
+
+
+@pytest.mark.parametrize(
+    "csv",
+    ["", "a,b\n1,2\n", "system,match,code\nloinc,x,1\n", 'system,match,code\ncpt,"x,1\n', "\x00"],
+)
+def test_a_map_that_cannot_be_read_changes_nothing(templated: Service, csv: str) -> None:
+    """400 with the line, and the old map stays."""
+    path = "/api/admin/sites/SITE1/code-map"
+    assert templated.call("PUT", path, json={"csv": csv}).status_code == 400
+    assert len(templated.get("admin/sites/SITE1/code-map").json()) == 4
+
+
+def test_a_share_is_for_reading_only(service: Service) -> None:
+    """Report share: the document without a control, to whoever has the link; revocable, audited."""
+    page = page_of(service, tags={"KeyFindings": "Shared words."})
+    share = page("shares", {}).json()["share"]
+    service.http.cookies.clear()
+    shown = service.open(share["link"])
+    assert shown.status_code == 200
+    assert "Shared words." in shown.text
+    assert "<script" not in shown.text
+    assert "frame-ancestors 'none'" in shown.headers["content-security-policy"]
+    assert shown.headers["cache-control"] == "no-store"
+    assert "set-cookie" not in shown.headers
+    listed = page("shares").json()["shares"]
+    assert [each["id"] for each in listed] == [share["id"]]
+    assert "link" not in listed[0]
+    assert page(f"shares/{share['id']}/revoke", {}).status_code == 200
+    assert page(f"shares/{share['id'] + 1}/revoke", {}).status_code == 404
+    gone = service.open(share["link"])
+    assert gone.status_code == 404
+    unknown = service.open(share["link"][:-4] + "AAAA")
+    assert (unknown.status_code, unknown.text) == (404, gone.text)
+    service.runner.run(service.application.state.engine.journal.flush())
+    events = service.get("admin/sites/SITE1/audit", after=0).json()["events"]
+    actions = [each["action"] for each in events]
+    assert {"share-create", "share-open", "share-revoke"} <= set(actions)
+
+
+def test_a_share_ends(service: Service) -> None:
+    """Expiry: as asked for, at most as the site says."""
+    site = {"settings": {"shareSeconds": 120}}
+    service.call("PATCH", "/api/admin/sites/SITE1", json=site)
+    page = page_of(service, tags={"KeyFindings": "x"})
+    short = page("shares", {"expiresSeconds": 60}).json()["share"]["link"]
+    long = page("shares", {"expiresSeconds": 9999}).json()["share"]["link"]
+    service.clock.pass_seconds(61)
+    assert service.open(short).status_code == 404
+    assert service.open(long).status_code == 200
+    service.clock.pass_seconds(60)
+    assert service.open(long).status_code == 404
+
+
+def test_a_visitor_shares_nothing(service: Service) -> None:
+    """Only the owner and administrators give a report away, or generate its codes."""
+    service.launch(userInfo=user(), tags={"KeyFindings": "x"})
+    service.post("report/sign", ONE)
+    link = service.launch(userInfo=user(OTHER, "O")).json()["reportLink"]
+    visitor = service.session(service.open(link))
+    assert visitor("shares", {}).status_code == 403
+    assert visitor("billing", {}).status_code == 403
+    assert service.get("admin/sites/SITE1/code-map", FOREIGN).status_code == 403
+    assert service.get("admin/sites/SITE1/code-map", ADMIN).json() == []

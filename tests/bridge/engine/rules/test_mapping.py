@@ -1,0 +1,91 @@
+"""Key findings in a template: where they go, that nothing is lost and nothing is made up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.engine.rules.document import (
+    Document,
+    Field,
+    Mark,
+    Paragraph,
+    Section,
+    Text,
+    from_text,
+    plain_text,
+)
+from bridge.engine.rules.mapping import apply_template
+
+CHEST = Document(
+    (
+        Section("Technique"),
+        Paragraph((Text("CT of the chest, "), Field("Contrast"))),
+        Section("Findings"),
+        Paragraph((Text("Lungs: "),)),
+        Paragraph((Text("Heart: "),)),
+        Section("Impression"),
+        Paragraph(),
+    )
+)
+
+
+def lines(findings: str) -> list[str]:
+    """Return the lines of the chest template with these findings in it."""
+    return plain_text(apply_template(CHEST, findings)).split("\n")
+
+
+def test_a_finding_goes_where_its_anatomy_belongs() -> None:
+    """By the words in it, behind the template's own words, which stay."""
+    found = lines("- 8 mm nodule in the right upper lobe.\n2. Cardiomegaly.")
+    assert found == [
+        *("Technique", "CT of the chest, [Contrast]", "Findings"),
+        *("Lungs: ", "8 mm nodule in the right upper lobe.", "Heart: ", "Cardiomegaly."),
+        *("Impression", ""),
+    ]
+
+
+def test_a_label_goes_before_anatomy() -> None:
+    """`Impression: …` names the section; the lines under a heading follow it."""
+    found = lines("Impression: Pulmonary nodule.\nFollow-up of the lung in 6 months.")
+    at = found.index("Impression")
+    assert found[at:] == [
+        "Impression",
+        "Pulmonary nodule.",
+        "Follow-up of the lung in 6 months.",
+        "",
+    ]
+    assert lines("CONCLUSION:\nNormal.")[-3:] == ["Impression", "Normal.", ""]
+
+
+def test_a_field_takes_its_value() -> None:
+    """`Contrast: none` fills the open field of that name."""
+    assert "CT of the chest, none" in lines("Contrast: none")
+
+
+def test_what_belongs_nowhere_stands_in_the_findings() -> None:
+    """Unknown words and other languages are kept as they came."""
+    found = lines("所見なし。")
+    assert found[found.index("Findings") + 1] == "所見なし。"
+    assert plain_text(apply_template(Document(), "x\ny")) == "x\ny"
+
+
+def test_what_was_inserted_is_marked() -> None:
+    """Marked in the text until a person has accepted it; the template's own words are not."""
+    document = apply_template(CHEST, "Contrast: none\nCardiomegaly.")
+    inlines = [
+        each for block in document.content if isinstance(block, Paragraph) for each in block.content
+    ]
+    marked = [each for each in inlines if isinstance(each, Text) and Mark.SUGGESTED in each.marks]
+    assert [each.text for each in marked] == ["none", "Cardiomegaly."]
+
+
+@given(st.text(max_size=400))
+def test_no_word_is_lost_and_none_is_made_up(findings: str) -> None:
+    """Every statement is in the result; without findings the template is as it was."""
+    result = plain_text(apply_template(CHEST, findings))
+    template = plain_text(CHEST)
+    kept = sorted(word for word in result.split() if word)
+    assert len(kept) <= len(template.split()) + len(findings.split())
+    for block in from_text(findings).content:
+        words = plain_text(Document((block,))).split()
+        assert not words or words[-1].rstrip(":").split(":")[-1].casefold() in result.casefold()
+    assert apply_template(CHEST, "") == CHEST
