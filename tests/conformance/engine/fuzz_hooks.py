@@ -1,0 +1,47 @@
+"""
+What schemathesis has to know of this service; loaded by its command line, not by pytest.
+
+The documented business failures are 500 by the interface document's Errors, and say so in
+a header. A request of the described shape may break a rule, but is never of the wrong shape.
+"""
+
+from typing import Any
+
+import schemathesis
+
+LONGEST, MAXIMUM = 0.05, 60  # seconds
+# Rules between members; and 1.0, which is an integer to JSON Schema and no count of ours.
+NO_SHAPE = ("Value error", "valid integer")
+SHAPE = {"invalid_request", "not_json"}
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """Wait for no long polls: a wait that is allowed becomes a short one."""
+    wait = (case.query or {}).get("wait")
+    if isinstance(wait, int | float) and LONGEST < wait <= MAXIMUM:
+        case.query["wait"] = LONGEST
+
+
+@schemathesis.check
+def no_failure(ctx: Any, response: Any, case: Any) -> None:
+    """No 500 but the business ones; every problem has all its members, and no stack trace."""
+    business = response.headers.get("x-error-class") == ["business"]
+    assert response.status_code < 500 or business, response.text
+    assert "Traceback" not in response.text
+    if response.status_code >= 400:
+        assert response.headers["content-type"] == ["application/problem+json"]
+        problem = response.json()
+        assert problem["status"] == response.status_code
+        assert problem["detail"] == problem["message"]
+        assert problem["requestId"] == response.headers["x-request-id"][0]
+
+
+@schemathesis.check
+def described_shape(ctx: Any, response: Any, case: Any) -> None:
+    """What the description allows is not refused for its shape."""
+    mode = case.meta.generation.mode if case.meta else None
+    if mode == schemathesis.GenerationMode.POSITIVE and response.status_code == 400:
+        problem = response.json()
+        rule = any(each in problem["detail"] for each in NO_SHAPE)
+        assert rule or problem["code"] not in SHAPE, problem["detail"]

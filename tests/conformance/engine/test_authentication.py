@@ -1,0 +1,325 @@
+"""Authentication: tokens, roles, isolation of sites; and what strangers can learn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    BASE,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    identity,
+    launch_body,
+    user,
+)
+from tests.bridge.engine.http.test_guard import ADMINISTRATIVE
+from tests.conformance.engine.cases import Case, ok
+
+HOUR = 3600
+READING = {
+    "report/content": identity(),
+    "report/site/prelims": {"SiteID": "SITE1", "prelimGroup": "G", "prelimTag": "T"},
+    "worklist": {"SiteID": "SITE1"},
+}
+INIT: dict[str, Any] = {
+    "clinicalInfo": {"SiteID": "SITE1"},
+    "userInfo": {"UserName": "New Person", "UserEmail": "new@site1.test"},
+}
+
+
+def told(answer: httpx.Response) -> tuple[int, dict[str, Any]]:
+    """Return what an answer tells, but for the request's own id."""
+    return answer.status_code, {**answer.json(), "requestId": ""}
+
+
+@pytest.mark.parametrize("token", ["", " ", "rbt_", "x" * 513, "x" * 100_000, "rbt_\tA", "null"])
+def test_no_valid_token(service: Service, token: str) -> None:
+    """Rule 1: a request without a valid token fails, whatever it asks."""
+    for path, body in ADMINISTRATIVE.items():
+        assert service.post(path, body, token).status_code == 401
+    for path, query in READING.items():
+        assert service.get(path, token, **query).status_code == 401
+
+
+def test_other_headers_are_no_token(service: Service) -> None:
+    """Rule 1: the header is x-access-token; no other place is looked at."""
+    token = service.tokens[ADMIN]
+    for headers in ({"authorization": f"Bearer {token}"}, {"cookie": f"x-access-token={token}"}):
+        assert service.post("report/status", {}, None, headers=headers).status_code == 401
+    query = {"x-access-token": token, "Auth": token, "token": token}
+    assert service.call("GET", "/api/worklist", None, params=query).status_code == 401
+    answer = service.call(
+        "GET", "/api/worklist?SiteID=SITE1", None, headers={"X-ACCESS-TOKEN": token}
+    )
+    assert answer.status_code == 200  # names of headers have no case
+
+
+@pytest.mark.parametrize("path", READING)
+def test_reading_needs_an_administrator(service: Service, path: str) -> None:
+    """Rule 4: all endpoints other than launch require a site administrator of the site."""
+    for who in (READER, FOREIGN):
+        assert service.get(path, who, **READING[path]).status_code == 403
+    unknown = {**READING[path], "SiteID": "NOWHERE"}
+    for who in (READER, ADMIN):
+        assert service.get(path, who, **unknown).json()["code"] == "site_not_found"
+
+
+@pytest.mark.parametrize("path", [*ADMINISTRATIVE, *READING])
+def test_another_sites_administrator_learns_nothing(case: Case, path: str) -> None:
+    """Isolation: body and code are the same whether or not there is anything to know."""
+
+    def ask() -> tuple[int, dict[str, Any]]:
+        if path in READING:
+            return told(case.service.get(path, FOREIGN, **READING[path]))
+        return told(case.service.post(path, ADMINISTRATIVE[path], FOREIGN))
+
+    before = ask()
+    case.draft("A1")
+    case.order("A2")
+    drafted = ask()
+    case.sign("A1")
+    assert before == drafted == ask()
+    assert before[0] == 403
+
+
+def test_administering_another_site(service: Service) -> None:
+    """Isolation: neither people, nor tokens, nor settings of another site; nor its existence."""
+    known = ok(service.get("admin/sites/SITE1/tokens")).json()
+    for method, path, body in (
+        ("GET", "", None), ("PUT", "", {"name": "Mine"}), ("GET", "/users", None),
+        ("POST", "/users", {"email": FOREIGN, "role": "administrator"}),
+        ("GET", "/tokens", None), ("POST", "/tokens", {"email": READER}),
+        ("DELETE", f"/tokens/{known[0]['id']}", None), ("GET", "/prelim-groups", None),
+        ("GET", "/templates", None), ("PUT", "/templates/1", {"name": "x", "document": {}}),
+    ):  # fmt: skip
+        options = {} if body is None else {"json": body}
+        answer = service.call(method, f"/api/admin/sites/SITE1{path}", FOREIGN, **options)
+        assert answer.status_code in (400, 403), (method, path)
+        assert "First" not in answer.text
+    assert [each["SiteID"] for each in service.get("admin/sites", FOREIGN).json()] == ["SITE2"]
+    assert service.get("admin/sites", READER).json() == []
+
+
+def test_a_token_of_another_site_is_not_revoked(service: Service) -> None:
+    """Isolation: ids of tokens are not a way into another site."""
+    own = ok(service.get("admin/sites/SITE1/tokens")).json()[0]["id"]
+    answer = service.call("DELETE", f"/api/admin/sites/SITE2/tokens/{own}", FOREIGN)
+    assert answer.status_code == 404
+    other = service.call("DELETE", "/api/admin/sites/SITE2/tokens/99999", FOREIGN)
+    assert told(answer)[1] | {"instance": ""} == told(other)[1] | {"instance": ""}
+    assert service.get("worklist", SiteID="SITE1").status_code == 200
+
+
+def test_the_change_feed_of_another_site(service: Service) -> None:
+    """Isolation: a feed by the caller's own sites, asked for or not."""
+    ok(service.launch(tags={"PatientName": "SECRET^NAME"}))
+    assert service.get("report/changes", FOREIGN).json()["changes"] == []
+    answer = service.get("report/changes", FOREIGN, SiteID="SITE1")
+    assert "SECRET" not in answer.text
+
+
+def test_anybodys_token_launches(service: Service) -> None:
+    """Rule 3: any user's token; the report is assigned to the token's user."""
+    for number, who in enumerate((READER, OTHER, ADMIN)):
+        body = ok(service.launch(who, accession=f"A{number}")).json()
+        assert body["owner"]["email"] == who
+
+
+def token(service: Service, **more: Any) -> dict[str, Any]:
+    """Make a token for the reader."""
+    body = {"email": READER, "label": "test", **more}
+    made: dict[str, Any] = ok(service.post("admin/sites/SITE1/tokens", body)).json()
+    return made
+
+
+def secret_of(made: dict[str, Any]) -> str:
+    """Return the secret of a token that was just made."""
+    return next(str(v) for v in made.values() if str(v).startswith("rbt_"))
+
+
+def test_a_token_expires(service: Service) -> None:
+    """Tokens: valid until their expiry, by the server's clock."""
+    secret = secret_of(token(service, expiresDays=1))
+    service.clock.pass_seconds(24 * HOUR - 1)
+    assert service.launch(secret).status_code == 200
+    service.clock.pass_seconds(2)
+    assert service.launch(secret).status_code == 401
+
+
+def test_a_revoked_token(service: Service) -> None:
+    """Tokens: revoked at once, and with it the links it made."""
+    made = token(service)
+    secret = secret_of(made)
+    number = next(
+        each["id"]
+        for each in service.get("admin/sites/SITE1/tokens").json()
+        if each["label"] == "test"
+    )
+    info = user("x@site1.test", "X", Auth=service.tokens[ADMIN])
+    link = ok(service.launch(secret, userInfo=info)).json()["reportLink"]
+    assert service.open(link).status_code == 200
+    ok(service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{number}"))
+    assert service.launch(secret).status_code == 401
+    assert service.open(link).status_code != 200
+
+
+def test_secrets_are_shown_once(service: Service) -> None:
+    """Tokens: the secret is in the answer that made it, and nowhere else."""
+    secret = secret_of(token(service))
+    assert secret not in service.get("admin/sites/SITE1/tokens").text
+    with service.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM engine_access_token").fetchall()
+    assert secret not in str(rows)
+
+
+def test_last_use_is_noted(service: Service) -> None:
+    """Tokens: an administrator sees when each was last used."""
+    secret = secret_of(token(service))
+    ok(service.launch(secret))
+    used = [
+        each for each in service.get("admin/sites/SITE1/tokens").json() if each["label"] == "test"
+    ]
+    assert service.clock.now in used[0].values()
+
+
+SCOPES: dict[str, Callable[[Service, str], httpx.Response]] = {
+    "launch": lambda service, secret: service.launch(secret),
+    "read": lambda service, secret: service.get("report/content", secret, **identity()),
+    "write": lambda service, secret: service.post(
+        "report/sign", {"clinicalInfo": identity()}, secret
+    ),
+    "admin": lambda service, secret: service.get("admin/sites", secret),
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_scopes(service: Service, scope: str) -> None:
+    """Tokens: limited to a scope, it does that and nothing else."""
+    ok(service.launch(READER))
+    body = {"email": ADMIN, "label": "t", "scopes": [scope]}
+    secret = secret_of(ok(service.post("admin/sites/SITE1/tokens", body)).json())
+    for name, ask in SCOPES.items():
+        answer = ask(service, secret)
+        assert answer.status_code == (200 if name == scope else 403), name
+
+
+@pytest.mark.parametrize(("framed", "info"), [(False, {}), (True, {"userInfo": user()})])
+def test_only_links_with_a_user_open_in_a_frame(
+    service: Service, framed: bool, info: dict[str, Any]
+) -> None:
+    """Rule 5: without userInfo the report does not launch in an iframe."""
+    link = ok(service.launch(**info)).json()["reportLink"]
+    page = service.open(link, headers={"sec-fetch-dest": "iframe"})
+    assert page.status_code == (200 if framed else 403)
+
+
+@pytest.mark.parametrize("missing", ["UserEmail", "UserName"])
+def test_frames_need_both_name_and_address(service: Service, missing: str) -> None:
+    """Rule 5: userInfo with UserEmail, UserName and Auth (or an administrator's header)."""
+    info = {name: value for name, value in user().items() if name != missing}
+    link = ok(service.launch(userInfo=info)).json()["reportLink"]
+    assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
+
+
+def test_a_plain_users_link_is_not_authenticated(service: Service) -> None:
+    """Rule 5: only site administrators can create authenticated links for iframe use."""
+    link = ok(service.launch(READER, userInfo=user(READER))).json()["reportLink"]
+    page = service.open(link)
+    assert "Sign in" in page.text
+    assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("plain", "seconds", "lives"),
+    [
+        (False, 12 * HOUR - 1, True), (False, 12 * HOUR + 1, False),
+        (True, 90 * 24 * HOUR - 1, True), (True, 90 * 24 * HOUR + 1, False),
+    ],
+)  # fmt: skip
+def test_how_long_links_live(service: Service, plain: bool, seconds: int, lives: bool) -> None:
+    """Links: an authenticated one 12 hours, one that asks to sign in 90 days."""
+    link = ok(service.launch(READER) if plain else service.launch(userInfo=user())).json()[
+        "reportLink"
+    ]
+    service.clock.pass_seconds(seconds)
+    assert (service.open(link).status_code == 200) == lives
+
+
+def test_a_lazy_link_that_expired_creates_nothing(service: Service) -> None:
+    """lazyLaunch: what was sealed in a link goes with it."""
+    body = ok(service.launch(lazyLaunch=True, userInfo=user())).json()
+    service.clock.pass_seconds(12 * HOUR + 1)
+    assert service.open(body["reportLink"]).status_code != 200
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+@pytest.mark.parametrize("handle", ["", "x", "A" * 22, "A" * 5000, "../..", "%00", "ä", "'--"])
+def test_handles_that_are_none(service: Service, handle: str) -> None:
+    """Links: one page for whatever is no link."""
+    answer = service.call(
+        "GET", "/reporting/launch-report/clinical", None, params={"token": handle}
+    )
+    assert answer.status_code == 404
+    other = service.call(
+        "GET", "/reporting/launch-report/clinical", None, params={"token": "B" * 22}
+    )
+    assert answer.text == other.text
+
+
+def test_init_makes_a_session_link(service: Service) -> None:
+    """init: sessionLink with token and languages, expiresAt in ISO 8601, five minutes on."""
+    info = {**INIT["clinicalInfo"], "AppLanguage": "zh-Hant", "SpeechLanguage": "ja-JP"}
+    body = ok(service.post("report/init", {**INIT, "clinicalInfo": info})).json()
+    assert set(body) == {"sessionLink", "expiresAt"}
+    assert body["sessionLink"].startswith(f"{BASE}/reporting/init?token=")
+    assert body["sessionLink"].endswith("&AppLanguage=zh-Hant&SpeechLanguage=ja-JP")
+    assert body["expiresAt"] == "2027-01-15T08:05:00.000Z"
+    for _ in range(2):
+        assert service.open(body["sessionLink"]).status_code == 200
+    service.clock.pass_seconds(299)
+    assert service.open(body["sessionLink"]).status_code == 200
+    service.clock.pass_seconds(2)
+    assert service.open(body["sessionLink"]).status_code != 200
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    "member", ["PatientMRN", "Accession", "PatientName", "Modality", "KeyFindings", "Metadata"]
+)
+def test_init_takes_no_study(service: Service, member: str) -> None:
+    """init: no patient or study fields are accepted; empty ones are ignored."""
+    for value, status in (("x", 400), ("", 200), (None, 200)):
+        info = {**INIT["clinicalInfo"], member: value}
+        answer = service.post("report/init", {**INIT, "clinicalInfo": info})
+        assert answer.status_code == status, answer.text
+        query = {"SiteID": "SITE1", "Auth": service.tokens[ADMIN], "UserName": "N",
+                 "UserEmail": "n@site1.test", member: value or ""}  # fmt: skip
+        page = service.call("GET", "/reporting/init", None, params=query)
+        assert page.status_code == (400 if status == 400 else 303)
+
+
+@pytest.mark.parametrize("who", [READER, FOREIGN])
+def test_init_by_the_authority_of_auth(service: Service, who: str) -> None:
+    """init: Auth only needed when the header token is not a site administrator token."""
+    assert service.post("report/init", INIT, who).status_code == 403
+    info = {**INIT["userInfo"], "Auth": service.tokens[ADMIN]}
+    ok(service.post("report/init", {**INIT, "userInfo": info}, who))
+    for auth in ("", "wrong", service.tokens[FOREIGN]):
+        info = {**INIT["userInfo"], "Auth": auth}
+        assert service.post("report/init", {**INIT, "userInfo": info}, who).status_code == 403
+
+
+def test_an_authority_is_told_nowhere(service: Service) -> None:
+    """Rule 6 of init: tokens are live secrets; no answer repeats one."""
+    secret = service.tokens[ADMIN]
+    for body in (
+        launch_body(userInfo=user(Auth=secret)),
+        launch_body(userInfo={"UserEmail": "nobody", "Auth": secret}),
+        launch_body(userInfo={"UserEmail": [secret], "Auth": secret}),
+    ):
+        assert secret not in service.post("report/launch/clinical", body, READER).text

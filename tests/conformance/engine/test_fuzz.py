@@ -1,0 +1,91 @@
+"""The whole description under schemathesis: all phases, positive and negative data, bounded."""
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bridge.store.database import Database
+from tests.bridge.engine.http.conftest import _people
+from tests.bridge.engine.http.house import ADMIN, boot, launch_body, user
+from tests.conformance.engine.node import ROOT, now, running
+from tests.conformance.engine.test_processes import free_port
+
+pytestmark = pytest.mark.slow
+
+OURS = "no_failure,described_shape"
+ITS_OWN = (
+    "status_code_conformance,content_type_conformance,response_headers_conformance,"
+    "response_schema_conformance,negative_data_rejection,missing_required_header,"
+    "unsupported_method,ignored_auth"
+)
+
+
+@dataclass
+class Target:
+    """An engine in a process of its own, with one report and its open page."""
+
+    address: str
+    token: str
+    session: str
+
+    def fuzz(self, *arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+        """Run schemathesis; deterministic, without a database of examples."""
+        command = [
+            sys.executable, "-m", "schemathesis.cli", "run", f"{self.address}/openapi.json",
+            "-H", f"x-access-token: {self.token}", "-H", f"Authorization: Bearer {self.session}",
+            "--checks", f"{ITS_OWN},{OURS}", "--continue-on-failure", "--no-shrink", "--no-color",
+            "--request-timeout", "20", "--generation-deterministic",
+            "--generation-allow-x00", "false", *arguments,
+        ]  # fmt: skip
+        environment = {
+            "PYTHONPATH": str(ROOT),
+            "SCHEMATHESIS_HOOKS": "tests.conformance.engine.fuzz_hooks",
+            "HOME": str(folder),
+        }
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False,
+            timeout=150,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def target(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """The engine that is asked everything."""
+    path = tmp_path_factory.mktemp("fuzz") / "engine.db"
+    path.write_bytes(empty_database.read_bytes())
+    database = Database(f"sqlite:///{path}")
+    token = _people(database, now())[ADMIN]
+    database.dispose()
+    with running(f"sqlite:///{path}", [free_port()], secrets.token_bytes(32)) as (address,):
+        with httpx.Client(base_url=address, headers={"x-access-token": token}) as client:
+            # the report of the description's own examples
+            body = launch_body("ACC-2001", "MRN-1001", userInfo=user())
+            answer = client.post("/api/report/launch/clinical", json=body)
+            page = client.get(answer.json()["reportLink"])
+        yield Target(address, token, boot(page)["session"])
+
+
+def test_the_report_page(target: Target, tmp_path: Path) -> None:
+    """The page's endpoints: nothing fails, whatever is sent; declared responses only."""
+    done = target.fuzz(
+        "--include-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
+        "-n", "15", "--max-time", "15", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_the_interface(target: Target, tmp_path: Path) -> None:
+    """Every endpoint of the interface: no failure, no stack trace, no hang, declared responses."""
+    done = target.fuzz(
+        "--exclude-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
+        "-n", "40", "--max-time", "30", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    with httpx.Client(base_url=target.address, headers={"x-access-token": target.token}) as client:
+        assert client.get("/api/admin/sites").status_code == 200  # the token was good to the end
