@@ -246,3 +246,35 @@ def test_an_arrival_is_never_done() -> None:
     """Nothing arrives in a state that only work can lead to."""
     with pytest.raises(ValueError, match="arrives"):
         arrival(state=State.DONE)
+
+
+def test_a_batch_is_announced_once_it_is_answered(store: Database) -> None:
+    """Whoever asked hears of a commit after those who wait for it, and not for each of them."""
+    ledger = Ledger(store)
+    told: list[str] = []
+    ledger.announce(lambda: told.append("batch"))
+
+    async def scenario() -> None:
+        ledger.start(asyncio.get_running_loop())
+        ledger.submit(arrival("A"), lambda answer: told.append(type(answer).__name__))
+        await ledger.accept(arrival("B"))
+        await ledger.stop()
+
+    asyncio.run(scenario())
+    assert told[0] == "Receipt"
+    assert 1 <= told.count("batch") <= 2
+    assert told[-1] == "batch"
+
+
+def test_what_is_submitted_after_the_end_is_refused_at_once(store: Database) -> None:
+    """A closed ledger keeps nobody waiting."""
+    ledger = Ledger(store)
+    told: list[Receipt | BaseException] = []
+
+    async def scenario() -> None:
+        ledger.start(asyncio.get_running_loop())
+        await ledger.stop()
+        ledger.submit(arrival("A"), told.append)
+
+    asyncio.run(scenario())
+    assert [type(each) for each in told] == [LedgerClosed]

@@ -133,10 +133,9 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has no sessions
 def test_connections_that_are_cut(intake: Intake, store: Database) -> None:
     """The server ends all our sessions: at most those in hand fail, the next succeed."""
-    if store.dialect != "postgresql":
-        pytest.skip("SQLite has no sessions")
     intake.keep(arrival())
     cut = text("""
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -113,10 +113,9 @@ def test_alone(database: Database) -> None:
         assert database.alone(connection, "job")
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # PostgreSQL has many writers
 def test_writers_in_one_thread(database: Database) -> None:
     """Writing inside a write would wait for itself: on SQLite that is told at once."""
-    if database.dialect != "sqlite":
-        pytest.skip("PostgreSQL has many writers")
     with (
         database.write(),
         pytest.raises(RuntimeError, match="already writing"),
