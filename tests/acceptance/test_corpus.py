@@ -1,4 +1,4 @@
-"""Whatever arrives is answered, and the service lives: real messages, and what luck makes of them."""
+"""Whatever arrives is answered, and the service lives: real messages, and damaged ones."""
 
 import random
 import re
@@ -91,7 +91,7 @@ def damaged(raw: bytes, kind: str, rng: random.Random) -> bytes:
         case "delimiters":
             for _ in range(10):
                 spot = rng.randrange(len(raw))
-                raw = raw[:spot] + bytes([rng.choice(b"|^~\\&\r\n\"")]) + raw[spot + 1 :]
+                raw = raw[:spot] + bytes([rng.choice(b'|^~\\&\r\n"')]) + raw[spot + 1 :]
         case _:
             for _ in range(20):
                 spot = rng.randrange(len(raw))

@@ -140,7 +140,7 @@ TEXTS = {
     "plain": "All well.",
     "delimiters": "a|b ^ c ~ d \\ e & f \\F\\ \\.br\\ \\X0D\\",
     "lines": "One\nTwo\n\nFour   with blanks",
-    "cjk": "胸部CT:異常なし。\n정상입니다 – Schädel ✓ 𠀋",
+    "cjk": "胸部CT:異常なし。\n정상입니다 Schädel ✓ 𠀋",
     "controls": "tab\there\x0bthere",
     "header": "MSH|^~\\&|NOT|A|HEADER\nPID|1||X",
 }

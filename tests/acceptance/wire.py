@@ -45,9 +45,7 @@ def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> byte
 class Sender:
     """One client connection."""
 
-    def __init__(
-        self, port: int, timeout: float = 20.0, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, port: int, timeout: float = 20.0, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")

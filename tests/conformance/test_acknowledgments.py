@@ -65,7 +65,9 @@ def test_truncation_character_before_its_time() -> None:
     assert answered("ORM^O01", "2.7", "AA", "^~\\&#").startswith(b"MSH|^~\\&#|")
 
 
-@pytest.mark.parametrize("head", [b"hello", b"\xff\x00", b"MSH|", b"GET / HTTP/1.1", b"MSH|^~\\&|A"])
+@pytest.mark.parametrize(
+    "head", [b"hello", b"\xff\x00", b"MSH|", b"GET / HTTP/1.1", b"MSH|^~\\&|A"]
+)
 def test_answers_to_what_is_no_message(head: bytes) -> None:
     """Even the answer to noise is valid, but for the control id that nobody could know."""
     nak = unframed_nak(head, Malformed(Malformation.NOT_HL7), control_id="Y1", now=NOW)

@@ -1,0 +1,139 @@
+"""The commands as scripts use them: exit status and output."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.house import House, bridge
+from tests.acceptance.orders import order
+from tests.acceptance.wire import FS_CR, VT, Sender, accept, ack, sink, verdict
+
+WRONG = """
+[database]
+url = "mysql://x"
+[http]
+bind = "nowhere"
+public_url = "ftp://x"
+colour = "red"
+[schedule]
+poll_status_every = "soon"
+[log]
+level = "loud"
+[[listener]]
+name = "a b"
+bind = "127.0.0.1:99999"
+acknowledge = "maybe"
+[[destination]]
+name = "ris"
+address = "127.0.0.1"
+events = ["never"]
+"""
+
+
+def test_check_names_every_mistake(house: House) -> None:
+    """Ten mistakes in the settings are ten lines, each with its place."""
+    house.make()
+    (house.home / "bridge.toml").write_text(WRONG, "utf-8")
+    said = house.bridge("check", expect=1)
+
+    for name in (
+        "database.url", "http.bind", "http.public_url", "http.colour", "poll_status_every",
+        "log.level", "name", "bind", "acknowledge", "address", "events",
+    ):  # fmt: skip
+        assert name in said
+    assert said.count("bridge.toml:") >= 11
+
+
+def test_check_names_mistakes_of_mappings(house: House) -> None:
+    """A wrong definition is named with file, line and column; and `serve` does not start."""
+    house.make()
+    orders = house.home / "mappings" / "orders.yaml"
+    orders.write_text(orders.read_text("utf-8").replace("from: PID-5", "from: PID_5"), "utf-8")
+    line = next(
+        number
+        for number, text in enumerate(orders.read_text("utf-8").splitlines(), start=1)
+        if "PID_5" in text
+    )
+
+    assert f"orders.yaml:{line}:" in house.bridge("check", expect=1)
+    assert f"orders.yaml:{line}:" in house.bridge("mapping", "check", expect=1)
+    assert house.bridge("serve", expect=1)
+
+
+def test_send(running: House, tmp_path: Path) -> None:
+    """`send` prints each ACK and ends with 1 when one is negative, 0 otherwise."""
+    good, bad = tmp_path / "good.hl7", tmp_path / "bad.hl7"
+    good.write_bytes(order(5001))
+    bad.write_bytes(order(5002, control="QQ"))
+    where = f"127.0.0.1:{running.mllp_port}"
+
+    assert "MSA|AA|C5001" in bridge("send", where, str(good))
+    assert "MSA|AE|C5002" in bridge("send", where, str(bad), str(good), expect=1)
+    assert bridge("send", "127.0.0.1:1", str(good), expect=1)
+
+
+def test_mapping_try(running: House, tmp_path: Path) -> None:
+    """`mapping try` shows what comes of a message, and ends with 1 when it is refused."""
+    good, bad = tmp_path / "good.hl7", tmp_path / "bad.hl7"
+    good.write_bytes(order(5003))
+    bad.write_bytes(order(5004, control="QQ"))
+    tried = json.loads(running.bridge("mapping", "try", "orders", str(good), "--json"))
+
+    assert tried[0]["accepted"]
+    assert tried[0]["events"][0]["accession"] == "A5003"
+    assert "ORC-1" in running.bridge("mapping", "try", "orders", str(bad), expect=1)
+
+
+def test_replay(running: House) -> None:
+    """`messages list`, `show` and `replay`: what came in is there, and is applied once more."""
+    with Sender(running.mllp_port) as sender:
+        assert verdict(sender.ask(order(5005)))[0] == "AA"
+    running.settle()
+    newest = json.loads(running.bridge("messages", "list", "--limit", "1", "--json"))[0]
+    shown = json.loads(running.bridge("messages", "show", str(newest["id"]), "--json"))
+    running.bridge("messages", "replay", str(newest["id"]))
+    running.settle()
+
+    assert newest["state"] == "done"
+    assert "A5005" in str(shown)
+    assert running.group("A5005") == ["A5005"]
+
+
+@pytest.mark.slow
+def test_retry_and_skip(house: House) -> None:
+    """A parked result is retried or skipped by a person; it holds up its own report only."""
+    told_no = [True]
+
+    def answer(message: bytes, seen: int) -> bytes:
+        if told_no[0] and b"|A1|" in message:
+            return VT + ack(message, b"AR") + FS_CR
+        return accept(message, seen)
+
+    with sink(answer) as ris:
+        house.destination("ris", ris.port, replies={"AR": "park"})
+        house.make()
+        house.start()
+        for number in (1, 2):
+            house.draft(f"M{number}", f"A{number}", f"Text {number}.")
+            house.sign(f"M{number}", f"A{number}")
+        ris.about("|A2|")
+        parked = wait_for(house, "parked")
+        told_no[0] = False
+        house.bridge("deliveries", "retry", str(parked["id"]))
+        assert wait_for(house, "done", parked["id"])
+        assert len(set(ris.about("|A1|", 2))) == 1, "the same bytes"
+
+        house.bridge("deliveries", "skip", str(parked["id"]), expect=1)
+
+
+def wait_for(house: House, state: str, delivery: int = 0) -> dict[str, int]:
+    """A delivery in a state."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for row in json.loads(house.bridge("deliveries", "list", "--state", state, "--json")):
+            if delivery in {0, row["id"]}:
+                found: dict[str, int] = row
+                return found
+    raise AssertionError(state)
