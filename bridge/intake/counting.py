@@ -4,6 +4,8 @@ Count what comes in, by listener: connections, frames, acknowledgments.
 Nothing here sees a payload.
 """
 
+from functools import cache, partial
+
 from typing_extensions import override
 
 from bridge.intake.verdict import Verdict
@@ -19,8 +21,8 @@ class AckCounter:
 
     def __init__(self, metrics: Metrics, listener: str) -> None:
         """Count under this listener's name."""
-        self._metrics = metrics
-        self._listener = listener
+        # Both codes are from tables: there are few pairs, and each is looked up once.
+        self._acks = cache(partial(metrics.acks.labels, listener))
         self._duplicates = metrics.duplicates.labels(listener)
         self._reused = metrics.reused_ids.labels(listener)
         self._suspects = metrics.charset_suspects.labels(listener)
@@ -28,7 +30,7 @@ class AckCounter:
     def stored(self, receipt: Receipt, verdict: Verdict) -> None:
         """Count a message that is on disk, with the code it is answered with."""
         error = verdict.refusals[0].error_code.value if verdict.refusals else ""
-        self._metrics.acks.labels(self._listener, receipt.ack_code, error).inc()
+        self._acks(receipt.ack_code, error).inc()
         if receipt.duplicate:
             self._duplicates.inc()
         if receipt.reused:
@@ -38,9 +40,7 @@ class AckCounter:
 
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal of something that was not stored."""
-        self._metrics.acks.labels(
-            self._listener, refusal.ack_code.value, refusal.error_code.value
-        ).inc()
+        self._acks(refusal.ack_code.value, refusal.error_code.value).inc()
 
 
 class WireCounter(ServerObserver):

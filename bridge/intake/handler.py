@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
@@ -40,8 +41,8 @@ Clock = Callable[[], datetime]
 class Inbox(Protocol):
     """What the handler needs of the durable ledger."""
 
-    def accept(self, arrival: Arrival) -> "asyncio.Future[Receipt]":
-        """Store one message; resolves after the commit."""
+    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+        """Store one message; calls `settle` after the commit."""
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
         """Store all or none."""
@@ -107,12 +108,13 @@ class IntakeHandler:
         case = _Case(frame.payload, verdict, peer, now)
         try:
             arrival = self._answers.arrival(verdict, frame.payload, now)
-            stored = Deferred.fromFuture(self._inbox.accept(arrival))
+            stored: Deferred[Any] = Deferred()
+            stored.addCallbacks(self._stored, self._not_stored, (case,), {}, (case,), {})
+            self._inbox.submit(arrival, partial(_fire, stored))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._alarm(error)
             return succeed(self._unavailable(case))
-        stored.addCallbacks(self._stored, self._not_stored, (case,), {}, (case,), {})
-        return stored  # type: ignore[return-value]  # the callbacks above have changed its result
+        return stored
 
     def unframed(self, error: FramingError, head: bytes) -> bytes:
         """Answer a frame that is given up (too large, or never finished), before the close."""
@@ -205,6 +207,14 @@ class IntakeHandler:
     def _alarm(self, error: BaseException | None) -> None:
         if error is not None:
             self._log.error("not accepted", error=describe(error), trace=where(error))
+
+
+def _fire(stored: Deferred[Any], answer: Receipt | BaseException) -> None:
+    """Go on with what became of an arrival. What fails from here on is the Deferred's."""
+    if isinstance(answer, BaseException):
+        stored.errback(Failure(answer))  # type: ignore[no-untyped-call]
+    else:
+        stored.callback(answer)
 
 
 def _send_later(late: Replies, peer: Peer) -> None:

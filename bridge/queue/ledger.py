@@ -30,16 +30,20 @@ _ACKNOWLEDGMENTS_EVERY = 0.5  # seconds a note may wait for an arrival's commit 
 _TRIES = 3  # of a batch that lost a race against another node
 
 
-@dataclass(frozen=True, slots=True)
+_Answer = Sequence[Receipt] | BaseException
+
+
+@dataclass(slots=True)
 class _Group:
     """Arrivals that are kept all or none, and who waits for them."""
 
     arrivals: Sequence[Arrival]
-    settle: Callable[[Sequence[Receipt] | BaseException], None]
+    settle: Callable[[_Answer], object]
     size: int
 
 
-_Answer = Sequence[Receipt] | BaseException
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 class Ledger:
@@ -58,13 +62,19 @@ class Ledger:
         self._timer = timer
         self._changed = threading.Condition()
         self._waiting: deque[_Group] = deque()
-        self._acknowledged: list[int] = []
+        self._wanted = 1  # so many must wait before the thread is woken
+        self._acknowledged: deque[int] = deque()
+        self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
         self._flush_took = 0.0
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+
+    def announce(self, to: Callable[[], object]) -> None:
+        """Call `to` on the loop's thread after each batch, once its arrivals are answered for."""
+        self._announce = to
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to write; futures will belong to `loop`."""
@@ -84,12 +94,23 @@ class Ledger:
     def accept(self, arrival: Arrival) -> asyncio.Future[Receipt]:
         """Keep one message."""
         future: asyncio.Future[Receipt] = self._new_future()
-
-        def settle(answer: _Answer) -> None:
-            _resolve(future, answer if isinstance(answer, BaseException) else answer[0])
-
-        self._submit(_Group((arrival,), settle, len(arrival.payload)))
+        self.submit(arrival, lambda answer: _resolve(future, answer))
         return future
+
+    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+        """
+        Keep one message, as `accept` does, and tell what came of it without a future.
+
+        `settle` is called once, on the loop's thread and soon after the commit; within this
+        call after `stop`. It must not raise: others of its batch come after it.
+        """
+        if self._loop is None:
+            raise LedgerClosed
+
+        def settle_one(answer: _Answer) -> None:
+            settle(answer if isinstance(answer, BaseException) else answer[0])
+
+        self._submit(_Group((arrival,), settle_one, len(arrival.payload)))
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Keep all messages of a batch, or none."""
@@ -100,8 +121,7 @@ class Ledger:
 
     def acknowledged(self, message_id: int) -> None:
         """Note that the ACK was written out; kept with the next commit, at no cost of its own."""
-        with self._changed:
-            self._acknowledged.append(message_id)
+        self._acknowledged.append(message_id)  # atomic; the thread looks soon enough
 
     def _new_future(self) -> asyncio.Future[Any]:
         if self._loop is None:
@@ -110,12 +130,14 @@ class Ledger:
 
     def _submit(self, group: _Group) -> None:
         with self._changed:
-            if self._closing:
-                group.settle(LedgerClosed())
-                return
-            self._waiting.append(group)
-            self.arrived += len(group.arrivals)
-            self._changed.notify()
+            closed = self._closing
+            if not closed:
+                self._waiting.append(group)
+                self.arrived += len(group.arrivals)
+                if len(self._waiting) >= self._wanted:
+                    self._changed.notify()
+        if closed:
+            group.settle(LedgerClosed())
 
     def _write_on(self) -> None:
         while (batch := self._next_batch()) is not None:
@@ -132,18 +154,20 @@ class Ledger:
                 if not self._changed.wait(_ACKNOWLEDGMENTS_EVERY) and self._acknowledged:
                     break
             self._gather()
-            notes, self._acknowledged = self._acknowledged, []
+            notes = [self._acknowledged.popleft() for _ in range(len(self._acknowledged))]
             if self._closing and not self._waiting and not notes:
                 return None
             return self._take(), notes
 
     def _gather(self) -> None:
         until = self._timer() + self._gathering.patience(len(self._waiting))
+        self._wanted = self._gathering.population
         while self._waiting and not self._closing:
             left = until - self._timer()
-            if left <= 0 or len(self._waiting) >= self._gathering.population:
-                return
+            if left <= 0 or len(self._waiting) >= self._wanted:
+                break
             self._changed.wait(left)
+        self._wanted = 1
 
     def _take(self) -> list[_Group]:
         groups: list[_Group] = []
@@ -199,7 +223,7 @@ class Ledger:
     def _note_later(self, notes: list[int]) -> None:
         with self._changed:
             if not self._closing:
-                self._acknowledged = notes + self._acknowledged
+                self._acknowledged.extendleft(reversed(notes))
 
     def _report(self, groups: Sequence[_Group], answers: Sequence[_Answer]) -> None:
         """Tell everyone at once: waking the loop costs as much for one as for a thousand."""
@@ -207,6 +231,7 @@ class Ledger:
         def settle_all() -> None:
             for group, answer in zip(groups, answers, strict=True):
                 group.settle(answer)
+            self._announce()
 
         assert self._loop is not None  # noqa: S101  # start() set it before this thread ran
         if not self._loop.is_closed():

@@ -7,7 +7,6 @@ acknowledge can be stored and applied.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -21,7 +20,6 @@ from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
 from bridge.queue import browse
-from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
@@ -60,33 +58,6 @@ class PortTaken(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"listener {listener} cannot listen on {address}: is it in use?")
 
 
-class Announced:
-    """The ledger, for the handler: wakes the worker after each commit."""
-
-    def __init__(self, ledger: Ledger, notify: Callable[[], None]) -> None:
-        self._ledger = ledger
-        self._notify = notify
-
-    def accept(self, arrival: Arrival) -> "asyncio.Future[Receipt]":
-        """Store one message, then wake the worker."""
-        stored = self._ledger.accept(arrival)
-        stored.add_done_callback(self._wake)
-        return stored
-
-    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
-        """Store all or none, then wake the worker."""
-        stored = self._ledger.accept_many(arrivals)
-        stored.add_done_callback(self._wake)
-        return stored
-
-    def acknowledged(self, message_id: int) -> None:
-        """Note that an acknowledgment was written out."""
-        self._ledger.acknowledged(message_id)
-
-    def _wake(self, stored: "asyncio.Future[Any]") -> None:
-        self._notify()
-
-
 class Intake:
     """Ledger, worker and listeners of one process."""
 
@@ -113,6 +84,7 @@ class Intake:
         self._worker = Worker(
             Inbox(database, owner), forwarder.apply, clock=now_ms, courtesy=courtesy
         )
+        self._ledger.announce(self._worker.notify)
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
@@ -131,7 +103,7 @@ class Intake:
         factory = listener_factory(
             listener,
             self._listenings[listener.name],
-            Announced(self._ledger, self._worker.notify),
+            self._ledger,
             self._waiting,
             self._metrics,
             self._reactor,

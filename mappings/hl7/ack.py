@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from mappings.hl7 import delimiters, err, lines
+from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import escape
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message
@@ -23,6 +25,8 @@ __all__ = ["AckCode", "Acknowledgment", "build_ack", "read_ack", "unframed_nak"]
 OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no version
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
 _LAST_LIFTED = 10  # MSH-10
+_LONGEST_NAMES = 400
+_MOMENT = len("2026-11-21T12:00:00")
 _MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
 
 
@@ -44,10 +48,12 @@ def build_ack(
     become ERR. `text`, else the first refusal's, becomes MSA-3 up to 2.6, where it ends.
     `expects`: what the receiver of an application ACK of enhanced mode shall answer (MSH-15).
     """
-    marks = header.delimiters.completed()
-    version = _version(header)
+    form = _form_for(header)
+    marks, version = form.marks, form.version
     separator = header.fields[1]
-    head = _head(header, escape(control_id, marks).encode("ascii"), now)
+    # Delimiters are punctuation: what has none needs no escape.
+    number = control_id if control_id.isalnum() else escape(control_id, marks)
+    head = [form.before, _stamp(now), form.between, number.encode("ascii"), form.after]
     head += _after_version(expects, header.charset)
     msa = [b"MSA", code.encode(), header.control_id]
     said = text or (refusals[0].text if refusals else "")
@@ -59,24 +65,55 @@ def build_ack(
     return b"\r".join([*segments, b""])
 
 
-def _head(header: Header, control_id: bytes, now: datetime) -> list[bytes]:
-    """MSH-2 to MSH-12 of the answer."""
-    marks = header.delimiters.completed()
-    version = _version(header)
-    return [
-        b"MSH",
-        marks.encoding_characters[: _MARKS if version < (2, 7) else None].encode(),
-        header.receiving_application,
-        header.receiving_facility,
-        header.sending_application,
-        header.sending_facility,
-        now.strftime("%Y%m%d%H%M%S%z").encode(),
-        b"",
-        _message_type(header, marks.component, version),
-        control_id,
-        header.fields[11] or b"P",
-        header.fields[12] if _read_version(header.version) else OUR_VERSION.encode(),
-    ]
+class _Form(NamedTuple):
+    """What is the same in every answer to one kind of message of one sender."""
+
+    marks: Delimiters
+    version: tuple[int, ...]
+    before: bytes
+    """MSH-1 to MSH-6: delimiters, and the addresses swapped."""
+    between: bytes
+    """MSH-8 and MSH-9."""
+    after: bytes
+    """MSH-11 and MSH-12."""
+
+
+def _form_for(header: Header) -> _Form:
+    fields = header.fields
+    addresses, copied = fields[3:7], fields[11:13]
+    # Senders repeat themselves; what is longer than names are is not worth remembering.
+    size = len(fields[9]) + sum(map(len, addresses)) + sum(map(len, copied))
+    form = _known_form if size <= _LONGEST_NAMES else _form
+    return form(header.delimiters, addresses, copied, header.trigger, header.version)
+
+
+def _form(
+    delimiters: Delimiters,
+    addresses: tuple[bytes, ...],
+    copied: tuple[bytes, ...],
+    trigger: str,
+    named: str,
+) -> _Form:
+    marks = delimiters.completed()
+    version = _read_version(named) or _read_version(OUR_VERSION)
+    separator = delimiters.field.encode()
+    encoding = marks.encoding_characters[: _MARKS if version < (2, 7) else None].encode()
+    application, facility, our_application, our_facility = addresses
+    before = [b"MSH", encoding, our_application, our_facility, application, facility]
+    between = [b"", _message_type(trigger, marks.component, version)]
+    after = [copied[0] or b"P", copied[1] if _read_version(named) else OUR_VERSION.encode()]
+    joined = map(separator.join, (before, between, after))
+    return _Form(marks, version, *joined)
+
+
+_known_form = lru_cache(maxsize=512)(_form)
+
+
+def _stamp(now: datetime) -> bytes:
+    """Write a time as HL7 does, `20261121120000+0000`: `strftime` takes ten times as long."""
+    text = now.isoformat(timespec="seconds")
+    moment = text[:_MOMENT].replace("-", "").replace("T", "") + text[_MOMENT:]
+    return moment.replace(":", "").encode()
 
 
 def _after_version(expects: AckCondition | None, charset: bytes) -> list[bytes]:
@@ -87,20 +124,16 @@ def _after_version(expects: AckCondition | None, charset: bytes) -> list[bytes]:
     return [b"", b"", *conditions, b"", charset] if charset else [b"", b"", *conditions]
 
 
-def _version(header: Header) -> tuple[int, ...]:
-    return _read_version(header.version) or _read_version(OUR_VERSION)
-
-
 @lru_cache(maxsize=64)
 def _read_version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("."))) if _VERSION.fullmatch(text) else ()
 
 
-def _message_type(header: Header, component: str, version: tuple[int, ...]) -> bytes:
+def _message_type(trigger: str, component: str, version: tuple[int, ...]) -> bytes:
     """MSH-9 of an ACK: `ACK^A01^ACK` from 2.3.1 (`ACK^^ACK` to no known event), `ACK` before."""
     if version < (2, 3, 1):
         return b"ACK"
-    return component.join(("ACK", header.trigger, "ACK")).encode("latin-1")
+    return component.join(("ACK", trigger, "ACK")).encode("latin-1")
 
 
 def unframed_nak(head: bytes, refusal: Refusal, *, control_id: str, now: datetime) -> bytes:

@@ -1,7 +1,7 @@
 """What is answered to what, and what is on disk by then. The probe table of the field, and more."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -184,10 +184,8 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
 class FullDisk:
     """A ledger that can keep nothing."""
 
-    def accept(self, arrival: Arrival) -> asyncio.Future[Receipt]:
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        future.set_exception(StoreUnavailable("SQLITE_FULL"))
-        return future
+    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+        settle(StoreUnavailable("SQLITE_FULL"))
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         future: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
