@@ -33,7 +33,7 @@ class Defaults:
 class Rows(dict[str, Sequence[Segment]]):
     """Segments by their id, those at some places, else those beyond. Looks when first asked."""
 
-    __slots__ = ("_beyond", "_message", "_places")
+    __slots__ = ("_beyond", "_filed", "_message", "_places")
 
     def __init__(
         self, message: Message, places: Sequence[int], beyond: "Rows | None" = None
@@ -42,14 +42,25 @@ class Rows(dict[str, Sequence[Segment]]):
         self._message = message
         self._places = places
         self._beyond = beyond
+        self._filed: dict[str, list[int]] | None = None
 
     def __missing__(self, name: str) -> Sequence[Segment]:
         """Find the segments of a name; none is an answer too, and remembered."""
-        rows: Sequence[Segment] = _named(self._message, self._places, name)
-        if not rows and self._beyond is not None:
+        filed = self._file() if self._filed is None else self._filed
+        rows: Sequence[Segment] = ()
+        if name in filed:
+            rows = [self._message.segment(place) for place in filed[name]]
+        elif self._beyond is not None:
             rows = self._beyond[name]
         self[name] = rows
         return rows
+
+    def _file(self) -> dict[str, list[int]]:
+        names = self._message.names
+        filed = self._filed = {}
+        for place in self._places:
+            filed.setdefault(names[place], []).append(place)
+        return filed
 
 
 def _named(message: Message, places: Sequence[int], name: str) -> list[Segment]:
@@ -74,7 +85,10 @@ def _behind(rows: Sequence[Segment], anchor: str, names: Sequence[str]) -> Itera
 class Scope:
     """The segments one event is made of: places in the message, and what the header has."""
 
-    __slots__ = ("defaults", "delimiters", "header", "message", "own", "place", "rows")
+    __slots__ = (
+        *("defaults", "delimiters", "header", "message"),
+        *("own", "place", "rows", "values"),
+    )
 
     def __init__(
         self, message: Message, defaults: Defaults, header: "Header", own: list[int], place: str
@@ -88,6 +102,8 @@ class Scope:
         self.place = place
         self.rows = Rows(message, own, header.rows)
         """What a path sees: own segments, else the header's."""
+        self.values: dict[str, str] = {}
+        """Tags that have been asked for already."""
 
     @property
     def segments(self) -> list[Segment]:

@@ -59,9 +59,14 @@ class TagRule:
     """Where the tag is looked for, in order."""
 
     def value(self, scope: Scope) -> str:
-        """Return what the rule yields; the null of an identifier is nothing."""
-        value = self.rule(scope)
-        return "" if value == NULL and self.tag in IDENTIFIERS else value
+        """Return what the rule yields, asked once; the null of an identifier is nothing."""
+        value = scope.values.get(self.tag)
+        if value is None:
+            value = self.rule(scope)
+            if value == NULL and self.tag in IDENTIFIERS:
+                value = ""
+            scope.values[self.tag] = value
+        return value
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Say why this tag makes the message unacceptable, if it does."""
