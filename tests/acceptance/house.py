@@ -224,6 +224,7 @@ class House:
     def settle(self, timeout: float = 40) -> None:
         """Wait until everything that came in has been applied."""
         deadline = time.monotonic() + timeout
+        waiting: list[str] = []
         while time.monotonic() < deadline:
             metrics = httpx.get(f"{self.url}/metrics", timeout=10).text
             waiting = [

@@ -62,7 +62,7 @@ def test_damaged_messages(running: House, kind: str) -> None:
         after = 21_000 + 100 * len(kind) + number
         with Sender(running.mllp_port) as sender:
             sender.post(raw, order(after, msh10=f"{kind}{number}"))
-            replies = []
+            replies: list[bytes] = []
             while not replies or verdict(replies[-1])[1] != f"{kind}{number}":
                 reply = sender.reply(10)
                 assert reply is not None, raw

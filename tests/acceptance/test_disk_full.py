@@ -18,7 +18,7 @@ MOST = 400
 
 def fill(house: House, first: int) -> tuple[list[int], int]:
     """Send until something is not accepted; give what was, and the number that was not."""
-    accepted = []
+    accepted: list[int] = []
     for number in range(first, first + MOST):
         try:
             with Sender(house.mllp_port, timeout=20) as sender:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
@@ -54,6 +55,7 @@ class Feed(threading.Thread):
         self.messages = [each for step in zip(*courses, strict=True) for each in step]
         self.acknowledged = 0
 
+    @override
     def run(self) -> None:
         """Send all, in order, each until its own positive acknowledgment came."""
         sender: Sender | None = None

@@ -30,13 +30,13 @@ def parsed(raw: bytes, level: int = VALIDATION_LEVEL.TOLERANT) -> TheirMessage:
     return message
 
 
-def structure_errors(raw: bytes) -> str:
+def structure_errors(raw: bytes, level: int = VALIDATION_LEVEL.TOLERANT) -> str:
     """What hl7apy objects to; '' when nothing, or when it does not know the version."""
     message = Message.parse(raw)
     if message.value("MSH-12.1") not in KNOWN_VERSIONS:
         return ""
     try:
-        parsed(raw).validate()
+        parsed(raw, level).validate()
     except HL7apyException as error:
         return f"{type(error).__name__}: {error}"
     return ""

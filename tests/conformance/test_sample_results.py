@@ -1,0 +1,20 @@
+"""The results of the samples, whole and with their Z segments, held against other parsers."""
+
+from pathlib import Path
+
+import pytest
+from hl7apy.consts import VALIDATION_LEVEL
+
+from tests.conformance.parsers import agree, parsed, structure_errors
+
+RESULTS = sorted((Path(__file__).parents[2] / "sample_messages" / "results").glob("*.hl7"))
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_results(file: Path) -> None:
+    """hl7apy at its strictest objects to nothing; python-hl7 reads the same."""
+    raw = file.read_bytes()
+
+    assert not structure_errors(raw, VALIDATION_LEVEL.STRICT)
+    assert parsed(raw).name == "ORU_R01"
+    assert agree(raw)
