@@ -64,10 +64,11 @@ def create_application(
         version=_version(),
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # one address each, and no Host header in a Location
         separate_input_output_schemas=False,
     )
     application.state.engine = Engine(settings, database, clock)
-    refusals.install(application)
+    refusals.install(application, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         application.include_router(router)
     describe = application.openapi

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.problems import FieldError, Problem, Refused
@@ -21,8 +21,9 @@ from bridge.store.errors import Busy, Conflict, StoreUnavailable
 _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 
 
-def install(application: FastAPI) -> None:
-    """Answer every refusal of the engine with a problem body."""
+def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Answer every refusal of the engine with a problem body; `routes` are all there are."""
+    application.state.routes = tuple(routes)
     application.add_exception_handler(Refused, _refused)
     application.add_exception_handler(EngineError, _engine_error)
     application.add_exception_handler(RequestValidationError, _bad_shape)
@@ -86,8 +87,9 @@ async def _plain(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> list[str]:
     """Return every method of a path (RFC 9110 §10.2.1); the router names only its first route's."""
-    routes = [each for each in request.app.routes if each.matches(request.scope)[0] != Match.NONE]
-    return sorted({method for route in routes for method in getattr(route, "methods", ())})
+    routes: Sequence[BaseRoute] = request.app.state.routes
+    found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
+    return sorted({method for each in found for method in getattr(each, "methods", ())})
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

@@ -38,6 +38,11 @@ EXAMPLE: JsonDict = {
     "lazyLaunch": False,
 }
 
+INIT_EXAMPLE: JsonDict = {
+    "clinicalInfo": {"SiteID": "SITE1", "AppLanguage": "en-US", "SpeechLanguage": "en-US"},
+    "userInfo": {"UserName": "Example Person", "UserEmail": "person@hospital.example"},
+}
+
 
 class ClinicalInfo(Body):
     """Every tag of a launch; an SR file may supply what is missing, except SiteID."""
@@ -152,6 +157,8 @@ class InitUserInfo(Body):
 
 class InitBody(Body):
     """`POST /api/report/init`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [INIT_EXAMPLE]})
 
     clinicalInfo: InitClinicalInfo
     userInfo: InitUserInfo

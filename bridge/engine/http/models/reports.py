@@ -26,6 +26,7 @@ from bridge.engine.http.models.launch import StructuredReportFile
 IDENTITY = ("SiteID", "SiteLocation", "PatientMRN", "Accession")
 _SITE = ("SiteID", "SiteLocation")
 _EXAMPLE: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+_ONE: JsonDict = {"clinicalInfo": _EXAMPLE}
 
 
 class OrderIdentity(Body):
@@ -51,6 +52,8 @@ class FlatIdentity(OrderIdentity):
 class OneReport(Body):
     """A body that names one report."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_ONE]})
+
     clinicalInfo: OrderIdentity
 
     @model_validator(mode="before")
@@ -73,11 +76,17 @@ class DeleteBody(OneReport):
 class StatusBody(Body):
     """`POST /api/report/status`."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"clinicalInfo": [_EXAMPLE]}]})
+
     clinicalInfo: list[OrderIdentity] = Field(min_length=1)
 
 
 class ExportBody(OneReport):
     """`POST /api/report/export/html` and `/json`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{**_ONE, "timeZone": "Europe/Berlin"}]}
+    )
 
     timeZone: str | None = None
 
@@ -96,6 +105,14 @@ def _lower(value: Any) -> Any:
 class RtfBody(ExportBody):
     """`POST /api/report/export/rtf`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {**_ONE, "timeZone": "Europe/Berlin", "responseType": "base64", "contentOnly": True}
+            ]
+        }
+    )
+
     responseType: Annotated[
         RtfResponse,
         BeforeValidator(_lower, json_schema_input_type=RtfResponse),
@@ -106,12 +123,20 @@ class RtfBody(ExportBody):
 class SignBody(OneReport):
     """`POST /api/report/sign`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{**_ONE, "timeZone": "Europe/Berlin", "ignoreSignDelay": False}]
+        }
+    )
+
     timeZone: str | None = None
     ignoreSignDelay: StrictBool = False
 
 
 class AddendumSignBody(OneReport):
     """`POST /api/report/addendum/sign`: `ignoreSignDelay` must be there, and true."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_ONE, "ignoreSignDelay": True}]})
 
     ignoreSignDelay: Annotated[StrictBool, Field(json_schema_extra={"const": True})]
 
@@ -126,6 +151,10 @@ class AddendumSignBody(OneReport):
 class PrelimBody(OneReport):
     """`POST /api/report/prelim`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{**_ONE, "prelimGroup": "Night", "prelimTag": "Resident"}]}
+    )
+
     prelimGroup: Identifier
     prelimTag: Identifier
 
@@ -139,6 +168,12 @@ class UpdateMode(StrEnum):
 
 class UpdateStructuredReports(OneReport):
     """`POST /api/report/update-dicomsr`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{**_ONE, "dicomSR": [{"fileData": "RElDTQ=="}], "mode": "append"}]
+        }
+    )
 
     dicomSR: Annotated[list[StructuredReportFile], Field(json_schema_extra={"minItems": 1})]
     mode: UpdateMode = UpdateMode.REPLACE
@@ -176,6 +211,14 @@ class LinkBody(Body):
 class PatientUpdateBody(Body):
     """`POST /api/patient/update` (ours): absent members stay as they are."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "PatientName": "EXAMPLE^PERSON"}
+            ]
+        }
+    )
+
     SiteID: Identifier
     PatientMRN: Identifier
     PatientName: Tag | None = None
@@ -188,6 +231,14 @@ class PatientUpdateBody(Body):
 
 class PatientMergeBody(Body):
     """`POST /api/patient/merge` (ours): `PriorPatientMRN` is absorbed by `PatientMRN`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "PriorPatientMRN": "MRN-0999"}
+            ]
+        }
+    )
 
     SiteID: Identifier
     PatientMRN: Identifier

@@ -8,9 +8,17 @@ Every member is the interface document's, or an addition that `docs` names as ou
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from bridge.engine.http.problems import MEDIA_TYPE
+
+_ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+_LINK = "https://reports.example/reporting/launch-report/clinical?token=Zm9vYmFyYmF6cXV4MTIzNA"
+
+
+def _example(value: JsonDict) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [value]})
 
 
 class ProblemError(BaseModel):
@@ -22,6 +30,20 @@ class ProblemError(BaseModel):
 
 class ProblemBody(BaseModel):
     """RFC 9457, with `code`, `errors`, `requestId` and `message`."""
+
+    model_config = _example(
+        {
+            "type": "urn:report-engine:problem:report_signed",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": "the report is signed",
+            "instance": "/api/report/delete",
+            "code": "report_signed",
+            "errors": [],
+            "requestId": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+            "message": "the report is signed",
+        }
+    )
 
     type: str
     title: str
@@ -44,6 +66,17 @@ class Owner(BaseModel):
 class LaunchResponse(BaseModel):
     """The answer to a launch; both spellings of the QR code carry the same value."""
 
+    model_config = _example(
+        {
+            "status": "Draft",
+            "owner": {"name": "Example Person", "email": "person@hospital.example"},
+            "reportLink": _LINK,
+            "reportStatus": "Draft",
+            "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
+            "warnings": [],
+        }
+    )
+
     status: str
     owner: Owner
     reportLink: str | None = None
@@ -56,6 +89,14 @@ class LaunchResponse(BaseModel):
 
 class InitResponse(BaseModel):
     """The answer to init."""
+
+    model_config = _example(
+        {
+            "sessionLink": "https://reports.example/reporting/init?token=Zm9vYmFyYmF6cXV4MTIzNA"
+            "&AppLanguage=en-US&SpeechLanguage=en-US",
+            "expiresAt": "2027-01-15T08:05:00.000Z",
+        }
+    )
 
     sessionLink: str
     expiresAt: str
@@ -72,6 +113,18 @@ class Identity(BaseModel):
 class StatusRecordBody(BaseModel):
     """The report status record."""
 
+    model_config = _example(
+        {
+            "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
+            "status": "Final",
+            "userEmail": "person@hospital.example",
+            "unsignUntil": 1800000060000,
+            "clinicalInfo": [_ORDER],
+            "hasContent": True,
+            "addendumUnsignUntil": None,
+        }
+    )
+
     reportId: str
     status: str
     userEmail: str
@@ -84,17 +137,30 @@ class StatusRecordBody(BaseModel):
 class ContentResponse(BaseModel):
     """The report's plain text."""
 
+    model_config = _example({"content": "The lungs are clear."})
+
     content: str
 
 
 class HtmlResponse(BaseModel):
     """The report as a self-contained HTML document."""
 
+    model_config = _example({"html": "<!doctype html><html lang='en-US'>…</html>"})
+
     html: str
 
 
 class PrelimsResponse(BaseModel):
     """The longest-waiting match, and all matches."""
+
+    model_config = _example(
+        {
+            "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
+            "clinicalInfo": [_ORDER],
+            "userEmail": "person@hospital.example",
+            "reports": [],
+        }
+    )
 
     reportId: str | None
     clinicalInfo: list[Identity]

@@ -1,0 +1,245 @@
+"""link-orders, unlink-orders: every rule, every error, all or nothing, over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from tests.bridge.engine.http.house import FOREIGN, READER, Service, identity
+from tests.conformance.engine.cases import STATES, Case, ok
+from tests.conftest import database_url
+
+__all__ = ["database_url"]  # both databases
+
+PATHS = ("link-orders", "unlink-orders")
+JANE = {"PatientName": "DOE^JANE", "PatientBirthDate": "19700102"}
+
+
+def pair(mrn: str, accession: str) -> dict[str, str]:
+    """Return an order as these endpoints name it."""
+    return {"PatientMRN": mrn, "Accession": accession}
+
+
+def accessions(record: dict[str, Any]) -> list[str]:
+    """Return a report's orders, anchor first."""
+    return [each["Accession"] for each in record["clinicalInfo"]]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"SiteID": None}, {"SiteID": ""}, {"SiteID": []}, {"clinicalInfo": None},
+        {"clinicalInfo": []}, {"clinicalInfo": {}}, {"clinicalInfo": "A1"},
+        {"clinicalInfo": [None, None]}, {"clinicalInfo": [pair("P1", "A1"), pair("P1", "")]},
+        {"clinicalInfo": [pair("P1", "A1"), {"Accession": "A2"}]},
+        {"clinicalInfo": [pair("P1", "A1"), {"PatientMRN": "P1"}]},
+        {"clinicalInfo": [pair("P1", "A1")] * 51},
+    ],
+)  # fmt: skip
+def test_missing_fields(case: Case, path: str, changes: dict[str, Any]) -> None:
+    """Errors: 400 when a required field is missing; the body explains which."""
+    case.order("A1")
+    body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P1", "A2")], **changes}
+    answer = case.service.post(f"report/{path}", body)
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"].startswith(f"/{next(iter(changes))}")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_who_and_what_is_not_there(case: Case, path: str) -> None:
+    """Errors: 403 no site administrator, 404 site or one of the orders not found."""
+    case.order("A1")
+    for who in (READER, FOREIGN):
+        body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P1", "A2")]}
+        assert case.service.post(f"report/{path}", body, who).status_code == 403
+    answer = case.orders(path, "A1", "A2")
+    assert (answer.status_code, answer.json()["code"]) == (404, "report_not_found")
+    assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/1"
+    answer = case.orders(path, "A1", "A2", SiteID="NOWHERE")
+    assert (answer.status_code, answer.json()["code"]) == (404, "site_not_found")
+
+
+def test_fewer_than_two(case: Case) -> None:
+    """Limits: at least two orders; one that is named twice is one."""
+    case.order("A1")
+    for names in (["A1"], ["A1", "A1"]):
+        answer = case.orders("link-orders", *names)
+        assert (answer.status_code, answer.json()["code"]) == (400, "too_few_orders")
+
+
+def test_one_report_with_all_orders(case: Case) -> None:
+    """Response: a list of status records, anchor first; the separate reports are removed."""
+    for name in ("A1", "A2", "A3"):
+        case.order(name)
+    old = {case.record(name)["reportId"] for name in ("A2", "A3")}
+    (record,) = ok(case.orders("link-orders", "A1", "A3", "A2")).json()
+    assert accessions(record) == ["A1", "A3", "A2"]
+    assert record["reportId"] not in old
+    assert [case.record(name) for name in ("A1", "A2", "A3")] == [record] * 3
+    items = case.service.get("worklist", SiteID="SITE1").json()["items"]
+    assert len(items) == 1
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_all_or_nothing(case: Case, state: str) -> None:
+    """Link rules 1, 2, 6, 7: one that cannot be linked leaves the others as they were."""
+    STATES[state][0](case, "X")
+    for name in ("A1", "A2"):
+        case.order(name)
+    before = [case.record(name) for name in ("A1", "A2")]
+    answer = case.orders("link-orders", "A1", "A2", "X")
+    if state == "ordered":
+        assert answer.status_code == 200
+    else:
+        assert answer.status_code == (404 if STATES[state][1] is None else 400)
+        assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/2"
+        assert [case.record(name) for name in ("A1", "A2")] == before
+
+
+def test_an_anchor_that_is_a_member_elsewhere(case: Case) -> None:
+    """Link rule 3: unlink it first."""
+    for name in ("A1", "A2", "A3"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    answer = case.orders("link-orders", "A2", "A3")
+    assert (answer.status_code, answer.json()["code"]) == (400, "anchor_in_another_group")
+    ok(case.orders("unlink-orders", "A2"))
+    assert case.orders("link-orders", "A2", "A3").status_code == 200
+
+
+def test_a_member_brings_its_group_along(case: Case) -> None:
+    """Link rule 4: the whole group, behind what was there."""
+    for name in ("A1", "A2", "B1", "B2"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    ok(case.orders("link-orders", "B1", "B2"))
+    (record,) = ok(case.orders("link-orders", "A1", "B2")).json()
+    assert sorted(accessions(record)) == ["A1", "A2", "B1", "B2"]
+    assert accessions(record)[:2] == ["A1", "A2"]
+
+
+@pytest.mark.parametrize(
+    ("other", "linked"),
+    [
+        (JANE, True),
+        ({**JANE, "PatientName": "Doe Jane"}, True),
+        ({**JANE, "PatientBirthDate": "1970-01-02"}, True),
+        ({**JANE, "PatientName": "DOE^JOAN"}, False),
+        ({**JANE, "PatientBirthDate": "19700103"}, False),
+        ({"PatientName": "DOE^JANE"}, False),
+        ({"PatientBirthDate": "19700102"}, False),
+        ({}, False),
+    ],
+)
+def test_other_patients(service: Service, other: dict[str, str], linked: bool) -> None:
+    """Link rule 5: different PatientMRN only when PatientName and PatientBirthDate match."""
+    for mrn, tags in (("P1", JANE), ("P2", other)):
+        ok(service.launch("service", mrn=mrn, tags=tags, lazyLaunch=True, registerOrder=True))
+    body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P2", "A1")]}
+    answer = service.post("report/link-orders", body)
+    if linked:
+        assert ok(answer).json()[0]["clinicalInfo"] == [identity(), identity(mrn="P2")]
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (400, "patients_differ")
+
+
+@pytest.mark.parametrize("state", ["ordered", "draft", "released", "cooling"])
+def test_linked_already(case: Case, state: str) -> None:
+    """Link rule 8: nothing changes and that report is returned, whatever its status."""
+    for name in ("A1", "A2"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    if state != "ordered":
+        case.draft("A1")
+    if state in ("released", "cooling"):
+        case.sign("A1", now=state == "released")
+    before = case.record("A1")
+    cursor = case.service.get("report/changes", limit=1000).json()["cursor"]
+    for names in (["A1", "A2"], ["A2", "A1"]):
+        assert ok(case.orders("link-orders", *names)).json() == [before]
+    assert case.service.get("report/changes", after=cursor).json()["changes"] == []
+
+
+def test_a_draft_anchor_keeps_its_text_and_owner(case: Case) -> None:
+    """Link rule 1: the anchor may be a Draft; the report is its report."""
+    case.draft("A1", "Dictated.")
+    case.order("A2")
+    (record,) = ok(case.orders("link-orders", "A1", "A2")).json()
+    assert (record["status"], record["userEmail"]) == ("Draft", READER)
+    assert case.content("A2") == "Dictated."
+
+
+@pytest.mark.parametrize(
+    ("removed", "left"),
+    [
+        (["A2"], ["A1", "A3"]), (["A1"], ["A2", "A3"]), (["A1", "A2"], ["A3"]),
+        (["A3", "A1", "A2"], []),
+    ],
+)  # fmt: skip
+def test_unlinking(case: Case, removed: list[str], left: list[str]) -> None:
+    """Unlink: each removed order a new empty Ordered report; the earliest-linked is anchor then."""
+    for name in ("A1", "A2", "A3"):
+        case.order(name, PatientName="DOE^JANE", Metadata={"of": name})
+    ok(case.orders("link-orders", "A1", "A2", "A3"))
+    group = case.record("A1")["reportId"]
+    records = ok(case.orders("unlink-orders", *removed)).json()
+    assert [accessions(each) for each in records] == [each for each in [left] if each] + [
+        [name] for name in removed
+    ]
+    assert {each["status"] for each in records} == {"Ordered"}
+    assert not any(each["hasContent"] or each["userEmail"] for each in records)
+    ids = [each["reportId"] for each in records]
+    assert len(set(ids)) == len(ids)
+    assert (group in ids) == bool(left)
+    for name in removed:
+        assert case.export(name)["clinicalInfo"][0]["PatientName"] == "DOE^JANE"
+
+
+@pytest.mark.parametrize("state", ["draft", "content", "preliminary", "signed"])
+def test_groups_that_cannot_be_taken_apart(case: Case, state: str) -> None:
+    """Unlink rules 1 and 2: only while Ordered with no content; all or nothing."""
+    for name in ("A1", "A2", "B1", "B2"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    ok(case.orders("link-orders", "B1", "B2"))
+    case.draft("A1")
+    if state == "content":
+        ok(case.flat("unassign", "A1"))
+    if state == "preliminary":
+        ok(case.post("prelim", "A1", prelimGroup="G", prelimTag="T"))
+    if state == "signed":
+        case.sign("A1")
+    answer = case.orders("unlink-orders", "B2", "A2")
+    codes = {"content": "group_has_content", "signed": "report_signed"}
+    code = codes.get(state, "group_not_ordered")
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert accessions(case.record("B1")) == ["B1", "B2"]
+    if state in ("draft", "content"):
+        ok(case.flat("reset-order", "A2"))
+        assert case.orders("unlink-orders", "B2", "A2").status_code == 200
+
+
+def test_one_signature_for_all_orders(case: Case) -> None:
+    """All orders in one report share one reportId: what is done to one is done to all."""
+    for name in ("A1", "A2"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    case.draft("A2", "Both.")
+    case.sign("A1")
+    assert case.record("A2")["status"] == "Final"
+    assert case.post("sign", "A2").json()["code"] == "already_signed"
+    ok(case.post("unsign", "A2"))
+    ok(case.post("delete", "A1"))
+    answer = case.service.post("report/status", {"clinicalInfo": [identity("A2")]})
+    assert answer.status_code == 404
+
+
+def test_launching_a_linked_order(case: Case) -> None:
+    """A launch of any order of a group opens the report of all."""
+    for name in ("A1", "A2"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    one = ok(case.service.launch(READER, accession="A2")).json()
+    two = ok(case.service.launch(READER, accession="A1")).json()
+    assert one["reportId"] == two["reportId"]
+    assert accessions(case.record("A2")) == ["A1", "A2"]
