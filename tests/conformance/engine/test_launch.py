@@ -163,6 +163,21 @@ def test_switches_are_booleans(service: Service, member: str) -> None:
         assert service.launch(reportingApp={member: other}).status_code == 400
 
 
+@pytest.mark.parametrize("number", [7, "7", " 7 ", 7.0, None, "", "007"])
+def test_template_numbers(service: Service, number: Any) -> None:
+    """ApplyTemplate: a template number; one that the site lacks does not hinder reading."""
+    body = ok(service.launch(reportingApp={"ApplyTemplate": number})).json()
+    assert body["warnings"] == (["unknown_template"] if number not in (None, "") else [])
+
+
+@pytest.mark.parametrize("number", ["x", 7.5, -1, "-1", True, [], {}, "٣", 10**30, "1e3"])
+def test_template_numbers_that_are_none(service: Service, number: Any) -> None:
+    """ApplyTemplate: anything else is 400, at its own place."""
+    answer = service.launch(reportingApp={"ApplyTemplate": number})
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "/reportingApp/ApplyTemplate"
+
+
 @pytest.mark.parametrize("member", ["lazyLaunch", "forceUpdatePatientName", "registerOrder"])
 def test_flags_of_a_launch_are_booleans(service: Service, member: str) -> None:
     """Launch request objects: boolean, default false; nothing else passes for one."""

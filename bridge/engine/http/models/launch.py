@@ -9,7 +9,7 @@ make sense together is decided by `bridge.engine.launching`.
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, StrictBool, StrictInt
+from pydantic import ConfigDict, Field, StrictBool
 from pydantic.config import JsonDict
 
 from bridge.engine.http.models.fields import (
@@ -78,7 +78,7 @@ class ReportingApp(Body):
     AppLanguage: Tag | None = None
     SpeechLanguage: Tag | None = None
     ReturnFormat: Tag | None = None
-    ApplyTemplate: StrictInt | str | None = None
+    ApplyTemplate: OptionalIdentifier = ""  # a template number, or its digits
     SyncLaunch: StrictBool | None = None
     AutoComparePrior: StrictBool | None = None
 
