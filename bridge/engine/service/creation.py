@@ -35,9 +35,19 @@ class OrderInput:
 
 
 def create_draft(
-    work: Work, site_id: str, order: OrderInput, owner_id: int, key_findings: str = ""
+    work: Work,
+    site_id: str,
+    order: OrderInput,
+    owner_id: int,
+    key_findings: str = "",
+    *,
+    email: str | None = None,
 ) -> Report:
-    """Create a Draft for a user, as a launch does; key findings become its first text."""
+    """
+    Create a Draft for a user, as a launch does; key findings become its first text.
+
+    `email` is the user's, where it is known already.
+    """
     report = Report(
         report_id=work.new_id(),
         site_id=site_id,
@@ -51,8 +61,9 @@ def create_draft(
     first_text(work, report, key_findings)
     work.session.add(report)
     work.session.flush()
-    work.session.add(order_row(work, site_id, order, key_of(report)))
-    feed.announce(work, report, ChangeEvent.REPORT_CREATED)
+    row = order_row(work, site_id, order, key_of(report))
+    work.session.add(row)
+    feed.announce_new(work, report, row, ChangeEvent.REPORT_CREATED, email)
     return report
 
 

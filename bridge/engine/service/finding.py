@@ -72,17 +72,32 @@ def current_triple(connection: Connection, triple: Triple) -> Triple:
     return Triple(triple.site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
 
 
-def find_orders(session: Session, triples: Sequence[Triple]) -> dict[Triple, ReportOrder]:
-    """Return the orders there are for these triples, without a lock; merged patients included."""
-    connection = session.connection()
+def find_orders(
+    session: Session, triples: Sequence[Triple], *, current: bool = False
+) -> dict[Triple, ReportOrder]:
+    """
+    Return the orders there are for these triples, without a lock; merged patients included.
+
+    `current` says that the triples have just been followed to those that are valid now.
+    """
+    keys = (
+        {triple: triple for triple in triples}
+        if current
+        else current_triples(session.connection(), triples)
+    )
+    stored = _stored(session, sorted(set(keys.values()), key=_text))
+    return {triple: stored[now] for triple, now in keys.items() if now in stored}
+
+
+def current_triples(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, Triple]:
+    """Return each triple under the patient identifier that stands for its own now."""
     asked: dict[Triple, Triple] = {}
     for site_id in {triple.site_id for triple in triples}:
         own = [triple for triple in triples if triple.site_id == site_id]
         pointers = follow_pointers(connection, site_id, (triple.mrn for triple in own))
         for triple in own:
             asked[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
-    stored = _stored(session, sorted(set(asked.values()), key=_text))
-    return {triple: stored[now] for triple, now in asked.items() if now in stored}
+    return asked
 
 
 def _text(triple: Triple) -> tuple[str, str, str]:
@@ -114,14 +129,16 @@ def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
     return {key_of(row): row for row in rows}
 
 
-def lock_orders(work: Work, triples: Sequence[Triple]) -> list[Found | None]:
+def lock_orders(
+    work: Work, triples: Sequence[Triple], *, current: bool = False
+) -> list[Found | None]:
     """
     Find orders, lock their reports, and return both in the order asked for; None is not found.
 
     Orders that move or appear while the locks are waited for are looked up again; raise Changed
-    when they will not stand still.
+    when they will not stand still. `current` is as for `find_orders`.
     """
-    seen = find_orders(work.session, triples)
+    seen = find_orders(work.session, triples, current=current)
     for _ in range(_ATTEMPTS):
         if not seen:  # nothing to lock; the unique key guards against whoever is faster
             return [None] * len(triples)

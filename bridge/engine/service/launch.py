@@ -182,7 +182,7 @@ def _registered(
     if registered.status is not Status.ORDERED:
         query = select(Report).where(Report.report_id == registered.report_id)
         report = work.session.exec(query).one()
-        owner = _owner(work, report)
+        owner = _owner(work, report, launcher)
     outcome = Launched(
         launch_status(registered.status, lazy=True),
         registered.status,
@@ -210,7 +210,7 @@ def _carry_out(work: Work, people: People, request: LaunchRequest) -> _Ready:
         launch_status(status, lazy=request.lazy),
         status,
         report.report_id if report else None,
-        _owner(work, report) if report else None,
+        _owner(work, report, launcher) if report else None,
         warnings=_template_warnings(work, request),
     )
     return _Ready(outcome, launcher, request, creates=request.lazy)
@@ -218,7 +218,7 @@ def _carry_out(work: Work, people: People, request: LaunchRequest) -> _Ready:
 
 def _peek(work: Work, triple: Triple) -> Report | None:
     """Find the report of a lazy launch; nothing changes until its link is opened."""
-    order = find_orders(work.session, [triple]).get(triple)
+    order = find_orders(work.session, [triple], current=True).get(triple)
     if order is None:
         return None
     return reports_by_key(work.session, [order.report_pk])[order.report_pk]
@@ -228,16 +228,19 @@ def _open(work: Work, launcher: Launcher, request: LaunchRequest, triple: Triple
     if launcher.account is None:
         detail = "the token belongs to no user: UserEmail says whose report it is"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
-    found = lock_orders(work, [triple])[0]
+    found = lock_orders(work, [triple], current=True)[0]
     if found is None:
-        return begin(work, request, triple, launcher.account.id)
+        return begin(work, request, triple, launcher.account)
     bring(work, found.report, found.order, request)
     if found.report.status is Status.ORDERED:
         give(work, found.report, launcher.account.id)
     return found.report
 
 
-def _owner(work: Work, report: Report) -> tuple[str, str] | None:
+def _owner(work: Work, report: Report, launcher: Launcher) -> tuple[str, str] | None:
+    mine = launcher.account
+    if mine is not None and report.owner_id == mine.id:
+        return mine.name, mine.email
     account = None if report.owner_id is None else work.session.get(Account, report.owner_id)
     return None if account is None else (account.name, account.email)
 

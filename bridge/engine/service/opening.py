@@ -94,7 +94,7 @@ def _user(work: Work, link: links.FoundLink, visit: Visit) -> Account:
 
 def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: Account) -> Report:
     triple = current_triple(work.connection, request.triple)
-    found = lock_orders(work, [triple])[0]
+    found = lock_orders(work, [triple], current=True)[0]
     creates = bool(link.payload["creates"])
     if found is None:
         if not creates:
@@ -105,7 +105,7 @@ def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: 
         _refuse_other_name(work, request, triple)
         if found is not None:
             bring(work, found.report, found.order, request)
-    return begin(work, request, triple, account.id) if found is None else found.report
+    return begin(work, request, triple, account) if found is None else found.report
 
 
 def _refuse_other_name(work: Work, request: LaunchRequest, triple: Triple) -> None:

@@ -56,7 +56,7 @@ def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> lis
     ]
     done: dict[int, Registered] = {}
     for turn in _turns(triples):
-        found = lock_orders(work, [triples[index] for index in turn])
+        found = lock_orders(work, [triples[index] for index in turn], current=True)
         known = {index: each for index, each in zip(turn, found, strict=True) if each}
         done |= {index: _again(work, each, orders[index]) for index, each in known.items()}
         new = [index for index in turn if index not in known]

@@ -27,7 +27,6 @@ from bridge.engine.service.users import (
     Account,
     canonical_email,
     find_account,
-    get_account,
     is_email,
     register,
 )
@@ -129,7 +128,8 @@ class People:
 
     def _caller_account(self) -> Account | None:
         if self._own is None and self.caller.account_id is not None:
-            self._own = get_account(self.connection, self.caller.account_id)
+            caller = self.caller
+            self._own = Account(self.caller.account_id, caller.email, caller.name)
         return self._own
 
     def _member(self, site_id: str, email: str) -> Account:

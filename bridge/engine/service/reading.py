@@ -106,20 +106,6 @@ def _addendum_windows(session: Session, keys: Sequence[int], now: int) -> dict[i
     return {key: until for key, until in newest.items() if until is not None and now < until}
 
 
-def query_status(session: Session, triples: Sequence[Triple], now: int) -> list[StatusRecord]:
-    """
-    Return one record for each report found, in the order of its first mention.
-
-    Raise ReportNotFound when the only triple asked for is unknown.
-    """
-    found = find_orders(session, triples)
-    if not found and len(set(triples)) == 1:
-        raise ReportNotFound
-    keys = list(dict.fromkeys(found[triple].report_pk for triple in triples if triple in found))
-    by_key = reports_by_key(session, keys)
-    return status_records(session, [by_key[key] for key in keys if key in by_key], now)
-
-
 def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
     """Return reports by their keys."""
     rows = session.exec(select(Report).where(col(Report.pk).in_(keys)))

@@ -22,6 +22,7 @@ from bridge.engine.service.drafting import first_text, joined
 from bridge.engine.service.files import attach, structured_texts
 from bridge.engine.service.finding import group_of, key_of, touch
 from bridge.engine.service.reading import has_content
+from bridge.engine.service.users import Account
 from bridge.engine.service.work import ChangeEvent, Work
 
 ORDERS = metadata.tables["engine_report_order"]
@@ -63,10 +64,11 @@ def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
 
 
-def begin(work: Work, request: LaunchRequest, triple: Triple, owner_id: int) -> Report:
+def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Account) -> Report:
     """Create a Draft that belongs to somebody, with what the launch brought."""
     text = joined(request.key_findings, _texts(request.attachments))
-    report = create_draft(work, triple.site_id, order_input(request, triple), owner_id, text)
+    order = order_input(request, triple)
+    report = create_draft(work, triple.site_id, order, owner.id, text, email=owner.email)
     if request.attachments:
         attach(work, report, request.attachments)
     return report

@@ -24,7 +24,8 @@ from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.status import Status
 from bridge.engine.service.prelim import waiting
-from bridge.engine.service.reading import query_status, read_report
+from bridge.engine.service.reading import read_report
+from bridge.engine.service.statuses import query_status
 from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
 
 router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
@@ -54,7 +55,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         request,
         "status",
         places,
-        lambda session: query_status(session, triples, now),
+        lambda session: query_status(session.connection(), triples, now),
         shown=lambda found: [(each.orders[0].site_id, each.report_id) for each in found],
         unnoted=request.state.caller.service,
     )

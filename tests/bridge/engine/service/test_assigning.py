@@ -21,8 +21,8 @@ from bridge.engine.service.deletion import delete_report, discard, reset_order
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.ordering import Registration, register, register_many
 from bridge.engine.service.prelim import prelim, waiting
-from bridge.engine.service.reading import query_status
 from bridge.engine.service.sign import sign
+from bridge.engine.service.statuses import query_status
 from tests.bridge.engine.service.ward import SITE, Ward
 
 
@@ -195,7 +195,7 @@ def test_delete(ward: Ward, state: str) -> None:
     assert ward.do(delete_report, order)
 
     with ward.work() as work:
-        assert query_status(work.session, [order, ward.triple("X")], ward.now) == []
+        assert query_status(work.connection, [order, ward.triple("X")], ward.now) == []
         assert work.session.exec(select(Link)).one().revoked_at == ward.now
         assert work.session.exec(select(Tombstone)).one().report_id == old
     assert ward.changes()[-1]["event"] == "report_deleted"
@@ -261,10 +261,10 @@ def test_status_of_several(ward: Ward) -> None:
     one, two = ward.draft("A1"), ward.order("A2")
 
     with ward.work() as work:
-        records = query_status(work.session, [two, ward.triple("X"), one, two], ward.now)
+        records = query_status(work.connection, [two, ward.triple("X"), one, two], ward.now)
         assert [each.orders[0].accession for each in records] == ["A2", "A1"]
         with pytest.raises(ReportNotFound):
-            query_status(work.session, [ward.triple("X")], ward.now)
+            query_status(work.connection, [ward.triple("X")], ward.now)
 
 
 def test_sites_do_not_see_each_other(ward: Ward) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from bridge.engine.records.tables import Account, Membership, Site
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import feed, reading
+from bridge.engine.service import feed, reading, statuses
 from bridge.engine.service.creation import OrderInput, create_draft
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.ordering import register
@@ -94,7 +94,7 @@ class Ward:
     def record(self, triple: Triple) -> StatusRecord:
         """Status record of a report."""
         with self.work() as work:
-            return reading.query_status(work.session, [triple], self.now)[0]
+            return statuses.query_status(work.connection, [triple], self.now)[0]
 
     def status(self, triple: Triple) -> str:
         """Status of a report."""
