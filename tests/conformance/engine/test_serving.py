@@ -1,0 +1,58 @@
+"""The real program on sockets: the engine alone, killed while a signature cools, keys rotated."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.house import House
+from tests.bridge.engine.http.house import boot, identity, launch_body, user
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """A home whose site cools signatures for ten minutes."""
+    made = House(tmp_path / "home", sign_delay=600)
+    made.make()
+    yield made
+    made.kill()
+
+
+def test_the_engine_alone(house: House) -> None:
+    """Cooling survives a killed process, links a rotated key; nothing of a patient is logged."""
+    house.start("--role", "engine")
+    sealed = launch_body(
+        "SEALED-1", "CANARY-MRN", lazyLaunch=True, userInfo=user(),
+        tags={"PatientName": "CANARY^NAME", "KeyFindings": "Canary finding."},
+    )  # fmt: skip
+    link = house.post("/api/report/launch/clinical", sealed)["reportLink"]
+    assert link.startswith(f"{house.url}/reporting/launch-report/clinical?token=")
+    house.draft("P1", "A1", "Text.")
+    house.sign("P1", "A1")
+    before = status(house)
+    house.kill()
+    house.bridge("rotate-keys")
+    house.start("--role", "engine")
+    assert status(house) == before
+    assert before["unsignUntil"]
+    house.act("unsign", "P1", "A1")
+    assert status(house)["status"] == "Draft"
+    page = httpx.get(link)
+    assert page.status_code == 200
+    assert boot(page)["reportId"]
+    content = house.get("/api/report/content", **identity("SEALED-1", "CANARY-MRN"))
+    assert content == {"content": "Canary finding."}
+    assert house.stop() == 0
+    handle = link.rpartition("=")[2]
+    for secret in ("CANARY", "SEALED-1", "Canary", handle, house.token):
+        assert secret not in house.log()
+
+
+def status(house: House) -> dict[str, Any]:
+    """Return the status record of A1."""
+    (record,) = house.post("/api/report/status", {"clinicalInfo": [identity()]})
+    return dict(record)
