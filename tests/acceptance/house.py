@@ -6,6 +6,7 @@ What `init`, `site`, `user` and `token` make on SQLite is made once a run and co
 
 import atexit
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -22,13 +23,21 @@ import httpx
 from tests.acceptance.serving import ROOT, Serving
 
 TOKEN = "token.txt"
+PORTS: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, below those that the system gives to outgoing connections."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in PORTS:
+            PORTS.add(port)
+            return port
 
 
 def bridge(*arguments: str, expect: int | None = 0) -> str:
