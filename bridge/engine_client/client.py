@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from bridge.engine_client.administration import Administering
 from bridge.engine_client.feeds import Feeds
 from bridge.engine_client.launching import Launching
 from bridge.engine_client.reports import Reports
@@ -16,7 +17,7 @@ from bridge.engine_client.requests import given
 from bridge.engine_client.transport import Tokens, Transport
 
 
-class EngineClient(Launching, Reports, Feeds):
+class EngineClient(Launching, Reports, Feeds, Administering):
     """Every endpoint of the interface document and of DESIGN chapter 6."""
 
     def __init__(self, http: httpx.AsyncClient, tokens: Tokens | str) -> None:

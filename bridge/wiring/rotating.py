@@ -21,13 +21,13 @@ from bridge.engine.service.links import Vault
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.commanding import note
-from bridge.wiring.secret_files import KEY_BYTES, LOOK_SECONDS, read_link_keys, write_link_keys
+from bridge.wiring.secret_files import KEY_BYTES, read_link_keys, write_link_keys
 from bridge.wiring.stores import migrate_engine, open_engine_database
 from config import Settings
 
 _KEY_ID_BYTES: Final = 4
-_SETTLE_SECONDS: Final = 4 * LOOK_SECONDS
-"""By then every running service seals under the new key."""
+_SETTLE_SECONDS: Final = 2.0
+"""By then what was sealed under the old key is committed, and will be found."""
 
 
 class NotRotated(BridgeError):  # noqa: N818  # named for what happened

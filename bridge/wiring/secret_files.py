@@ -8,17 +8,13 @@ import base64
 import binascii
 import os
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from config.errors import Mistake, SettingsError
 
 KEY_BYTES: Final = 32
-
-LOOK_SECONDS: Final = 0.5
-"""How long a running service may go on sealing under a key that was rotated."""
 
 
 def read_token(path: Path) -> str:
@@ -70,23 +66,18 @@ def write_link_keys(path: Path, keys: Sequence[tuple[str, bytes]]) -> None:
 
 class WatchedKeys:
     """
-    The key ring of a file, looked at again when the file has been replaced.
+    The key ring of a file, read again when the file has been replaced.
 
-    At most once in `LOOK_SECONDS`; a file that cannot be read leaves the ring as it is.
+    Asked each time that a link is sealed: a look at the file's time stamp costs microseconds. A
+    file that cannot be read leaves the ring as it is.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._clock = clock
         self._seen = _stamp(path)
-        self._looked = clock()
 
     def changed(self) -> tuple[tuple[str, bytes], ...] | None:
         """Return the ring if the file is another one than before, else None."""
-        now = self._clock()
-        if now - self._looked < LOOK_SECONDS:
-            return None
-        self._looked = now
         seen = _stamp(self._path)
         if seen is None or seen == self._seen:
             return None
