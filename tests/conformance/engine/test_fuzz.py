@@ -75,7 +75,7 @@ def test_the_report_page(target: Target, tmp_path: Path) -> None:
     """The page's endpoints: nothing fails, whatever is sent; declared responses only."""
     done = target.fuzz(
         "--include-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
-        "-n", "15", "--max-time", "15", folder=tmp_path,
+        "-n", "10", "--max-time", "10", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 

@@ -1,0 +1,94 @@
+"""Base addresses, origins, and the keys that links are sealed with."""
+
+import secrets
+
+import pytest
+
+from bridge.engine.links import KeyRing
+from bridge.engine.service import links
+from tests.bridge.engine.http.house import BASE, Service, launch_body, user
+from tests.conformance.engine.cases import Case, ok
+
+
+def test_regional_addresses(service: Service) -> None:
+    """Base address: a second regional one serves the same path; links carry their own."""
+    engine = service.application.state.engine
+    regional = "https://au.reports.test"
+    engine.addresses = type(engine.addresses)(BASE, [regional], ["127.0.0.1/32"])
+    forwarded = {"x-forwarded-host": "au.reports.test", "x-forwarded-proto": "https"}
+    cases = [
+        (forwarded, regional),
+        ({"host": "au.reports.test"}, BASE),  # over http it is not that address
+        ({"x-forwarded-host": "evil.test", "x-forwarded-proto": "https"}, BASE),
+        ({**forwarded, "x-forwarded-host": "au.reports.test:444"}, BASE),
+        ({**forwarded, "x-forwarded-host": "au.reports.test@evil.test"}, BASE),
+        ({"host": "evil.test/?"}, BASE),
+        ({"host": ""}, BASE),
+    ]
+    for headers, base in cases:
+        answer = service.post("report/launch/clinical", launch_body(), headers=headers)
+        assert answer.json()["reportLink"].startswith(f"{base}/reporting/"), headers
+        body = {
+            "clinicalInfo": {"SiteID": "SITE1"},
+            "userInfo": {"UserName": "N", "UserEmail": "n@x.test"},
+        }
+        answer = service.post("report/init", body, headers=headers)
+        assert answer.json()["sessionLink"].startswith(f"{base}/reporting/init?"), headers
+    engine.addresses = type(engine.addresses)(BASE, [regional], ["10.0.0.0/8"])
+    answer = service.post("report/launch/clinical", launch_body(), headers=forwarded)
+    assert answer.json()["reportLink"].startswith(f"{BASE}/reporting/")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.test", "null", BASE])
+def test_cross_origin_requests_get_no_leave(service: Service, origin: str) -> None:
+    """CORS is off on /api: no header lets a browser's script read the answer."""
+    ok(service.launch())
+    for method, path in (("OPTIONS", "/api/report/status"), ("GET", "/api/worklist?SiteID=SITE1")):
+        headers = {"origin": origin, "access-control-request-method": "POST"}
+        answer = service.call(method, path, headers=headers)
+        assert not [each for each in answer.headers if each.startswith("access-control")]
+
+
+def test_rotating_keys(service: Service) -> None:
+    """Links: an old key still opens, resealing moves to the newest, then the old one may go."""
+    engine = service.application.state.engine
+    tags = {"KeyFindings": "Sealed."}
+    linked = [
+        ok(service.launch(accession=f"A{n}", tags=tags, lazyLaunch=True, userInfo=user())).json()
+        for n in range(3)
+    ]
+    old = engine.settings.link_keys[0]
+    new = ("2", secrets.token_bytes(32))
+    engine.keys = KeyRing((new, old), engine.random)
+    assert service.open(linked[0]["reportLink"]).status_code == 200
+    with service.database.write() as connection:
+        vault = links.Vault(engine.keys, engine.random)
+        assert links.reseal(connection, vault, service.clock.now).moved == 3
+        assert links.reseal(connection, vault, service.clock.now).moved == 0
+    engine.keys = KeyRing((new,), engine.random)
+    assert service.open(linked[1]["reportLink"]).status_code == 200
+    assert Case(service).content("A1") == "Sealed."
+    engine.keys = KeyRing((("3", secrets.token_bytes(32)),), engine.random)
+    assert service.open(linked[2]["reportLink"]).status_code == 404
+
+
+def test_headers_of_every_answer(service: Service) -> None:
+    """Versioning: X-API-Version; no answer is stored, sniffed, or without a request id."""
+    for answer in (service.launch(), service.post("report/sign", {}), service.call("GET", "/x")):
+        assert answer.headers["x-api-version"] == "1"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-request-id"]
+
+
+DOCUMENTED = {
+    "/api/report/launch/clinical": "post", "/api/report/init": "post",
+    "/api/report/status": "post", "/api/report/content": "get",
+    "/api/report/export/html": "post", "/api/report/export/json": "post",
+    "/api/report/export/rtf": "post", "/api/report/sign": "post", "/api/report/unsign": "post",
+    "/api/report/addendum/sign": "post", "/api/report/addendum/unsign": "post",
+    "/api/report/prelim": "post", "/api/report/delete": "post",
+    "/api/report/site/prelims": "get", "/api/report/update-dicomsr": "post",
+    "/api/report/reset-order": "post", "/api/report/unassign": "post",
+    "/api/report/link-orders": "post", "/api/report/unlink-orders": "post",
+}  # fmt: skip

@@ -1,0 +1,146 @@
+"""Launch: identifiers, placeholders and the patient's name."""
+
+from typing import Any
+
+import pytest
+
+from tests.bridge.engine.http.house import (
+    FOREIGN,
+    READER,
+    Service,
+    identity,
+    user,
+)
+from tests.conformance.engine.cases import Case, ok
+
+
+def test_the_triple_identifies(service: Service) -> None:
+    """What the service does 3: SiteID, PatientMRN and Accession; each of them counts."""
+    ids = {
+        ok(service.launch(accession=accession, mrn=mrn)).json()["reportId"]
+        for accession in ("A1", "a1", "A 1")
+        for mrn in ("P1", "p1", "P01")
+    }
+    assert len(ids) == 9
+    ids.add(ok(service.launch(FOREIGN, site="SITE2")).json()["reportId"])
+    assert len(ids) == 10
+
+
+def test_blanks_around_identifiers_do_not_count(service: Service) -> None:
+    """Order identity: what is typed with blanks around it is the same order."""
+    one = ok(service.launch(READER)).json()["reportId"]
+    two = ok(service.launch(READER, accession=" A1 ", mrn="\tP1\n")).json()["reportId"]
+    assert one == two
+
+
+@pytest.mark.parametrize("mrn", [4711, "4711", 4711.0, " 4711"])
+def test_identifiers_that_are_numbers(service: Service, mrn: Any) -> None:
+    """All tags are strings; a whole number is taken for its digits."""
+    ok(service.launch(tags={"PatientMRN": mrn}))
+    assert service.status(mrn="4711")["clinicalInfo"][0]["PatientMRN"] == "4711"
+
+
+@pytest.mark.parametrize("mrn", [47.5, 1e-9, True, {}, [], ["P1"]])
+def test_identifiers_that_are_none(service: Service, mrn: Any) -> None:
+    """Order identity: a string."""
+    assert service.launch(tags={"PatientMRN": mrn}).status_code == 400
+
+
+HOSTILE = (
+    *("../../etc/passwd", "P1' OR '1'='1", "<script>alert(1)</script>", "%00", "P|1^2~3&4"),
+    *("\\X0D\\", "{\\rtf1}", "a" * 1024, "名前", "🙂", "e\u0301", "\u202egnirts", "P1;DROP TABLE"),
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_identifiers_of_any_characters(service: Service, value: str) -> None:
+    """Order identity: an identifier is text, whatever is in it."""
+    ok(service.launch(accession=value, mrn=value))
+    assert service.status(value, value)["clinicalInfo"] == [identity(value, value)]
+    answer = service.get("report/content", **identity(value, value))
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"PatientMRN": "someone@hospital.test"},
+        {"PatientMRN": " SOMEONE@HOSPITAL.TEST "},
+        {"Accession": "a.b+c@x.example.org"},
+        {"PatientMRN": READER},
+        {"PatientMRN": "reader person"},
+        {"Accession": "READER  PERSON"},
+        {"PatientName": "someone@hospital.test"},
+    ],
+)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_placeholders_are_rejected(service: Service, tags: dict[str, str], lazy: bool) -> None:
+    """Authentication 8: an email address, or the launching user's own identity."""
+    answer = service.launch(READER, tags=tags, lazyLaunch=lazy)
+    assert (answer.status_code, answer.json()["code"]) == (400, "placeholder_identifier")
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+def test_the_named_users_identity_is_a_placeholder_too(service: Service) -> None:
+    """Authentication 8: the launching user is the one that userInfo names."""
+    for mrn in ("new@site1.test", "New Person"):
+        answer = service.launch(
+            tags={"PatientMRN": mrn}, userInfo=user("new@site1.test", "New Person")
+        )
+        assert answer.json()["code"] == "placeholder_identifier"
+
+
+def test_a_physician_may_have_the_users_name(service: Service) -> None:
+    """Authentication 8 is about patient identifiers only."""
+    ok(service.launch(READER, tags={"ReportingPhysician": READER, "ReferringPhysician": READER}))
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "same"),
+    [
+        ("DOE^JOHN", "Doe John", True),
+        ("DOE^JOHN^^^", "DOE^JOHN", True),
+        ("MÜLLER^ÉVA", "Mu\u0308ller^E\u0301va", True),
+        ("  DOE^JOHN ", "DOE^JOHN", True),
+        ("DOE^JOHN", "JOHN^DOE", False),
+        ("DOE^JOHN", "DOE^JON", False),
+        ("山田^太郎", "山田^花子", False),
+        ("DOE^JOHN", "^^", True),
+    ],
+)
+def test_when_names_differ(service: Service, known: str, given: str, same: bool) -> None:
+    """ForceUpdatePatientName false: another PatientName for the PatientMRN fails the request."""
+    ok(service.launch(tags={"PatientName": known}))
+    for lazy in (True, False):
+        answer = service.launch(accession="A2", tags={"PatientName": given}, lazyLaunch=lazy)
+        assert answer.status_code == (200 if same else 409)
+        if not same:
+            assert answer.json()["code"] == "patient_name_mismatch"
+            assert given not in answer.text
+
+
+def test_forcing_a_name(service: Service) -> None:
+    """forceUpdatePatientName: existing reports with the PatientMRN get it, signed ones too."""
+    case = Case(service)
+    case.draft("A1", PatientName="DOE^JANE")
+    case.sign("A1", now=True)
+    case.order("A2", PatientName="DOE^JANE")
+    ok(service.launch(FOREIGN, site="SITE2", tags={"PatientName": "DOE^JANE"}))
+    before = case.export("A1")["reportInfo"]
+    ok(
+        service.launch(
+            accession="A3", tags={"PatientName": "ROE^JANE"}, forceUpdatePatientName=True
+        )
+    )
+    for name in ("A1", "A2", "A3"):
+        assert case.export(name)["clinicalInfo"][0]["PatientName"] == "ROE^JANE"
+    assert case.export("A1")["reportInfo"] == before
+    other = service.post("report/export/json", {"clinicalInfo": identity(site="SITE2")}, FOREIGN)
+    assert other.json()["clinicalInfo"][0]["PatientName"] == "DOE^JANE"
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", "^", "^^^"])
+def test_forcing_needs_a_name(service: Service, name: str | None) -> None:
+    """ForceUpdatePatientName true: PatientName must be present in clinicalInfo."""
+    answer = service.launch(tags={"PatientName": name}, forceUpdatePatientName=True)
+    assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")

@@ -1,0 +1,102 @@
+"""Launch: for whom, on whose authority, and with which images."""
+
+import base64
+from io import BytesIO
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    user,
+)
+from tests.conformance.engine.cases import ok
+
+
+def test_the_default_owner_is_the_tokens_user(service: Service) -> None:
+    """userInfo: the default owner is the user owning the access token."""
+    assert ok(service.launch(OTHER)).json()["owner"]["email"] == OTHER
+    for info in (None, {}, {"UserEmail": "", "UserName": ""}, {"UserEmail": None}):
+        assert ok(service.launch(READER, userInfo=info)).status_code == 200
+
+
+def test_a_draft_keeps_its_owner_until_the_link_is_opened(service: Service) -> None:
+    """Launch of a Draft owned by another user: its owner is told, nothing changes."""
+    ok(service.launch(READER))
+    body = ok(service.launch(OTHER)).json()
+    assert (body["status"], body["owner"]["email"]) == ("Draft", READER)
+
+
+def test_an_authority_that_is_no_administrators(service: Service) -> None:
+    """Authentication 5: Auth is a site administrator token; another one lends nothing."""
+    stranger = "stranger@site1.test"
+    for auth in ("nonsense", service.tokens[OTHER], service.tokens[FOREIGN], ""):
+        answer = service.launch(READER, userInfo=user(stranger, "S", Auth=auth))
+        assert answer.status_code == 403, auth
+    ok(service.launch(READER, userInfo=user(stranger, "S", Auth=service.tokens[ADMIN])))
+
+
+def test_another_sites_user_with_this_sites_authority(service: Service) -> None:
+    """Authentication 5: the authority decides, whoever's token is in the header."""
+    who = user("new@site1.test", "New", Auth=service.tokens[ADMIN])
+    assert ok(service.launch(FOREIGN, userInfo=who)).json()["owner"]["email"] == "new@site1.test"
+
+
+def picture(kind: str = "PNG", colour: tuple[int, int, int] = (9, 9, 9)) -> str:
+    """Return a small image in base64."""
+    buffer = BytesIO()
+    Image.new("RGB", (8, 8), colour).save(buffer, kind)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_key_images(service: Service, kind: str, lazy: bool) -> None:
+    """keyImages: imageData in base64, contentType, fileName optional."""
+    images = [{"imageData": picture(kind), "contentType": f"image/{kind.lower()}"}]
+    images.append({**images[0], "fileName": "../../x.png"})
+    ok(service.launch(keyImages=images, lazyLaunch=lazy))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {},
+        {"imageData": picture()},
+        {"contentType": "image/png"},
+        {"imageData": "", "contentType": "image/png"},
+        {"imageData": "a", "contentType": "image/png"},
+        {"imageData": "data:image/png;base64," + picture(), "contentType": 5},
+        {"imageData": picture(), "contentType": "text/html"},
+        {"imageData": picture(), "contentType": "image/svg+xml"},
+        {"imageData": base64.b64encode(b"<svg onload=alert(1)/>").decode(),
+         "contentType": "image/svg+xml"},
+        {"imageData": base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 50).decode(),
+         "contentType": "image/png"},
+        {"imageData": None, "contentType": "image/png"},
+        {"imageData": picture(), "contentType": "image/png", "fileName": 7},
+        "not an object",
+        None,
+    ],
+)  # fmt: skip
+def test_key_images_that_are_none(service: Service, image: Any) -> None:
+    """keyImages: bad base64 or another type is 400, with its place; nothing is launched."""
+    for lazy in (False, True):
+        answer = service.launch(keyImages=[image], lazyLaunch=lazy)
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["errors"][0]["pointer"].startswith("/keyImages/0")
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+def test_lists_must_be_lists(service: Service) -> None:
+    """DicomSR and keyImages are lists of objects; null and empty are none."""
+    for member in ("dicomSR", "keyImages"):
+        for value in (None, []):
+            ok(service.launch(**{member: value}))
+        for value in ({}, "x", 5, True):
+            assert service.launch(**{member: value}).status_code == 400

@@ -1,0 +1,137 @@
+"""Limits: rates, sizes, counts; repeated requests."""
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.engine.settings import Quota
+from tests.bridge.engine.http.house import ADMIN, READER, Service, identity
+from tests.conformance.engine.cases import Case, ok
+from tests.conformance.engine.test_edges_of_the_service import is_problem
+
+
+@pytest.mark.parametrize("rate", ["reads", "launches", "exports"])
+def test_rate_limits(service: Service, rate: str) -> None:
+    """Rate limits: 429 with Retry-After, RateLimit headers on every answer, by token."""
+    engine = service.application.state.engine
+    rates = replace(engine.settings.rates, **{rate: Quota(3, 60)})
+    engine.settings = replace(engine.settings, rates=rates)
+    ok(service.launch("service", lazyLaunch=True, registerOrder=True))
+
+    def ask(who: str) -> httpx.Response:
+        if rate == "launches":
+            return service.launch(who, lazyLaunch=True)
+        path = "report/export/json" if rate == "exports" else "report/unsign"
+        return service.post(path, {"clinicalInfo": identity()}, who)
+
+    for left in (2, 1, 0):
+        answer = ask(ADMIN)
+        assert answer.status_code != 429
+        assert f"r={left};" in answer.headers["ratelimit"]
+        assert "q=3;w=60" in answer.headers["ratelimit-policy"]
+    refused = ask(ADMIN)
+    assert is_problem(refused, 429)["code"] == "too_many_requests"
+    assert refused.headers["retry-after"] == "60"
+    assert ask(READER).status_code != 429  # each token has its own
+    service.clock.pass_seconds(60)
+    assert ask(ADMIN).status_code != 429
+
+
+def test_body_size(service: Service) -> None:
+    """Limits: 413 beyond the size, whether it is declared or not; after the token is checked."""
+    engine = service.application.state.engine
+    sizes = replace(engine.settings.sizes, body=1000)
+    engine.settings = replace(engine.settings, sizes=sizes)
+
+    def chunks() -> Any:
+        async def sending() -> Any:
+            for _ in range(200):
+                yield b" " * 100
+
+        return sending()
+
+    headers = {"content-type": "application/json"}
+    for content in (b" " * 1001, chunks()):
+        is_problem(service.call("POST", "/api/report/sign", content=content, headers=headers), 413)
+    answer = service.call(
+        "POST", "/api/report/sign", "nobody", content=b" " * 1001, headers=headers
+    )
+    is_problem(answer, 401)
+
+
+@pytest.mark.parametrize(
+    ("tags", "status"),
+    [
+        ({"Modality": "x" * 1024}, 200), ({"Modality": "x" * 1025}, 400),
+        ({"KeyFindings": "x" * 100_000}, 200), ({"KeyFindings": "x" * 100_001}, 400),
+        ({"Notes": "x" * 100_001}, 400), ({"ReasonForExam": "x" * 100_001}, 400),
+        ({"Metadata": {"a": "x" * 65_000}}, 200), ({"Metadata": {"a": "x" * 65_536}}, 400),
+        ({"Metadata": {"a": {"b": {"c": {"d": {"e": {"f": {"g": 1}}}}}}}}, 200),
+        ({"Metadata": {"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": {}}}}}}}}}}, 400),
+        ({"Metadata": {str(n): n for n in range(4000)}}, 200),
+    ],
+)  # fmt: skip
+def test_sizes_of_tags(service: Service, tags: dict[str, Any], status: int) -> None:
+    """Limits: to the last character, and one more."""
+    assert service.launch(READER, tags=tags).status_code == status
+
+
+def test_counts(service: Service) -> None:
+    """Limits: numbers of files, of orders in a question, of launches in a batch."""
+    data = base64.b64encode(b"x").decode()
+    for changes in (
+        {"dicomSR": [{"fileData": data}] * 21},
+        {"keyImages": [{"imageData": data, "contentType": "image/png"}] * 51},
+    ):
+        assert service.launch(**changes).json()["code"] == "too_many_files"
+    many = {"clinicalInfo": [identity()] * 501}
+    assert service.post("report/status", many).json()["code"] == "too_many_orders"
+    assert (
+        len(
+            ok(
+                service.post(
+                    "report/status", {"clinicalInfo": [identity(str(n)) for n in range(500)]}
+                )
+            ).json()
+        )
+        == 0
+    )
+
+
+@pytest.mark.parametrize("path", ["sign", "delete", "prelim", "unassign", "reset-order"])
+def test_idempotency_keys(case: Case, path: str) -> None:
+    """Idempotency-Key: the same request gets the first answer again; another one is refused."""
+    case.order("A1")
+    case.draft("A1")
+    body: dict[str, Any] = {"clinicalInfo": identity(), "prelimGroup": "G", "prelimTag": "T"}
+    body = identity() if path in ("unassign", "reset-order") else body
+    headers = {"Idempotency-Key": "k-1"}
+    for _ in range(3):
+        answer = case.service.post(f"report/{path}", body, headers=headers)
+        assert (answer.status_code, answer.content) == (200, b"")
+    other = {**body, "clinicalInfo": identity("A2")} if "clinicalInfo" in body else identity("A2")
+    answer = case.service.post(f"report/{path}", other, headers=headers)
+    assert 400 <= answer.status_code < 500
+    assert answer.json()["code"] != "report_not_found"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a b", "ä".encode("latin-1")])
+def test_keys_that_are_none(case: Case, key: Any) -> None:
+    """Idempotency-Key: 1 to 255 visible characters."""
+    case.draft("A1")
+    headers = {"Idempotency-Key": key}
+    answer = case.service.post("report/sign", {"clinicalInfo": identity()}, headers=headers)
+    is_problem(answer, 400)
+    assert case.record("A1")["status"] == "Draft"
+
+
+def test_a_refusal_is_not_remembered(case: Case) -> None:
+    """Idempotency-Key: what failed may be tried again with its key."""
+    headers = {"Idempotency-Key": "k"}
+    body = {"clinicalInfo": identity()}
+    assert case.service.post("report/sign", body, headers=headers).status_code == 404
+    case.draft("A1")
+    assert case.service.post("report/sign", body, headers=headers).status_code == 200
