@@ -61,6 +61,7 @@ class Ledger:
         self._database = database
         self._timer = timer
         self._changed = threading.Condition()
+        self._turn: list[_Group] = []  # the loop's own, until it hands them over
         self._waiting: deque[_Group] = deque()
         self._wanted = 1  # so many must wait before the thread is woken
         self._acknowledged: deque[int] = deque()
@@ -85,6 +86,7 @@ class Ledger:
 
     async def stop(self) -> None:
         """Write what still waits, then end. What comes later is refused."""
+        self._hand_over()
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -129,15 +131,21 @@ class Ledger:
         return self._loop.create_future()
 
     def _submit(self, group: _Group) -> None:
-        with self._changed:
-            closed = self._closing
-            if not closed:
-                self._waiting.append(group)
-                self.arrived += len(group.arrivals)
-                if len(self._waiting) >= self._wanted:
-                    self._changed.notify()
-        if closed:
+        if self._closing or self._loop is None:
             group.settle(LedgerClosed())
+            return
+        if not self._turn:  # what arrives in one turn of the loop is handed over together
+            self._loop.call_soon(self._hand_over)
+        self._turn.append(group)
+        self.arrived += len(group.arrivals)
+
+    def _hand_over(self) -> None:
+        """Give the thread what this turn of the loop has brought, and wake it once."""
+        groups, self._turn = self._turn, []
+        with self._changed:
+            self._waiting.extend(groups)
+            if len(self._waiting) >= self._wanted:
+                self._changed.notify()
 
     def _write_on(self) -> None:
         while (batch := self._next_batch()) is not None:
