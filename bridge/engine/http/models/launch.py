@@ -7,7 +7,7 @@ make sense together is decided by `bridge.engine.launching`.
 
 # ruff: noqa: N815  # the spelling of the interface document
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import ConfigDict, Field, StrictBool
 from pydantic.config import JsonDict
@@ -91,10 +91,10 @@ class QrCodeOptions(Body):
 
 
 class ResponseOptions(Body):
-    """Link, QR code or both. `qrCodeOptions` is not looked at for a plain link."""
+    """Link, QR code or both. What stands in `qrCodeOptions` does not matter for a plain link."""
 
     type: ResponseType
-    qrCodeOptions: Annotated[Any, Field(json_schema_extra={"type": ["object", "null"]})] = None
+    qrCodeOptions: dict[str, Any] | None = None
 
 
 class UserInfo(Body):
