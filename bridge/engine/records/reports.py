@@ -186,6 +186,19 @@ class Billing(Record, table=True):
     created_at: int = moment()
 
 
+class JournalKey(Record, table=True):
+    """The key under which a user's page keeps what is not saved yet on its computer."""
+
+    __tablename__ = "engine_journal_key"
+
+    report_pk: int = Field(
+        primary_key=True, foreign_key="engine_report.pk", sa_type=BIG_KEY, ondelete="CASCADE"
+    )
+    account_id: int = Field(primary_key=True, foreign_key="engine_account.id", sa_type=BIG_KEY)
+    secret: bytes = octets()
+    created_at: int = moment()
+
+
 class Tombstone(Record, table=True):
     """What is left of a deleted report: that it existed, and when it went."""
 

@@ -127,3 +127,18 @@ class Template(Record, table=True):
     document: dict[str, Any] = json_object()
     settings: dict[str, Any] = json_object()
     updated_at: int = moment()
+
+
+class Macro(Record, table=True):
+    """A text behind a short trigger: a site's own (no account), or one user's on that site."""
+
+    __tablename__ = "engine_macro"
+    __table_args__ = (UniqueConstraint("site_id", "account_id", "trigger"),)
+
+    id: int | None = key()
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    account_id: int | None = refers("engine_account.id", required=False, index=False)
+    trigger: str
+    name: str = ""
+    document: dict[str, Any] = json_object()
+    updated_at: int = moment()

@@ -1,0 +1,92 @@
+"""What is looked at before signing: each check finds its own places, and nothing else."""
+
+import pytest
+
+from bridge.engine.rules.checks import Check, Finding, find_all
+from bridge.engine.rules.document import (
+    Document,
+    Field,
+    ListBlock,
+    Paragraph,
+    Section,
+    Text,
+    from_text,
+)
+
+
+def found(text: str, **tags: str) -> list[tuple[Check, str]]:
+    """Return what is found in a plain text."""
+    return [(each.check, each.words) for each in find_all(from_text(text), [tags])]
+
+
+def test_open_fields_and_sections_without_text_are_empty() -> None:
+    """A template's field without value, and a heading with nothing below it."""
+    document = Document(
+        (
+            Section("Findings"),
+            Paragraph((Text("Nodule of "), Field("size"), Text(" mm in "), Field("lobe", "RUL"))),
+            Section("Impression"),
+            Paragraph(),
+        )
+    )
+    assert find_all(document, []) == [
+        Finding(Check.EMPTY_FIELD, 1, 10, 16, "[size]"),
+        Finding(Check.EMPTY_FIELD, 2, 0, 10, "Impression"),
+    ]
+
+
+def test_a_report_without_text_is_empty() -> None:
+    """Headings alone are no report."""
+    for document in (Document(), Document((Section("Findings"),)), from_text("  \n")):
+        assert [each.check for each in find_all(document, [])] == [Check.EMPTY_FIELD]
+
+
+def test_typed_brackets_are_found_in_list_items_too() -> None:
+    """A bracket that somebody typed or dictated is open until it is gone."""
+    document = Document((ListBlock(((Text("none"),), (Text("see [where]"),))),))
+    assert find_all(document, []) == [Finding(Check.OPEN_BRACKET, 0, 4, 11, "[where]", item=1)]
+
+
+@pytest.mark.parametrize(
+    ("study", "text", "words"),
+    [
+        ("XR KNEE LEFT", "Fracture of the right patella.", ["right"]),
+        ("XR KNEE LT", "Right-sided effusion.", ["Right"]),
+        ("XR KNEE RT", "Effusion on the left.", ["left"]),
+        ("Knie links", "Erguss im rechten Knie.", ["rechten"]),
+        ("左膝", "右膝关节积液", ["右"]),
+        ("XR KNEE LEFT", "Left knee: smaller than the right.", []),
+        ("XR KNEE LEFT", "Both knees.", []),
+        ("XR KNEES LEFT AND RIGHT", "Fracture of the right patella.", []),
+        ("XR KNEE", "Fracture of the right patella.", []),
+        ("MR KNEE BILATERAL LEFT", "Right.", []),
+        ("XR KNEE LEFT", "Copyright. Brightness.", []),
+    ],
+)
+def test_the_other_side(study: str, text: str, words: list[str]) -> None:
+    """The other side than the order's, where its sentence does not name the order's side too."""
+    assert found(text, StudyDescription=study) == [(Check.LATERALITY, each) for each in words]
+
+
+def test_orders_of_two_sides_are_no_one_side() -> None:
+    """A report of linked orders may speak of each of their sides."""
+    orders = [{"StudyDescription": "KNEE LEFT"}, {"StudyDescription": "KNEE RIGHT"}]
+    assert find_all(from_text("Right effusion."), orders) == []
+
+
+@pytest.mark.parametrize(
+    ("sex", "text", "words"),
+    [
+        ("M", "The uterus is normal.", ["uterus"]),
+        ("F", "Prostate enlarged; he was seen before.", ["Prostate", "he"]),
+        ("Female", "Hodenhochstand", ["Hodenhochstand"]),
+        ("F", "前列腺正常", ["前列腺"]),
+        ("M", "Prostate normal. Cervical spine normal. The others.", []),
+        ("F", "Uterus normal.", []),
+        ("O", "Uterus and prostate.", []),
+        ("", "Uterus and prostate.", []),
+    ],
+)
+def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
+    """Words for what the patient's sex does not have."""
+    assert found(text, PatientSex=sex) == [(Check.SEX_MISMATCH, each) for each in words]
