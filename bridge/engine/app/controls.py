@@ -27,7 +27,7 @@ class Control(StrEnum):
 
 
 def controls(page: Mapping[str, Any]) -> list[Control]:
-    """Return the controls for a page as `service.editing.load` describes it."""
+    """Return the controls for a page as `service.paging.load` describes it."""
     status, permitted = Status(page["status"]), frozenset(page["permitted"])
     found = _signed(page) if status in SIGNED else _unsigned(status, writable=page["writable"])
     return [control for control, deed in found.items() if deed in permitted]

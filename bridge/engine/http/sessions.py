@@ -17,10 +17,10 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.problems import unauthorized
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.service import editing
+from bridge.engine.service import paging
 from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import account_role
-from bridge.engine.service.editing import Editor
+from bridge.engine.service.lease import Editor
 from bridge.engine.service.sessions import SEEN_EVERY_MS, Session, find_session, keep_alive
 from bridge.engine.service.work import Actor, Work
 
@@ -88,7 +88,7 @@ class Desk:
     ) -> Response:
         def loading(work: Work, editor: Editor) -> dict[str, Any]:
             more = deed(work, editor)
-            page = editing.load(work, editor, self.session.report_id, take_over=take_over)
+            page = paging.load(work, editor, self.session.report_id, take_over=take_over)
             return page | more
 
         page = await self._do(loading)

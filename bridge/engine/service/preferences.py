@@ -15,6 +15,7 @@ from sqlalchemy import Connection, select
 
 from bridge.engine.launching.languages import language
 from bridge.engine.records.tables import metadata
+from bridge.engine.rules.checks import Behaviour, Check
 from bridge.engine.settings import Lifetimes
 
 SITES = metadata.tables["engine_site"]
@@ -33,6 +34,22 @@ def _known_language(code: str) -> str:
 Language = Annotated[str, AfterValidator(_known_language)]
 
 
+class SignChecks(BaseModel):
+    """What each check before signing in the application leads to."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    emptyField: Behaviour = Behaviour.ALERT
+    openBracket: Behaviour = Behaviour.ALERT
+    laterality: Behaviour = Behaviour.ALERT
+    sexMismatch: Behaviour = Behaviour.ALERT
+
+    def behaviour(self, check: Check) -> Behaviour:
+        """Return what a finding of this check leads to."""
+        chosen: Behaviour = getattr(self, check.value)
+        return chosen
+
+
 class Preferences(BaseModel):
     """A site's choices. Seconds for lifetimes; None: as the installation has it."""
 
@@ -40,6 +57,8 @@ class Preferences(BaseModel):
 
     AppLanguage: Language | None = None
     SpeechLanguage: Language | None = None
+    AutoComparePrior: StrictBool | None = None
+    signChecks: SignChecks = SignChecks()
     refuseMergedIdentifiers: StrictBool = False
     browserInit: StrictBool = True
     frameLinkSeconds: Annotated[StrictInt, Field(ge=60, le=7 * _DAY)] | None = None

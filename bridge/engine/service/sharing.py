@@ -15,9 +15,9 @@ from bridge.engine.launching.errors import LinkGone
 from bridge.engine.links.handles import RandomBytes, handle_hash, is_handle, new_handle
 from bridge.engine.records.tables import Report, Share
 from bridge.engine.rules.authority import Deed, permits
-from bridge.engine.service.editing import Editor
 from bridge.engine.service.export import gather_report
 from bridge.engine.service.finding import key_of, lock_report_by_id
+from bridge.engine.service.lease import Editor
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.work import Work
 

@@ -19,7 +19,7 @@ from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
 from bridge.engine.links.handles import Purpose
 from bridge.engine.service import editing, sharing
-from bridge.engine.service.editing import Editor
+from bridge.engine.service.lease import Editor
 from bridge.engine.service.work import Work
 
 router = APIRouter(

@@ -8,9 +8,9 @@ from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConf
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import editing
+from bridge.engine.service import editing, paging
 from bridge.engine.service.creation import OrderInput
-from bridge.engine.service.editing import Editor
+from bridge.engine.service.lease import Editor
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.ordering import register
 from bridge.engine.service.patients import update_patient
@@ -26,7 +26,7 @@ def editor(ward: Ward, session: str = "s1", role: Role = Role.USER) -> Editor:
 
 def page(ward: Ward, order: Triple, who: Editor, **options: Any) -> dict[str, Any]:
     """Load the page."""
-    return ward.do(editing.load, who, ward.record(order).report_id, **options)
+    return ward.do(paging.load, who, ward.record(order).report_id, **options)
 
 
 def text(value: str) -> dict[str, Any]:

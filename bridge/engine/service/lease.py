@@ -1,0 +1,81 @@
+"""
+The writing lease of a report: one session writes at a time, the others read.
+
+Held under the session's name for `LEASE_MS`, renewed by whatever the session does. Holding it
+is no change of the report.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from bridge.engine.errors import BeingEdited
+from bridge.engine.records.tables import Report, metadata
+from bridge.engine.rules.authority import Role
+from bridge.engine.service.work import Work
+
+SESSIONS = metadata.tables["engine_browser_session"]
+ACCOUNTS = metadata.tables["engine_account"]
+
+LEASE_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """Who sits at the page: the account, its role on the report's site, the browser session."""
+
+    account_id: int
+    role: Role
+    session_id: str
+
+
+def is_free(work: Work, editor: Editor, report: Report) -> bool:
+    """Tell whether no other session holds the lease."""
+    held = report.lease_holder not in (None, editor.session_id)
+    return not (held and (report.lease_until or 0) > work.now)
+
+
+def is_held(work: Work, editor: Editor, report: Report) -> bool:
+    """Tell whether this session holds the lease."""
+    return report.lease_holder == editor.session_id and (report.lease_until or 0) > work.now
+
+
+def require(work: Work, editor: Editor, report: Report) -> None:
+    """Raise `BeingEdited` while another session holds the lease."""
+    if not is_free(work, editor, report):
+        raise BeingEdited
+
+
+def renew(work: Work, editor: Editor, report: Report) -> None:
+    """Take the lease, or hold it on."""
+    report.lease_holder = editor.session_id
+    report.lease_until = work.now + LEASE_MS
+    work.session.add(report)
+
+
+def release(work: Work, holder: str, report: Report) -> None:
+    """Give the lease back, if it is this holder's."""
+    if report.lease_holder == holder:
+        report.lease_holder = report.lease_until = None
+        work.session.add(report)
+
+
+def writer(work: Work, editor: Editor, report: Report) -> dict[str, Any] | None:
+    """Return who else writes at present: `{name, own}`, `own` for another window of this user."""
+    if report.lease_holder is None or is_free(work, editor, report):
+        return None
+    account_id, name = _holder(work.connection, report.lease_holder)
+    return {"name": name, "own": account_id == editor.account_id}
+
+
+def _holder(connection: Connection, holder: str) -> tuple[int | None, str]:
+    number = holder.rpartition(" ")[2]
+    if not number.isdigit():
+        return None, ""
+    row = connection.execute(
+        select(ACCOUNTS.c.id, ACCOUNTS.c.name, ACCOUNTS.c.email)
+        .join_from(SESSIONS, ACCOUNTS, SESSIONS.c.account_id == ACCOUNTS.c.id)
+        .where(SESSIONS.c.pk == int(number))
+    ).first()
+    return (None, "") if row is None else (row.id, row.name or row.email)
