@@ -4,32 +4,37 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench setup clean
+.PHONY: demo test lint bench setup app clean
 
-demo: $(READY) ## the whole story over real sockets; KEEP=1 leaves it running
+demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
 
-test: $(READY) ## lint is apart: `make lint`
+test: app ## lint is apart: `make lint`
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy web/build.py
 	$(BIN)/lint-imports
 
-bench: $(READY)
+bench: app
 	$(BIN)/python -m tests.benchmarks
 
-setup: $(READY)
+setup: app
+
+app: $(READY) ## the web apps, built when their sources have changed
+	@$(BIN)/python web/build.py
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Report Bridge needs Python 3.11 or newer; set PYTHON=…")'
 	@echo "Setting up $(VENV): this takes a minute the first time …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/python web/build.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) web/node_modules bridge/engine/app/assets/built

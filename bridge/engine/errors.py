@@ -14,6 +14,7 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
     │   ├── BeingEdited            another session writes
     │   ├── PatientNameMismatch    not retryable as it stands
     │   └── MergeConflict          not retryable as it stands
+    ├── NotBuilt              503  the web apps were not built
     └── BusinessFailure       500  the interface document's literal 500s (Errors)
         ├── AlreadySigned
         ├── NotSigned
@@ -51,6 +52,14 @@ class RuleBroken(EngineError):  # noqa: N818  # named for what happened
         self.reason = reason
         self.code = reason.value
         super().__init__(TEXTS[reason], pointer=pointer)
+
+
+class NotBuilt(EngineError):  # noqa: N818  # named for what happened
+    """The web apps were not built into this installation: `make app` does it."""
+
+    status = 503
+    code = "app_not_built"
+    text = "the web apps are not built into this installation; run `make app`"
 
 
 class Forbidden(EngineError):  # noqa: N818  # named for what happened

@@ -15,14 +15,16 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
+from bridge.engine.app.built import entry
 from bridge.engine.service.opening import Opened
 from bridge.engine.settings import EngineSettings
 
 ASSETS = {
-    "report.css": "text/css; charset=utf-8",
-    "report.js": "text/javascript; charset=utf-8",
+    "notice.css": "text/css; charset=utf-8",
     "docs.js": "text/javascript; charset=utf-8",
 }
+ASSET_PATH = "/reporting/assets/"
+REPORT_APP = "src/report/main.ts"
 COOKIE = "report_session"
 _SECURE_COOKIE = "__Host-report_session"
 PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
@@ -45,7 +47,8 @@ def policy(ancestors: Sequence[str]) -> dict[str, str]:
     return {
         "Content-Security-Policy": (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-            "connect-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; "
+            "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+            "object-src 'none'; "
             f"frame-ancestors {framing}"
         ),
         "Permissions-Policy": ", ".join(f"{name}=(self)" for name in PERMISSIONS),
@@ -72,18 +75,37 @@ def document_policy() -> dict[str, str]:
 def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
     """Return the page of an opened document."""
     boot = {
+        "mode": "report",
         "session": opened.secret,
+        "locale": opened.language,
+        "hostOrigins": list(opened.host_origins),
         "reportId": opened.report_id,
-        "language": opened.language,
         "transfer": opened.transfer,
+        "owner": opened.owner_name,
         "prelimGroups": list(opened.prelim_groups),
     }
-    filled = _template("report.html").substitute(
-        language=html.escape(opened.language),
+    return app_page(boot, headers=headers)
+
+
+def app_page(
+    boot: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """
+    Return a page of the reporting app; `boot` is what it begins with (web/src/report/boot.ts).
+
+    Raises NotBuilt where the app is not built in.
+    """
+    begin = entry(REPORT_APP)
+    links = [f'<link rel="modulepreload" href="{ASSET_PATH}{each}">' for each in begin.preloads]
+    links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in begin.styles]
+    filled = _template("app.html").substitute(
+        language=html.escape(str(boot.get("locale", "en-US"))),
+        theme=html.escape(str(boot.get("theme", "dark"))),
         boot=_script_json(boot),
-        owner=html.escape(opened.owner_name or "Somebody else"),
+        links="\n".join(links),
+        script=f"{ASSET_PATH}{begin.script}",
     )
-    return HTMLResponse(filled, headers=dict(headers))
+    return HTMLResponse(filled, status, headers=dict(headers or policy(())))
 
 
 def notice_page(

@@ -5,12 +5,14 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from bridge.engine.app import built
 from bridge.engine.http import pages, visiting
 from bridge.engine.http.problems import bad_request, too_large
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
 
 MAX_FORM = 8192
+_ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
 
 
 @router.api_route("/launch-report/clinical", methods=["GET", "HEAD"])
@@ -47,9 +49,16 @@ async def login(request: Request) -> Response:
 
 
 @router.get("/assets/{name}")
-async def assets(name: str) -> Response:
-    """Return a file of the page."""
-    if name not in pages.ASSETS:
+async def assets(name: str, request: Request) -> Response:
+    """Return a file of the pages; built ones have a hash in their name and are kept for good."""
+    if name in pages.ASSETS:
+        headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
+        return Response(pages.asset(name), headers=headers, media_type=pages.ASSETS[name])
+    media_type = built.media_type(name)
+    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    content = built.content(name, compressed=zipped) if media_type else None
+    if content is None:
         raise bad_request("no such file", code="no_such_path", status=404)
-    headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
-    return Response(pages.asset(name), headers=headers, media_type=pages.ASSETS[name])
+    kept = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    headers = _ASSET_HEADERS | kept | ({"Content-Encoding": "gzip"} if zipped else {})
+    return Response(content, headers=headers, media_type=media_type)

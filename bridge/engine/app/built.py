@@ -1,0 +1,84 @@
+"""
+The built apps' files, and which of them a page begins with.
+
+`web/build.py` writes them with hashes in their names, so that browsers keep them for
+good. Knows nothing of what the apps do.
+"""
+
+import gzip
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from bridge.engine.errors import NotBuilt
+
+MEDIA_TYPES = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "woff2": "font/woff2",
+    "wasm": "application/wasm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The files a page of an app loads first, by name."""
+
+    script: str
+    preloads: tuple[str, ...]
+    styles: tuple[str, ...]
+
+
+@cache
+def entry(source: str) -> Entry:
+    """Return what a page loads for an entry ('src/report/main.ts'); raise NotBuilt."""
+    manifest = _folder() / "manifest.json"
+    if not manifest.is_file():
+        raise NotBuilt
+    chunks = json.loads(manifest.read_text("utf-8"))
+    seen = _reached(chunks, source)
+    styles = [style for name in seen for style in chunks[name].get("css", [])]
+    preloads = tuple(chunks[name]["file"] for name in seen if name != source)
+    return Entry(chunks[source]["file"], preloads, tuple(dict.fromkeys(styles)))
+
+
+def _reached(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
+    """Return an entry and what it imports at once, innermost first: so go the styles."""
+    seen: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in seen:
+            return
+        for imported in chunks[name].get("imports", []):
+            visit(imported)
+        seen[name] = None
+
+    visit(source)
+    return list(seen)
+
+
+def media_type(name: str) -> str | None:
+    """Return the media type of a built file; None for a name that is no built file's."""
+    stem, _, kind = name.rpartition(".")
+    if not stem or name == "manifest.json" or not stem.replace("-", "").replace("_", "").isalnum():
+        return None
+    return MEDIA_TYPES.get(kind)
+
+
+@cache
+def content(name: str, *, compressed: bool) -> bytes | None:
+    """Return a built file, gzipped if wanted; None when there is none."""
+    path = _folder() / name
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    return gzip.compress(data, 9, mtime=0) if compressed else data
+
+
+def _folder() -> Traversable:
+    return files("bridge.engine.app").joinpath("assets", "built")

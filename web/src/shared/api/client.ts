@@ -1,0 +1,93 @@
+// Every call to the engine: JSON in and out, problems as errors. Knows no endpoint by name.
+
+/** Who calls: `token` is sent as the bearer; null leaves it to the account's cookie. */
+export interface Session {
+  token: string | null;
+}
+
+/** A refusal of the engine (problem+json), or `status` 0 when it cannot be reached. */
+export class ApiProblem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly detail: string;
+  readonly body: Readonly<Record<string, unknown>>;
+
+  constructor(status: number, code: string, detail: string, body: Record<string, unknown> = {}) {
+    super(detail || code);
+    this.name = "ApiProblem";
+    this.status = status;
+    this.code = code;
+    this.detail = detail;
+    this.body = body;
+  }
+}
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  /** Lets the call outlive the page (64 kB at most). */
+  keepalive?: boolean;
+}
+
+export interface Api {
+  readonly session: Session;
+  get<T>(path: string, options?: CallOptions): Promise<T>;
+  post<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
+  put<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
+  delete<T>(path: string, options?: CallOptions): Promise<T>;
+  /** The answer as it is: for exports, images and streams. */
+  raw(path: string, init?: RequestInit): Promise<Response>;
+}
+
+/** Returns the door to the engine; `path` begins with "/". */
+export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(globalThis)): Api {
+  async function raw(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers);
+    if (session.token) headers.set("Authorization", `Bearer ${session.token}`);
+    try {
+      return await fetcher(path, {
+        ...init,
+        headers,
+        credentials: "same-origin",
+        cache: "no-store",
+      });
+    } catch (error) {
+      if (error instanceof DOMException && error.name === "AbortError") throw error;
+      throw new ApiProblem(0, "unreachable", "");
+    }
+  }
+
+  async function call<T>(
+    method: string,
+    path: string,
+    body: unknown,
+    options: CallOptions = {},
+  ): Promise<T> {
+    const init: RequestInit = { method, ...options };
+    if (body !== undefined) {
+      init.body = JSON.stringify(body);
+      init.headers = { "Content-Type": "application/json" };
+    }
+    const response = await raw(path, init);
+    if (!response.ok) throw await problemOf(response);
+    return (response.status === 204 ? undefined : await response.json()) as T;
+  }
+
+  return {
+    session,
+    get: (path, options) => call("GET", path, undefined, options),
+    post: (path, body, options) => call("POST", path, body ?? {}, options),
+    put: (path, body, options) => call("PUT", path, body ?? {}, options),
+    delete: (path, options) => call("DELETE", path, undefined, options),
+    raw,
+  };
+}
+
+async function problemOf(response: Response): Promise<ApiProblem> {
+  try {
+    const body = (await response.json()) as Record<string, unknown>;
+    const text = (name: string) => (typeof body[name] === "string" ? (body[name] as string) : "");
+    return new ApiProblem(response.status, text("code"), text("detail"), body);
+  } catch {
+    return new ApiProblem(response.status, "no_problem_body", "");
+  }
+}

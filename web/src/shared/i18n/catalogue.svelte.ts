@@ -1,0 +1,56 @@
+// The words of the apps: one catalogue a language, English beneath for what is missing.
+import english from "../../../locales/en.json";
+import { flatten, type Catalogue, type Words } from "./words";
+
+/** The 17 codes of the interface document; the catalogue of each is its own file. */
+export const CODES = [
+  "en-US",
+  "en-GB",
+  "en-AU",
+  "zh-CN",
+  "zh-Hant",
+  "nl-NL",
+  "fr-FR",
+  "fr-CA",
+  "de-DE",
+  "id-ID",
+  "it-IT",
+  "ja-JP",
+  "ko-KR",
+  "pl-PL",
+  "pt-BR",
+  "ro-RO",
+  "es-ES",
+] as const;
+
+const files = import.meta.glob<Catalogue>("../../../locales/*-*.json", { import: "default" });
+const base = flatten(english as Catalogue);
+
+let code = $state<string>("en-US");
+let words = $state.raw<Words>(base);
+
+export const locale = {
+  get current(): string {
+    return code;
+  },
+  codes: CODES as readonly string[],
+  /** Switches every text at once; an unknown code is English. */
+  async set(wanted: string): Promise<void> {
+    const known = CODES.find((each) => each === wanted) ?? "en-US";
+    const load = files[`../../../locales/${known}.json`];
+    const own = load ? flatten(await load()) : {};
+    words = { ...base, ...own };
+    code = known;
+    document.documentElement.lang = known;
+  },
+};
+
+/** The text of a key ('area.name'); `{name}` in it stands for a parameter. */
+export function t(key: string, params: Readonly<Record<string, string | number>> = {}): string {
+  const text = words[key] ?? key;
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
+    const value = params[name];
+    if (value === undefined) return whole;
+    return typeof value === "number" ? new Intl.NumberFormat(code).format(value) : value;
+  });
+}

@@ -1,0 +1,17 @@
+// Catalogues as they lie in files, and flat as they are looked up.
+
+export interface Catalogue {
+  [name: string]: string | Catalogue;
+}
+
+export type Words = Readonly<Record<string, string>>;
+
+/** Returns a catalogue as one level of 'area.name' keys. */
+export function flatten(catalogue: Catalogue, prefix = ""): Words {
+  const words: Record<string, string> = {};
+  for (const [name, value] of Object.entries(catalogue)) {
+    if (typeof value === "string") words[prefix + name] = value;
+    else Object.assign(words, flatten(value, `${prefix}${name}.`));
+  }
+  return words;
+}

@@ -1,0 +1,21 @@
+// How the apps are built: hashed files in one folder, a manifest for the engine's page template,
+// nothing inlined, so that a policy of 'self' suffices.
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  base: "/reporting/assets/",
+  plugins: [svelte()],
+  resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
+  build: {
+    outDir: "../bridge/engine/app/assets/built",
+    emptyOutDir: false,
+    assetsDir: "",
+    assetsInlineLimit: 0,
+    manifest: "manifest.json",
+    target: "es2022",
+    reportCompressedSize: false,
+    rollupOptions: { input: { report: "src/report/main.ts" } },
+  },
+  test: { environment: "jsdom", include: ["src/**/*.test.ts"], passWithNoTests: false },
+});
