@@ -20,17 +20,20 @@ from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.routes import (
     administration,
     auditing,
+    beside,
     browser,
     exporting,
     giving,
     health,
     launching,
+    macros,
     orders,
     patients,
     reading,
     session,
     signing,
     supplying,
+    writing,
 )
 from bridge.engine.http.state import Engine
 from bridge.engine.settings import EngineSettings
@@ -45,10 +48,13 @@ ROUTERS = (
     patients.router,
     administration.router,
     supplying.router,
+    macros.router,
     auditing.router,
     health.router,
     browser.router,
     session.router,
+    writing.router,
+    beside.router,
     giving.router,
 )
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}

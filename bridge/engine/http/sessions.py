@@ -6,7 +6,7 @@ make a browser act.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -64,6 +64,18 @@ class Desk:
         """Return what a reading of the report gives."""
         return await self._do(reading)
 
+    async def view(
+        self, action: str, report_id: str, reading: Callable[[Work, Editor], Result]
+    ) -> Result:
+        """Return what a reading gives, and note in the audit trail which report was looked at."""
+
+        def noted(work: Work, editor: Editor) -> Result:
+            result = reading(work, editor)
+            work.note(replace(self._deed(action), report_id=report_id))
+            return result
+
+        return await self._do(noted)
+
     async def leave(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
         """Carry out a deed after which there may be no page to show."""
         await self._do(lambda work, editor: self._noted(action, deed, work, editor))
@@ -105,7 +117,8 @@ class Desk:
                 keep_alive(work.connection, session, now)
             return deed(work, Editor(session.account_id, role, session.holder))
 
-        return await self.engine.work.change(Actor(session.account_id), now, permitted)
+        actor = Actor(session.account_id, session_pk=session.pk)
+        return await self.engine.work.change(actor, now, permitted)
 
 
 async def session_desk(request: Request) -> Desk:

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     UNKNOWN_LOCATION = "unknown_location"
     BAD_CURSOR = "bad_cursor"
     BAD_SORT = "bad_sort"
+    TOO_MANY_MACROS = "too_many_macros"
 
 
 TEXTS: Mapping[Reason, str] = {
@@ -82,4 +83,5 @@ TEXTS: Mapping[Reason, str] = {
     Reason.UNKNOWN_LOCATION: "the site has no such location",
     Reason.BAD_CURSOR: "the cursor is not one that this endpoint gave out",
     Reason.BAD_SORT: "the sort order is not one of those documented",
+    Reason.TOO_MANY_MACROS: "there are as many macros as there may be; remove some first",
 }

@@ -7,22 +7,27 @@ where nobody has written anything yet.
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import delete
+from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
-from bridge.engine.errors import RuleBroken
+from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.launching.request import Attachment
-from bridge.engine.records.tables import Report, ReportFile
+from bridge.engine.records.tables import Report, ReportFile, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import FileKind, Status
 from bridge.engine.service import feed
 from bridge.engine.service.drafting import joined, rewrite
-from bridge.engine.service.finding import group_of, key_of, lock_report
+from bridge.engine.service.finding import group_of, key_of, lock_report, lock_report_by_id
+from bridge.engine.service.lease import Editor
 from bridge.engine.service.lifecycle import take
 from bridge.engine.service.work import ChangeEvent, Work
+
+FILES = metadata.tables[str(ReportFile.__tablename__)]
 
 
 class UpdateMode(StrEnum):
@@ -133,3 +138,38 @@ def move_files(work: Work, old: int, new: int) -> None:
             file.report_pk = new
             work.session.add(file)
     work.session.flush()
+
+
+def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
+    """Return what stands beside a report's text: what its SR files measured, its key images."""
+    own = key_of(lock_report_by_id(work, report_id))
+    rows = work.connection.execute(
+        select_columns(FILES.c.pk, FILES.c.kind, FILES.c.media_type, FILES.c.name, FILES.c.details)
+        .where(FILES.c.report_pk == own)
+        .order_by(FILES.c.pk)
+    )
+    return [
+        {
+            "id": row.pk,
+            "kind": FileKind(row.kind).value,
+            "mediaType": row.media_type,
+            "name": row.name,
+            **row.details,
+        }
+        for row in rows
+    ]
+
+
+def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, bytes]:
+    """Return the media type and the bytes of a key image; raise `NotFound`."""
+    own = key_of(lock_report_by_id(work, report_id))
+    found = work.session.exec(
+        select(ReportFile).where(
+            ReportFile.pk == pk,
+            ReportFile.report_pk == own,
+            ReportFile.kind == FileKind.KEY_IMAGE,
+        )
+    ).first()
+    if found is None:
+        raise NotFound
+    return found.media_type, found.data

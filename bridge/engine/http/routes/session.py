@@ -5,17 +5,17 @@ Behind the session that opening a link began, for the one report it was opened f
 Every change answers with the page's new state.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field, StrictInt, model_validator
+from pydantic import Field, StrictInt
 from starlette.responses import Response
 
 from bridge.engine.http.guard import SessionRoute
 from bridge.engine.http.models.fields import Body, Identifier
+from bridge.engine.http.models.passages import Passage
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
-from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.service import editing, opening
 
 router = APIRouter(
@@ -34,22 +34,10 @@ class Versioned(Body):
     version: StrictInt = 0
 
 
-class Writing(Versioned):
-    """A text to be kept: a document of ours, or plain text that becomes one."""
+class Writing(Versioned, Passage):
+    """A text to be kept, and the template that was applied to it, if one was."""
 
-    document: dict[str, Any] | None = None
-    text: str | None = Field(default=None, max_length=4_000_000)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "Writing":
-        if (self.document is None) == (self.text is None):
-            message = "either document or text is needed"
-            raise ValueError(message)
-        return self
-
-    def content(self) -> dict[str, Any]:
-        """Return the document, whichever was sent."""
-        return to_json(from_text(self.text or "")) if self.document is None else self.document
+    template: Annotated[StrictInt, Field(ge=1, le=999_999_999)] | None = None
 
 
 class Prelim(Versioned):
@@ -92,7 +80,9 @@ async def save(body: Writing, desk: DeskDep) -> Response:
     report_id = desk.session.report_id
     return await desk.change(
         "save",
-        lambda work, editor: editing.save(work, editor, report_id, body.version, body.content()),
+        lambda work, editor: editing.save(
+            work, editor, report_id, body.version, body.sent(), template=body.template
+        ),
     )
 
 
@@ -160,7 +150,7 @@ async def save_addendum(body: Writing, desk: DeskDep) -> Response:
     return await desk.change(
         "addendum-save",
         lambda work, editor: editing.save_addendum(
-            work, editor, report_id, body.version, body.content()
+            work, editor, report_id, body.version, body.sent()
         ),
     )
 

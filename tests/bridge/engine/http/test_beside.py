@@ -1,0 +1,186 @@
+"""What the report page has beside its text: priors, history, files, exports, checks, presence."""
+
+import base64
+import io
+import zipfile
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.bridge.engine.http.house import ADMIN, OTHER, READER, Page, Service, user
+
+PNG = io.BytesIO()
+Image.new("RGB", (4, 2), "white").save(PNG, "PNG")
+
+
+def opened(service: Service, accession: str = "A1", who: str = READER, **launch: Any) -> Page:
+    """Launch and open a report for a reader."""
+    link = service.launch(accession=accession, userInfo=user(who), **launch).json()["reportLink"]
+    return service.session(service.open(link))
+
+
+def written(page: Page, text: str) -> int:
+    """Save a text; return the version."""
+    answer = page("save", {"version": page("report").json()["version"], "text": text})
+    assert answer.status_code == 200, answer.text
+    version: int = answer.json()["version"]
+    return version
+
+
+def signed(service: Service, accession: str, text: str, **tags: str) -> None:
+    """Sign a report of the patient P1."""
+    page = opened(service, accession, tags=tags)
+    assert page("sign", {"version": written(page, text)}).status_code == 200
+
+
+def test_priors_are_the_patients_earlier_signed_reports_like_studies_first(
+    service: Service,
+) -> None:
+    """V96: same site and patient, signed, not later; modality and body part before the date."""
+    signed(service, "OLD-CT", "Nodule 4 mm.", StudyDate="20240101", Modality="CT")
+    signed(service, "NEW-XR", "Clear.", StudyDate="2025-01-01", Modality="DX")
+    signed(service, "LATER", "Later.", StudyDate="20270101", Modality="CT")
+    opened(service, "DRAFT", tags={"StudyDate": "20240601", "Modality": "CT"})
+    service.launch(accession="ELSE", mrn="P2", userInfo=user(READER))
+    page = opened(service, "NOW", tags={"StudyDate": "20260101", "Modality": "CT"})
+
+    found = page("priors").json()["priors"]
+
+    assert [each["accessions"] for each in found] == [["OLD-CT"], ["NEW-XR"]]
+    assert [each["date"] for each in found] == ["2024-01-01", "2025-01-01"]
+    prior = page(f"priors/{found[0]['reportId']}").json()
+    assert prior["document"]["content"][0]["content"][0]["text"] == "Nodule 4 mm."
+    own = page("report").json()["reportId"]
+    assert page(f"priors/{own}").status_code == 404
+
+
+def test_history_has_the_texts_as_they_were(service: Service) -> None:
+    """Preliminary and recalled texts, each with who and when."""
+    page = opened(service)
+    body = {"version": written(page, "Prelim text."), "prelimGroup": "Night", "prelimTag": "R"}
+    page("prelim", body)
+    page("sign", {"version": written(page, "Final text.")})
+    page("unsign", {})
+
+    history = page("history").json()
+
+    assert [each["tag"] for each in history["prelims"]] == ["R"]
+    text = history["prelims"][0]["document"]["content"][0]["content"][0]["text"]
+    assert text == "Prelim text."
+    assert [each["withdrawn"] for each in history["signings"]] == [True]
+
+
+def test_key_images_are_listed_and_given_to_this_report_only(service: Service) -> None:
+    """The image comes back; another report's page does not get it."""
+    image = {
+        "imageData": base64.b64encode(PNG.getvalue()).decode(),
+        "contentType": "image/png",
+        "fileName": "key.png",
+    }
+    page = opened(service, keyImages=[image])
+    listed = page("files").json()["files"]
+    assert [(each["kind"], each["name"], each["width"]) for each in listed] == [
+        ("keyImage", "key.png", 4)
+    ]
+    answer = page(f"files/{listed[0]['id']}")
+    assert answer.headers["content-type"] == "image/png"
+    assert Image.open(io.BytesIO(answer.content)).size == (4, 2)
+    assert opened(service, "A2")(f"files/{listed[0]['id']}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"), [("docx", b"PK"), ("rtf", b"{\\rtf"), ("html", b"<!DOCTYPE")]
+)
+def test_a_report_is_taken_as_a_file(service: Service, kind: str, start: bytes) -> None:
+    """DOCX, RTF and HTML bear the text; an unknown time zone is refused."""
+    page = opened(service)
+    written(page, "Unmistakable.")
+    answer = page(f"export/{kind}")
+    assert answer.content.startswith(start)
+    content = answer.content
+    if kind == "docx":
+        content = zipfile.ZipFile(io.BytesIO(content)).read("word/document.xml")
+    assert b"Unmistakable." in content
+    assert page(f"export/{kind}?timeZone=Moon").status_code == 400
+    assert page("export/exe").status_code == 400
+
+
+def test_a_pdf_is_taken(service: Service) -> None:
+    """PDF is made inside the application only (interface document, What the service does 8)."""
+    assert opened(service)("export/pdf").content.startswith(b"%PDF")
+
+
+def test_checks_follow_the_sites_choice(service: Service) -> None:
+    """Alert by default, silent says nothing, prohibit refuses to sign in the application only."""
+    page = opened(service, tags={"StudyDescription": "XR KNEE LEFT", "PatientSex": "M"})
+    version = written(page, "Right knee [which]. Uterus.")
+    found = page("checks").json()["findings"]
+    assert [(each["check"], each["behaviour"]) for each in found] == [
+        ("openBracket", "alert"),
+        ("laterality", "alert"),
+        ("sexMismatch", "alert"),
+    ]
+    checks = {"laterality": "prohibit", "sexMismatch": "silent"}
+    answer = service.call(
+        "PATCH", "/api/admin/sites/SITE1", json={"settings": {"signChecks": checks}}
+    )
+    assert answer.status_code == 200, answer.text
+    found = page("checks").json()["findings"]
+    assert [(each["check"], each["behaviour"]) for each in found] == [
+        ("openBracket", "alert"),
+        ("laterality", "prohibit"),
+    ]
+    refused = page("sign", {"version": version})
+    assert (refused.status_code, refused.json()["code"]) == (400, "signing_prohibited")
+    body = {"clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "A1"}}
+    assert service.post("report/sign", body).status_code == 200
+
+
+def test_one_page_writes_and_the_other_sees_who(service: Service) -> None:
+    """V100: a second window reads, says who writes, and writes once the first has left."""
+    first, second = opened(service), opened(service)
+    state = first("report").json()
+    assert state["writable"]
+    seen = second("report").json()
+    assert (seen["writable"], seen["writer"]["own"]) == (False, True)
+    assert first("presence", {}).json()["writable"]
+    assert not second("presence", {}).json()["writable"]
+    first("leave", {})
+    assert second("presence", {}).json()["writable"]
+    answer = first("save", {"version": state["version"], "text": "late"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "being_edited")
+
+
+def test_a_page_loaded_again_goes_on_writing(service: Service) -> None:
+    """The session of the cookie hands its lease to the page that takes its place."""
+    link = service.launch(userInfo=user(READER)).json()["reportLink"]
+    answer = service.open(link)
+    page = service.session(answer)
+    assert page("report").json()["writable"]
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    again = service.open(link.partition("?")[0], headers={"cookie": cookie})
+    assert service.session(again)("report").json()["writable"]
+
+
+def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
+    """The key stays over pages, and is another one for another report or user."""
+    page = opened(service)
+    key = page("report").json()["journalKey"]
+    assert len(base64.b64decode(key)) == 32
+    assert opened(service)("report").json()["journalKey"] == key
+    assert opened(service, "A2")("report").json()["journalKey"] != key
+    service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
+    theirs = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True)).json()["reportLink"]
+    assert service.session(service.open(theirs))("report").json()["journalKey"] != key
+
+
+def test_comparing_by_itself_is_decided_by_launch_then_site(service: Service) -> None:
+    """V3: AutoComparePrior of the launch, else the site's word, else no."""
+    assert not opened(service)("report").json()["autoCompare"]
+    service.call(
+        "PATCH", "/api/admin/sites/SITE1", ADMIN, json={"settings": {"AutoComparePrior": True}}
+    )
+    assert opened(service, "A2")("report").json()["autoCompare"]
+    page = opened(service, "A3", reportingApp={"AutoComparePrior": False})
+    assert not page("report").json()["autoCompare"]

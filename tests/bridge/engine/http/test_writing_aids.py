@@ -1,0 +1,78 @@
+"""Templates and macros on the report page."""
+
+from typing import Any
+
+from bridge.engine.rules.document import from_text, to_json
+from tests.bridge.engine.http.house import ADMIN, OTHER, READER, Page, Service, user
+
+MACROS = "/api/admin/sites/SITE1/macros"
+
+
+def opened(service: Service, accession: str = "A1", who: str = READER) -> Page:
+    """Launch and open a report for a reader."""
+    link = service.launch(accession=accession, userInfo=user(who)).json()["reportLink"]
+    return service.session(service.open(link))
+
+
+def own(page: Page, method: str, trigger: str, body: Any = None) -> int:
+    """Change a macro of the page's user."""
+    headers = {"authorization": f"Bearer {page.secret}"}
+    path = f"/reporting/api/session/macros/{trigger}"
+    options = {} if body is None else {"json": body}
+    return page.service.call(method, path, None, headers=headers, **options).status_code
+
+
+def triggers(page: Page) -> list[tuple[str, str, bool]]:
+    """Return the macros of a page: trigger, text, the user's own."""
+    return [
+        (each["trigger"], each["document"]["content"][0]["content"][0]["text"], each["own"])
+        for each in page("macros").json()["macros"]
+    ]
+
+
+def test_macros_of_the_site_and_of_the_user(service: Service) -> None:
+    """Everybody has the site's; a user's own goes before, and is nobody else's."""
+    assert service.call("PUT", f"{MACROS}/.nl", json={"text": "Normal lungs."}).status_code == 200
+    page, other = opened(service), opened(service, "A2", OTHER)
+    assert triggers(page) == [(".nl", "Normal lungs.", False)]
+    assert own(page, "PUT", ".nl", {"text": "My normal lungs.", "name": "Mine"}) == 204
+    assert triggers(page) == [(".nl", "My normal lungs.", True)]
+    assert triggers(other) == [(".nl", "Normal lungs.", False)]
+    assert own(page, "PUT", ".nl", {"text": "Better."}) == 204
+    assert triggers(page) == [(".nl", "Better.", True)]
+    assert own(page, "DELETE", ".nl") == 204
+    assert own(page, "DELETE", ".nl") == 404
+    assert triggers(page) == [(".nl", "Normal lungs.", False)]
+    assert [each["trigger"] for each in service.call("GET", MACROS).json()] == [".nl"]
+    assert service.call("DELETE", f"{MACROS}/.nl").status_code == 200
+    assert triggers(page) == []
+
+
+def test_what_is_no_macro_is_refused(service: Service) -> None:
+    """A trigger is one word; the text is a document of ours; only administrators set the site's."""
+    page = opened(service)
+    assert own(page, "PUT", "two words", {"text": "x"}) == 400
+    assert own(page, "PUT", "x" * 33, {"text": "x"}) == 400
+    assert own(page, "PUT", ".x", {"document": {"type": "html"}}) == 400
+    assert own(page, "PUT", ".x", {}) == 400
+    assert service.call("PUT", f"{MACROS}/.x", READER, json={"text": "x"}).status_code == 403
+
+
+def test_a_template_is_listed_mapped_and_saved_with_its_number(service: Service) -> None:
+    """Mapping saves nothing; the number is kept with the text that was made of it."""
+    template = to_json(from_text("Lungs: clear\nImpression:"))
+    address = "/api/admin/sites/SITE1/templates/3"
+    body = {"name": "Chest", "document": template}
+    assert service.call("PUT", address, ADMIN, json=body).status_code == 200
+    page = opened(service)
+    assert [each["number"] for each in page("templates").json()["templates"]] == [3]
+    mapped = page("templates/3/map", {"findings": "Nodule in the left lung."}).json()
+    texts = [block["content"][0] for block in mapped["document"]["content"]]
+    assert texts[1] == {"type": "text", "text": "Nodule in the left lung.", "marks": ["suggested"]}
+    state = page("report").json()
+    assert (state["content"], state["template"]) == ("", None)
+    saved = page(
+        "save", {"version": state["version"], "document": mapped["document"], "template": 3}
+    )
+    assert saved.json()["template"] == 3
+    assert page("templates/4/map", {}).status_code == 404
