@@ -13,7 +13,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.sections import Database, Destination, Engine, Http, Listener, Log, Schedule
+from config.listeners import Listener
+from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("database", Database),
@@ -30,12 +31,15 @@ _COMMENTED: Final = {
     "probe_bind": '"127.0.0.1:8576"',
     "tokens": '{ SITE1 = "secrets/site1.token" }',
     "fields": '{ receiving_application = "RIS", receiving_facility = "HOSPITAL" }',
-    "replies": '{ AE = "retry", AR = "park" }',
+    "replies": '{ AR = "park", "AE 206" = "retry", CE = "retry 5 then pause" }',
+    "destination.authorization_file": '"secrets/ris.authorization"',
+    "listener.authorization_file": '"secrets/sender.authorization"',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
 _SECONDS: Final = frozenset(
     {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
+    | {"scan_every"}
     | {"poll_status_every"}
 )
 _COLUMN: Final = 44

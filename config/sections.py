@@ -6,12 +6,20 @@ Unknown keys are errors: a misspelt setting must not be a setting silently left 
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
-from config.quantities import Bytes, HostPort, Seconds, parse_address
+from config.addresses import AnyAddress, FolderAddress, WebAddress
+from config.quantities import HostPort, Seconds, parse_address
 
 
 class Section(BaseModel):
@@ -103,14 +111,6 @@ class Engine(Section):
         return self.base_url == "internal"
 
 
-class ListenerTLS(Section):
-    """TLS of a listener; `client_ca` makes it mutual."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-
-
 class DestinationTLS(Section):
     """TLS towards a destination; certificate and key make it mutual."""
 
@@ -120,50 +120,29 @@ class DestinationTLS(Section):
     server_name: str | None = None
 
 
-class Acknowledge(StrEnum):
-    """What a positive acknowledgment of a listener means."""
-
-    STORED = "stored"
-    CHECKED = "checked"
-    APPLIED = "applied"
-
-
-class ReusedControlId(StrEnum):
-    """What becomes of other bytes under a control id that was used before."""
-
-    ACCEPT = "accept"
-    REFUSE = "refuse"
-
-
-class Listener(Section):
-    """One MLLP port on which orders and patient updates arrive."""
-
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
-    bind: HostPort = Field(description="2575 is the registered HL7 port")
-    mappings: list[str] = Field(["orders", "patients"], min_length=1)
-    site: str = Field("", description="SiteID where the mapping yields none")
-    time_zone: str = Field("UTC", description="of date-times that carry none")
-    acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
-    reused_control_id: ReusedControlId = Field(
-        ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"
-    )
-    processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
-    charset: str = Field("utf-8", description="where MSH-18 is silent")
-    max_frame: Bytes = Field(16 * 2**20)
-    max_connections: int = Field(500, ge=1)
-    frame_timeout: Seconds = Field(10.0, description="from a frame's first byte to its last")
-    idle_timeout: Seconds = Field(0.0, description="0: keep silent connections, TCP keep-alive on")
-    tls: ListenerTLS | None = None
-
-
+ReplyKey = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^((AA|AE|AR|CA|CE|CR)( [A-Za-z0-9_.-]{1,20})?|mismatch|garbage"
+        r"|silence( (timeout|closed))?|http( [1-5](\d\d|xx))?)$"
+    ),
+]
+ReplyAction = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^(delivered|retry|park|skip|pause|retry [1-9]\d{0,5} then (park|skip|pause))$"
+    ),
+]
 DestinationEvent = Literal["final", "addendum", "preliminary", "recall", "order-status"]
 
 
 class Destination(Section):
-    """One MLLP receiver of results."""
+    """One receiver of results: an MLLP port, a folder, or HL7 over HTTP."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
-    address: HostPort
+    address: AnyAddress = Field(
+        description='also "folder:PATH", "http://host:port/path", "https://…"'
+    )
     mapping: str = "results"
     sites: list[str] = Field(["*"], min_length=1)
     events: list[DestinationEvent] = Field(
@@ -177,11 +156,33 @@ class Destination(Section):
     ack_timeout: Seconds = 30.0
     retry_first: Seconds = Field(1.0, description="doubled with jitter up to retry_max")
     retry_max: Seconds = 60.0
-    replies: dict[str, Literal["delivered", "retry", "park"]] = Field(
+    breaker_after: int = Field(
+        5, ge=0, description="unanswered in a row, then pauses up to retry_max; 0: never"
+    )
+    replies: dict[ReplyKey, ReplyAction] = Field(
         default_factory=dict,
-        description="what AE, AR, CE, CR, mismatch, silence, garbage lead to; default: retry",
+        description='what AE, CR, "AE 206" (ERR-3), mismatch, silence, garbage, http lead to',
     )
     tls: DestinationTLS | None = None
+    authorization_file: Path | None = Field(
+        None, description="HTTP: holds the Authorization header that is sent"
+    )
+    answer_files: bool = Field(
+        False, description="folder: delivered when acks/NAME.ack says so, not when written"
+    )
+
+    @model_validator(mode="after")
+    def _settings_fit_the_kind(self) -> "Destination":
+        fits = {"authorization_file": WebAddress, "answer_files": FolderAddress}
+        for name, kind in fits.items():
+            if getattr(self, name) and not isinstance(self.address, kind):
+                raise ValueError(f"{name}: no setting of a destination at {self.address}")
+        if self.tls is not None and isinstance(self.address, FolderAddress):
+            raise ValueError("tls: no setting of a folder")
+        clear = isinstance(self.address, WebAddress) and not self.address.secure
+        if self.tls is not None and clear:
+            raise ValueError("tls: write https:// before the address")
+        return self
 
 
 class Schedule(Section):

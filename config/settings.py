@@ -19,9 +19,11 @@ from pydantic_settings import (
 )
 from typing_extensions import override
 
+from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
+from config.listeners import Listener
 from config.places import line_of
-from config.sections import Database, Destination, Engine, Http, Listener, Log, Schedule
+from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
 FILE_NAME = "bridge.toml"
 
@@ -59,7 +61,7 @@ class Settings(BaseSettings):
     def _names_and_ports_are_unique(self) -> "Settings":
         twice = [
             *_repeated("listener", "name", [each.name for each in self.listener]),
-            *_repeated("listener", "bind", [str(a.bind) for a in self.listener if a.bind.port]),
+            *_repeated("listener", "bind", _bound(self.listener)),
             *_repeated("destination", "name", [each.name for each in self.destination]),
         ]
         if twice:
@@ -93,6 +95,15 @@ def _resolved(url: str, home: Path) -> str:
     if not url.startswith("sqlite:///"):
         return url
     return f"sqlite:///{home / url.removeprefix('sqlite:///')}"
+
+
+def _bound(listeners: list[Listener]) -> list[str]:
+    """List what may be used once; port 0 is another one each time."""
+    return [
+        str(each.bind)
+        for each in listeners
+        if isinstance(each.bind, FolderAddress) or each.bind.port
+    ]
 
 
 def _repeated(section: str, key: str, values: list[str]) -> Iterator[str]:

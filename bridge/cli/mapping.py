@@ -37,7 +37,7 @@ def try_(
 ) -> None:
     """Show what a definition makes of messages. Patient data: for your eyes only."""
     from bridge.cli.trials import show_trials
-    from bridge.peers.files import messages_in
+    from mappings.hl7.files import messages_in
 
     messages = [message for file in files for message in messages_in(file.read_bytes())]
     if not messages:

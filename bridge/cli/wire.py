@@ -16,8 +16,8 @@ def send(
     reply_timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each ACK.")] = 30.0,
 ) -> None:
     """Send the messages of files; print each ACK; exit 1 when one is not AA or CA."""
-    from bridge.peers.files import messages_in
     from bridge.runtime.loop import run
+    from mappings.hl7.files import messages_in
 
     messages = [message for file in files for message in messages_in(file.read_bytes())]
     if not messages:

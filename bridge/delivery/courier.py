@@ -6,7 +6,6 @@ be reached holds up itself only; a result that is refused holds up its own repor
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -15,17 +14,20 @@ from typing import Protocol
 import structlog
 from twisted.internet.defer import Deferred
 
+from bridge.delivery.appraisal import Appraiser, given_up
+from bridge.delivery.breaker import Breaker, Circuit
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
 from bridge.delivery.errors import CompositionError
-from bridge.delivery.replies import LOST, Reply, consequence, read_reply
+from bridge.delivery.replies import LOST, Reply, read_reply
 from bridge.engine_client.errors import EngineFailure
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Event, Failure
+from bridge.queue.states import Failure
 from bridge.store.errors import StoreError, StoreUnavailable
+from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
 LOOK_EVERY = 0.25  # seconds, when nobody notifies
@@ -34,8 +36,12 @@ AT_ONCE = 16  # reports whose messages are composed together
 SETTLE_EVERY = 0.2  # seconds that outcomes may wait to share a commit
 
 
+def _nobody(reason: str) -> None:
+    """Tell nobody."""
+
+
 class Sender(Protocol):
-    """What is needed of an MLLP client."""
+    """What is needed of a connection; fails as `mllp.client` does, or with NoAcknowledgment."""
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Send one payload, give its reply."""
@@ -57,8 +63,13 @@ class Courier:
         *,
         clock: Callable[[], int],
         random: Random,
+        on_pause: Callable[[str], object] = _nobody,
     ) -> None:
-        """Join a destination with its connection; `clock` is in milliseconds."""
+        """
+        Join a destination with its connection; `clock` is in milliseconds.
+
+        `on_pause` is told, with the reply, when the destination is paused by its reply table.
+        """
         self.destination = destination
         self._log = structlog.get_logger("courier").bind(destination=destination.name)
         self._outbox = outbox
@@ -66,12 +77,20 @@ class Courier:
         self._sender = sender
         self._metrics = metrics
         self._clock = clock
-        self._random = random
+        self._on_pause = on_pause
         self._news = asyncio.Event()
         self._stopping = False
+        self._paused = False
+        self._breaker = Breaker(destination.retry, destination.breaker_after, random)
+        self._appraiser = Appraiser(
+            destination,
+            self._breaker,
+            metrics,
+            clock=clock,
+            random=random,
+            on_pause=self._pause_for,
+        )
         self._in_hand: dict[int, ClaimedDelivery] = {}
-        # Really sent, or tried to compose: the queue also counts claims that were given back.
-        self._tries: Counter[int] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -93,6 +112,19 @@ class Courier:
         await self._give_back()
         await self._sender.close().asFuture(asyncio.get_running_loop())
 
+    def pause(self) -> None:
+        """Send nothing until `resume`; what is in flight is answered."""
+        self._paused = True
+
+    def _pause_for(self, reason: str) -> None:
+        self.pause()
+        self._on_pause(reason)
+
+    def resume(self) -> None:
+        """Send again."""
+        self._paused = False
+        self._news.set()
+
     def notify(self) -> None:
         """Tell that there may be something to deliver. On the event loop's thread."""
         self._news.set()
@@ -101,6 +133,9 @@ class Courier:
         while not self._stopping:
             self._news.clear()
             try:
+                if self._held():
+                    await asyncio.sleep(LOOK_EVERY)
+                    continue
                 claimed = await self._claim()
                 if not claimed or not await self._deliver(claimed):
                     await self._rest(LOOK_EVERY)
@@ -108,9 +143,17 @@ class Courier:
                 self._alarm("nothing delivered", error)
                 await self._rest(PAUSE)
 
+    def _held(self) -> bool:
+        """Whether nothing may be sent: an operator said so, or nobody answered lately."""
+        circuit = self._breaker.circuit(self._clock())
+        self._metrics.circuit_open.labels(self.destination.name).set(circuit is not Circuit.CLOSED)
+        return self._paused or circuit is Circuit.OPEN
+
     async def _claim(self) -> Sequence[ClaimedDelivery]:
         name = self.destination.name
-        claimed = await asyncio.to_thread(self._outbox.claim, name, self._clock(), AT_ONCE)
+        trying = self._breaker.circuit(self._clock()) is Circuit.TRYING
+        most = 1 if trying else AT_ONCE
+        claimed = await asyncio.to_thread(self._outbox.claim, name, self._clock(), most)
         self._in_hand = {each.delivery_id: each for each in claimed}
         return claimed
 
@@ -130,7 +173,7 @@ class Courier:
         settled_at = loop.time()
         try:
             for delivery, payload in zip(claimed, composed, strict=True):
-                if self._stopping:
+                if self._stopping or self._held():
                     break
                 if isinstance(payload, DeliveryOutcome):
                     continue
@@ -153,14 +196,16 @@ class Courier:
         try:
             return await self._compose_first(delivery)
         except EngineFailure as failure:
-            return self._postponed(delivery, failure.failure, failure.code, failure.retry_after)
+            return self._appraiser.postponed(
+                delivery, failure.failure, failure.code, failure.retry_after
+            )
         except StoreError:
-            return self._postponed(delivery, Failure.TRANSIENT, "store", None)
+            return self._appraiser.postponed(delivery, Failure.TRANSIENT, "store", None)
         except CompositionError as error:
-            return _given_up(delivery, error.code)
+            return given_up(delivery, error.code)
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
             self._alarm("not composed", error)
-            return _given_up(delivery, "not_composed")
+            return given_up(delivery, "not_composed")
 
     async def _compose_first(self, delivery: ClaimedDelivery) -> bytes:
         payload, name = await self._composer.compose(delivery, self.destination)
@@ -175,60 +220,19 @@ class Courier:
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected:
+            self._breaker.failed(sent_at)
             self._metrics.deliveries.labels(self.destination.name, "", "not_connected").inc()
             return None
         except ReplyLost as loss:
-            return self._judged(delivery, LOST[loss.reason], loss.reason.value, None, sent_at)
+            return self._appraiser.judged(
+                delivery, LOST[loss.reason], loss.reason.value, None, sent_at
+            )
+        except NoAcknowledgment as answer:
+            return self._appraiser.judged(delivery, Reply.HTTP, str(answer.status), None, sent_at)
         except Unframeable:
-            return _given_up(delivery, "unframeable")
+            return given_up(delivery, "unframeable")
         said, error = read_reply(reply)
-        return self._judged(delivery, said, error, reply, sent_at)
-
-    def _judged(
-        self, delivery: ClaimedDelivery, said: Reply, detail: str, reply: bytes | None, at: int
-    ) -> DeliveryOutcome:
-        """Look up what follows a reply."""
-        self._tries[delivery.delivery_id] += 1
-        follows = consequence(said, self.destination.replies, self._tries[delivery.delivery_id])
-        now = self._clock()
-        name = self.destination.name
-        self._metrics.deliveries.labels(name, said.value, follows.event.value).inc()
-        retry_at = None
-        if follows.event is Event.ACCEPTED:
-            seconds = max(0, now - delivery.release_at) / 1000
-            self._metrics.delivery_seconds.labels(name).observe(seconds)
-        elif follows.event is Event.POSTPONED:
-            retry_at = now + self._delay(delivery)
-        return DeliveryOutcome(
-            delivery.delivery_id,
-            follows.event,
-            follows.failure,
-            said.value,
-            detail,
-            retry_at,
-            reply,
-            at,
-        )
-
-    def _postponed(
-        self, delivery: ClaimedDelivery, failure: Failure, code: str, after: float | None
-    ) -> DeliveryOutcome:
-        if failure is Failure.PERMANENT:
-            return _given_up(delivery, code)
-        self._tries[delivery.delivery_id] += 1
-        wait = self._delay(delivery) if after is None else round(after * 1000)
-        return DeliveryOutcome(
-            delivery.delivery_id,
-            Event.POSTPONED,
-            failure,
-            code,
-            "not composed yet",
-            self._clock() + wait,
-        )
-
-    def _delay(self, delivery: ClaimedDelivery) -> int:
-        tries = self._tries[delivery.delivery_id]
-        return round(self.destination.retry.delay(max(1, tries), self._random) * 1000)
+        return self._appraiser.judged(delivery, said, error, reply, sent_at)
 
     async def _settle(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         """Write down what came of deliveries, however long the database is away."""
@@ -241,8 +245,7 @@ class Courier:
             else:
                 for outcome in outcomes:
                     self._in_hand.pop(outcome.delivery_id, None)
-                    if outcome.event is not Event.POSTPONED:
-                        self._tries.pop(outcome.delivery_id, None)
+                    self._appraiser.settled(outcome)
                 return
 
     async def _give_back(self) -> None:
@@ -260,7 +263,3 @@ class Courier:
 
     def _alarm(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=where(error))
-
-
-def _given_up(delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
-    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, Failure.PERMANENT, code)

@@ -30,7 +30,8 @@ class Destination:
     One receiver. `mappings` are tried in order for an event's definition.
 
     `replies` says what each kind of reply leads to where that differs from the default;
-    `fields` are `$destination.…` of the mapping, `retry` paces repeats of one result.
+    `fields` are `$destination.…` of the mapping, `retry` paces repeats of one result,
+    and the pauses after `breaker_after` attempts in a row that nobody answered (0: none).
     """
 
     name: str
@@ -41,6 +42,7 @@ class Destination:
     fields: Mapping[str, str] = field(default_factory=dict)
     time_zone: str = "UTC"
     retry: Policy = field(default_factory=Policy)
+    breaker_after: int = 5
 
     def wants(self, site: str, event: ResultEvent) -> bool:
         """Whether it is told of an event of a site."""

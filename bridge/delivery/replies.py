@@ -5,6 +5,7 @@ Pure. Nothing but a positive acknowledgment of this very message counts as deliv
 unknown (silence, a cut, a mismatch) is repeated with the same bytes under the same MSH-10.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +30,8 @@ class Reply(StrEnum):
     MISMATCH = "mismatch"
     SILENCE = "silence"
     GARBAGE = "garbage"
+    HTTP = "http"
+    """An HTTP status, and no acknowledgment."""
 
 
 class Action(StrEnum):
@@ -37,27 +40,48 @@ class Action(StrEnum):
     DELIVERED = "delivered"
     RETRY = "retry"
     PARK = "park"
+    SKIP = "skip"
+    """Not sent again; whoever watches is told."""
+    PAUSE = "pause"
+    """The destination is paused until somebody resumes it; the message stays its first."""
 
-
-DEFAULTS: Mapping[Reply, Action] = MappingProxyType(
-    {
-        Reply.AA: Action.DELIVERED,
-        Reply.CA: Action.DELIVERED,
-        Reply.AE: Action.RETRY,
-        Reply.AR: Action.RETRY,
-        Reply.CE: Action.RETRY,
-        Reply.CR: Action.RETRY,
-        Reply.MISMATCH: Action.RETRY,
-        Reply.SILENCE: Action.RETRY,
-        Reply.GARBAGE: Action.RETRY,
-    }
-)
-
-REFUSALS = frozenset({Reply.AE, Reply.AR, Reply.CE, Reply.CR})
-"""The receiver has it and does not want it: repeating for ever would not change its mind."""
 
 MOST_REFUSALS = 20
 """Attempts that end in a refusal before a person has to look."""
+
+_REFUSED = f"retry {MOST_REFUSALS} then park"
+DEFAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "AA": "delivered",
+        "CA": "delivered",
+        # The receiver has it and does not want it: for ever would not change its mind.
+        "AE": _REFUSED,
+        "AR": _REFUSED,
+        "CE": _REFUSED,
+        "CR": _REFUSED,
+        # Nobody knows: the same bytes under the same MSH-10 until somebody answers.
+        "mismatch": "retry",
+        "silence": "retry",
+        "garbage": "retry",
+        "http": _REFUSED,
+        "http 408": "retry",
+        "http 425": "retry",
+        "http 429": "retry",
+        "http 5xx": "retry",
+    }
+)
+"""
+What each reply leads to. `AE 206` (an ERR-3), `silence closed`, `http 404` stand before `AE 2xx`,
+`http 4xx`, and these before `AE` and `http`. A destination's own wishes stand before all of them.
+"""
+
+LIMITED = frozenset({Reply.AE, Reply.AR, Reply.CE, Reply.CR})
+"""A plain `retry` of these ends as the default does."""
+
+REFUSALS = LIMITED | {Reply.HTTP}
+"""It arrived, and the receiver said no."""
+
+_RULE = re.compile(r"retry (\d+) then (park|skip|pause)")
 
 LOST: Mapping[LossReason, Reply] = MappingProxyType(
     {
@@ -71,10 +95,11 @@ LOST: Mapping[LossReason, Reply] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What becomes of a delivery."""
+    """What becomes of a delivery, and whether its destination is paused for it."""
 
     event: Event
     failure: Failure | None
+    pause: bool = False
 
 
 def answers(sent: bytes, reply: bytes) -> bool:
@@ -102,13 +127,37 @@ def read_reply(reply: bytes) -> tuple[Reply, str]:
     return Reply(ack.code.value), ack.error_codes[0] if ack.error_codes else ""
 
 
-def consequence(reply: Reply, replies: Mapping[str, str], attempts: int) -> Consequence:
-    """Look up what a reply leads to; `replies` are the destination's own wishes."""
-    action = Action(replies.get(reply.value, DEFAULTS[reply]))
-    if action is Action.DELIVERED:
-        return Consequence(Event.ACCEPTED, None)
+def consequence(
+    reply: Reply, replies: Mapping[str, str], attempts: int, detail: str = ""
+) -> Consequence:
+    """
+    Look up what a reply leads to; `replies` are the destination's own wishes.
+
+    `detail` is its ERR-3, its HTTP status, or how the answer was lost. A plain `retry`
+    is for ever but for the LIMITED.
+    """
+    action = _due(rule_for(reply, replies, detail), attempts, limited=reply in LIMITED)
     failure = Failure.PERMANENT if reply in REFUSALS else Failure.AMBIGUOUS
-    exhausted = reply in REFUSALS and attempts >= MOST_REFUSALS
-    if action is Action.PARK or exhausted:
-        return Consequence(Event.GIVEN_UP, failure)
-    return Consequence(Event.POSTPONED, failure)
+    match action:
+        case Action.DELIVERED:
+            return Consequence(Event.ACCEPTED, None)
+        case Action.PARK:
+            return Consequence(Event.GIVEN_UP, failure)
+        case Action.SKIP:
+            return Consequence(Event.IGNORED, failure)
+        case Action.RETRY | Action.PAUSE:
+            return Consequence(Event.POSTPONED, failure, pause=action is Action.PAUSE)
+
+
+def rule_for(reply: Reply, replies: Mapping[str, str], detail: str) -> str:
+    """Give the rule that decides: a destination's own before ours, the closest before others."""
+    keys = [f"{reply} {detail}", f"{reply} {detail[:1]}xx", reply.value] if detail else [reply]
+    return next(table[key] for table in (replies, DEFAULTS) for key in keys if key in table)
+
+
+def _due(rule: str, attempts: int, *, limited: bool) -> Action:
+    """Give the action whose turn it is after so many attempts."""
+    told = _RULE.fullmatch(_REFUSED if limited and rule == Action.RETRY else rule)
+    if told is None:
+        return Action(rule)
+    return Action.RETRY if attempts < int(told[1]) else Action(told[2])

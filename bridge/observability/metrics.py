@@ -26,6 +26,7 @@ APPLIED: Final = "bridge_messages_applied"
 ENGINE_FAILURES: Final = "bridge_engine_failures"
 DELIVERIES: Final = "bridge_deliveries"
 DELIVERY_SECONDS: Final = "bridge_sign_to_delivery_seconds"
+CIRCUIT_OPEN: Final = "bridge_destination_circuit_open"
 CHANGES: Final = "bridge_report_changes"
 DIFFERENCES: Final = "bridge_reconcile_differences"
 
@@ -82,6 +83,9 @@ class Metrics:
             ENGINE_FAILURES, "Calls to the report service that failed", "failure", "code"
         )
         self.deliveries = counter(DELIVERIES, "Results sent", "destination", "reply", "outcome")
+        self.circuit_open = Gauge(
+            CIRCUIT_OPEN, "1 while a destination is left alone", ("destination",), registry=registry
+        )
         self.delivery_seconds = Histogram(
             DELIVERY_SECONDS,
             "Release to acknowledged result",

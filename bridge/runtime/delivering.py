@@ -22,7 +22,8 @@ from bridge.queue.outbox import Outbox
 from bridge.runtime.step import Step, now_ms
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.wiring.delivery import chance, destinations, sender
+from bridge.wiring.delivery import chance, destinations
+from bridge.wiring.senders import sender
 from config import Settings
 
 RECLAIM_EVERY = 10.0  # seconds

@@ -11,10 +11,8 @@ from typing import Any
 
 import structlog
 from fastapi import FastAPI
-from twisted.internet.error import CannotListenError
 
 from bridge.engine_client.client import EngineClient
-from bridge.errors import BridgeError
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
@@ -25,11 +23,14 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
+from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
-from bridge.wiring.intake import listener_endpoint, listener_factory, listenings
+from bridge.wiring.intake import listenings
+from bridge.wiring.ports import folder_listener, handler, wired
 from config import Settings
+from config.listeners import Listener
 from config.quantities import Address
 
 
@@ -49,13 +50,6 @@ def web_part(application: Any, bind: Address) -> Step:
         log.info("listening", address=f"{bind.host}:{web.port}")
 
     return Step("web", start, web.stop)
-
-
-class PortTaken(BridgeError):  # noqa: N818  # named for what happened
-    """A listener's address cannot be bound."""
-
-    def __init__(self, listener: str, address: str) -> None:
-        super().__init__(f"listener {listener} cannot listen on {address}: is it in use?")
 
 
 class Intake:
@@ -88,6 +82,7 @@ class Intake:
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
+        ports = {each.name: self._port(each) for each in self._settings.listener}
 
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
@@ -95,43 +90,18 @@ class Intake:
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
             Step("worker", self._worker.start, self._worker.stop),
-            *(self._listener_part(index) for index in range(len(self._settings.listener))),
+            *(Step(f"listener {name}", each.start, each.stop) for name, each in ports.items()),
         ]
 
-    def _listener_part(self, index: int) -> Step:
-        listener = self._settings.listener[index]
-        factory = listener_factory(
-            listener,
-            self._listenings[listener.name],
-            self._ledger,
-            self._waiting,
-            self._metrics,
-            self._reactor,
-        )
-        endpoint = listener_endpoint(self._settings, listener, self._reactor)
-        log = structlog.get_logger("intake")
-        ports: list[Any] = []
-
-        async def start() -> None:
-            loop = asyncio.get_running_loop()
-            try:
-                port = await endpoint.listen(factory).asFuture(loop)
-            except CannotListenError as error:
-                raise PortTaken(listener.name, str(listener.bind)) from error
-            ports.append(port)
-            where = port.getHost()
-            address = f"{where.host}:{where.port}"
-            log.info("listening", listener=listener.name, address=address)
-
-        async def stop() -> None:
-            loop = asyncio.get_running_loop()
-            for port in ports:
-                stopped = port.stopListening()
-                if stopped is not None:
-                    await stopped.asFuture(loop)
-            await factory.drain().asFuture(loop)
-
-        return Step(f"listener {listener.name}", start, stop)
+    def _port(self, listener: Listener) -> Port:
+        listening = self._listenings[listener.name]
+        handle = handler(listening, self._ledger, self._waiting, self._metrics)
+        folder = folder_listener(self._settings, listener, handle, self._metrics)
+        if folder is not None:
+            return folder
+        made = wired(self._settings, listener, handle, self._metrics, self._reactor)
+        address = str(listener.bind)
+        return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
 
     async def _state_of(self, message_id: int) -> State:
         detail = await asyncio.to_thread(browse.message, self._database, message_id)

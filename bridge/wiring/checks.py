@@ -17,9 +17,10 @@ from bridge.engine.service.sites import list_sites
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
-from bridge.wiring import delivery, intake, stores
+from bridge.wiring import delivery, intake, senders, stores
 from bridge.wiring.secret_files import read_link_keys, read_token
 from config import Settings, SettingsError, load
+from config.addresses import FolderAddress, Where
 from mappings import compiler
 from mappings import events as mapping_events
 from mappings.errors import MappingErrors
@@ -166,18 +167,21 @@ def _destinations(settings: Settings) -> Iterator[Finding]:
         place = f"destination {chosen.name}"
         try:
             delivery.destination(settings, chosen)
-            delivery.tls_options(settings, chosen)
+            senders.tls_options(settings, chosen)
         except MappingErrors:
             continue
         except (BridgeError, TLSConfigurationError) as error:
             yield Finding(Severity.ERROR, place, str(error))
             continue
-        yield from _reachable(place, chosen.address.host, chosen.address.port)
+        yield from _reachable(place, chosen.address)
 
 
-def _reachable(place: str, host: str, port: int) -> Iterator[Finding]:
+def _reachable(place: str, address: Where) -> Iterator[Finding]:
+    if isinstance(address, FolderAddress):
+        return
     try:
-        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+        socket.create_connection((address.host, address.port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         reason = error.strerror or "no answer"
-        yield Finding(Severity.WARNING, place, f"nobody answers at {host}:{port}: {reason}")
+        where = f"{address.host}:{address.port}"
+        yield Finding(Severity.WARNING, place, f"nobody answers at {where}: {reason}")

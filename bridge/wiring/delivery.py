@@ -1,12 +1,8 @@
-"""Destinations from settings: their definitions, their reply table, their MLLP client."""
+"""Destinations from settings: their definitions and their reply table."""
 
 from random import Random, SystemRandom
-from typing import Any
-
-from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 
 from bridge.delivery.destinations import Destination
-from bridge.delivery.replies import answers
 from bridge.errors import BridgeError
 from bridge.queue.retry import Policy
 from config import Settings
@@ -14,8 +10,6 @@ from config.sections import Destination as DestinationSettings
 from mappings.compiler import load
 from mappings.outbound import OutboundMapping
 from mappings.results import ResultEvent
-from mllp.client import MLLPClient
-from mllp.tls import client_options
 
 STATUS_MAPPING = "status"
 """The definition of messages that are no results, where a destination wants to be told."""
@@ -57,6 +51,7 @@ def destination(settings: Settings, chosen: DestinationSettings) -> Destination:
         fields=dict(chosen.fields),
         time_zone=chosen.time_zone,
         retry=Policy(chosen.retry_first, chosen.retry_max),
+        breaker_after=chosen.breaker_after,
     )
     for event in sorted(events):
         if made.mapping_for(event) is None:
@@ -69,35 +64,6 @@ def _outgoing(settings: Settings, destination: str, name: str) -> OutboundMappin
     if not isinstance(made, OutboundMapping):
         raise NotOutgoing(destination, name)
     return made
-
-
-def sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> MLLPClient:
-    """Make the connection to a destination. Raises TLSConfigurationError."""
-    random = SystemRandom()
-    policy = Policy(chosen.retry_first, chosen.retry_max)
-    return MLLPClient(
-        _endpoint(settings, chosen, reactor),
-        clock=reactor,
-        reply_timeout=chosen.ack_timeout,
-        connect_timeout=chosen.connect_timeout,
-        reply_matches=answers,
-        backoff=lambda attempt: policy.delay(attempt, random),
-    )
-
-
-def _endpoint(settings: Settings, chosen: DestinationSettings, reactor: Any) -> Any:
-    plain: Any = HostnameEndpoint(reactor, chosen.address.host, chosen.address.port)
-    options = tls_options(settings, chosen)
-    return plain if options is None else wrapClientTLS(options, plain)
-
-
-def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
-    """Read the TLS files of a destination; None without TLS. Raises TLSConfigurationError."""
-    if chosen.tls is None:
-        return None
-    files = (chosen.tls.ca, chosen.tls.certificate, chosen.tls.key)
-    ca, certificate, key = (None if file is None else settings.path(file) for file in files)
-    return client_options(ca, certificate, key, chosen.tls.server_name or chosen.address.host)
 
 
 def chance() -> Random:

@@ -8,6 +8,7 @@ import pytest
 from bridge.delivery.destinations import control_id
 from bridge.delivery.replies import (
     DEFAULTS,
+    LIMITED,
     LOST,
     MOST_REFUSALS,
     REFUSALS,
@@ -16,6 +17,7 @@ from bridge.delivery.replies import (
     answers,
     consequence,
     read_reply,
+    rule_for,
 )
 from bridge.queue.states import Event, Failure
 from mappings.hl7.ack import build_ack
@@ -32,30 +34,70 @@ def ack(code: AckCode = AckCode.ACCEPT) -> bytes:
     return build_ack(peek(SENT), code, control_id="1", now=NOW)
 
 
+EVENTS = {
+    Action.DELIVERED: Event.ACCEPTED,
+    Action.RETRY: Event.POSTPONED,
+    Action.PARK: Event.GIVEN_UP,
+    Action.SKIP: Event.IGNORED,
+    Action.PAUSE: Event.POSTPONED,
+}
+
+
 @pytest.mark.parametrize(("reply", "action"), list(product(Reply, Action)))
 def test_every_pair(reply: Reply, action: Action) -> None:
     """A destination's wish decides, for every kind of reply."""
-    event = consequence(reply, {reply.value: action.value}, 1).event
-    assert (
-        event
-        is {
-            Action.DELIVERED: Event.ACCEPTED,
-            Action.RETRY: Event.POSTPONED,
-            Action.PARK: Event.GIVEN_UP,
-        }[action]
-    )
+    found = consequence(reply, {reply.value: action.value}, 1)
+    assert (found.event, found.pause) == (EVENTS[action], action is Action.PAUSE)
 
 
 @pytest.mark.parametrize("reply", Reply)
 def test_the_defaults(reply: Reply) -> None:
     """Only AA and CA deliver; a refusal is not repeated for ever, the unknown is."""
     positive = reply in {Reply.AA, Reply.CA}
-    assert (DEFAULTS[reply] is Action.DELIVERED) is positive
+    assert (DEFAULTS[reply] == Action.DELIVERED) is positive
     last = consequence(reply, {}, MOST_REFUSALS)
     if reply in REFUSALS:
         assert (last.event, last.failure) == (Event.GIVEN_UP, Failure.PERMANENT)
+        assert consequence(reply, {}, MOST_REFUSALS - 1).event is Event.POSTPONED
+        plain = consequence(reply, {reply: "retry"}, MOST_REFUSALS).event
+        assert plain is (Event.GIVEN_UP if reply in LIMITED else Event.POSTPONED)
     elif not positive:
         assert (last.event, last.failure) == (Event.POSTPONED, Failure.AMBIGUOUS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "detail", "expected"),
+    [
+        (Reply.AE, "206", "delivered"),  # the very code
+        (Reply.AE, "204", "skip"),  # its kind
+        (Reply.AE, "101", "park"),  # the reply
+        (Reply.AE, "", "park"),
+        (Reply.AR, "206", "retry 20 then park"),  # nothing of its own: the default
+        (Reply.SILENCE, "closed", "pause"),
+        (Reply.SILENCE, "timeout", "retry"),
+        (Reply.HTTP, "404", "skip"),  # its own word for all http before our closer one
+        (Reply.HTTP, "503", "skip"),
+    ],
+)
+def test_the_closest_rule_decides(reply: Reply, detail: str, expected: str) -> None:
+    """Code and detail before its class, that before the code; a destination's own first."""
+    own = {"AE": "park", "AE 206": "delivered", "AE 2xx": "skip", "silence closed": "pause"}
+    assert rule_for(reply, own | {"http": "skip"}, detail) == expected
+
+
+@pytest.mark.parametrize("status", ["408", "425", "429", "500", "503"])
+def test_http_that_may_pass_is_repeated_for_ever(status: str) -> None:
+    """A 4xx is final in the end, what says "later" is not."""
+    assert consequence(Reply.HTTP, {}, 1000, status).event is Event.POSTPONED
+    assert consequence(Reply.HTTP, {}, 1000, "404").event is Event.GIVEN_UP
+
+
+@pytest.mark.parametrize(("then", "event"), [("park", Event.GIVEN_UP), ("skip", Event.IGNORED)])
+def test_so_many_times_and_then(then: str, event: Event) -> None:
+    """`retry 3 then …` makes three attempts."""
+    rules = {"CE": f"retry 3 then {then}"}
+    events = [consequence(Reply.CE, rules, attempt).event for attempt in (1, 2, 3)]
+    assert events == [Event.POSTPONED, Event.POSTPONED, event]
 
 
 def test_every_loss_has_a_reply() -> None:

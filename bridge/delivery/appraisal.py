@@ -1,0 +1,106 @@
+"""
+What came of an attempt to deliver, as the outcome that the queue is told.
+
+Looks the reply up in the destination's table, counts attempts, minds the circuit. Sends nothing.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from bridge.delivery.breaker import Breaker
+from bridge.delivery.destinations import Destination
+from bridge.delivery.replies import Reply, consequence
+from bridge.observability.metrics import Metrics
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
+from bridge.queue.states import Event, Failure
+
+
+class Appraiser:
+    """Judges the attempts of one destination; `clock` is in milliseconds."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        breaker: Breaker,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], int],
+        random: Random,
+        on_pause: Callable[[str], object],
+    ) -> None:
+        """`on_pause` is told the reply for which the table pauses the destination."""
+        self._destination = destination
+        self._breaker = breaker
+        self._metrics = metrics
+        self._clock = clock
+        self._random = random
+        self._on_pause = on_pause
+        # Really sent, or tried to compose: the queue also counts claims that were given back.
+        self._tries: Counter[int] = Counter()
+
+    def judged(
+        self, delivery: ClaimedDelivery, said: Reply, detail: str, reply: bytes | None, at: int
+    ) -> DeliveryOutcome:
+        """Look up what follows a reply to what was sent at `at`."""
+        self._tries[delivery.delivery_id] += 1
+        tries = self._tries[delivery.delivery_id]
+        follows = consequence(said, self._destination.replies, tries, detail)
+        if said is Reply.SILENCE:
+            self._breaker.failed(at)
+        else:
+            self._breaker.answered()
+        if follows.pause:
+            self._on_pause(said.value)
+        retry_at = None
+        if follows.event is Event.POSTPONED:
+            retry_at = self._clock() + self._delay(delivery)
+        self._count(delivery, said, follows.event)
+        return DeliveryOutcome(
+            delivery.delivery_id,
+            follows.event,
+            follows.failure,
+            said.value,
+            detail,
+            retry_at,
+            reply,
+            at,
+        )
+
+    def _count(self, delivery: ClaimedDelivery, said: Reply, event: Event) -> None:
+        name = self._destination.name
+        self._metrics.deliveries.labels(name, said.value, event.value).inc()
+        if event is Event.ACCEPTED:
+            seconds = max(0, self._clock() - delivery.release_at) / 1000
+            self._metrics.delivery_seconds.labels(name).observe(seconds)
+
+    def postponed(
+        self, delivery: ClaimedDelivery, failure: Failure, code: str, after: float | None
+    ) -> DeliveryOutcome:
+        """Give what follows when a message could not be composed yet."""
+        if failure is Failure.PERMANENT:
+            return given_up(delivery, code)
+        self._tries[delivery.delivery_id] += 1
+        wait = self._delay(delivery) if after is None else round(after * 1000)
+        return DeliveryOutcome(
+            delivery.delivery_id,
+            Event.POSTPONED,
+            failure,
+            code,
+            "not composed yet",
+            self._clock() + wait,
+        )
+
+    def settled(self, outcome: DeliveryOutcome) -> None:
+        """Forget the attempts at what needs no further one."""
+        if outcome.event is not Event.POSTPONED:
+            self._tries.pop(outcome.delivery_id, None)
+
+    def _delay(self, delivery: ClaimedDelivery) -> int:
+        tries = self._tries[delivery.delivery_id]
+        return round(self._destination.retry.delay(max(1, tries), self._random) * 1000)
+
+
+def given_up(delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
+    """Give the outcome that leaves a delivery to a person."""
+    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, Failure.PERMANENT, code)

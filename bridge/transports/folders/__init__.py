@@ -1,0 +1,1 @@
+"""Messages as files: a folder that is emptied, and a folder that is filled."""

@@ -1,0 +1,110 @@
+"""
+The files of one folder: what waits in it, what is put into it, what is moved aside.
+
+Whatever appears under its final name is whole and on disk. Blocking: call it from a thread.
+What files mean is not known here.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~")
+"""Names under which senders write what they rename when it is whole."""
+
+DONE, FAILED, ACKS = "done", "failed", "acks"
+_PRIVATE: Final = 0o700
+_LOCK: Final = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A file that waits; ordered by when it was last written, then by name."""
+
+    written_at: int
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One folder with its `done`, `failed` and `acks`."""
+
+    path: Path
+
+    def prepare(self, *children: str) -> None:
+        """Make the folder, and those inside it. Raises OSError."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+        for child in children:
+            (self.path / child).mkdir(exist_ok=True, mode=_PRIVATE)
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Be the only process that empties the folder, if nobody else is; tells which."""
+        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            os.close(descriptor)
+
+    def waiting(self) -> list[Waiting]:
+        """List the files that wait, in their order."""
+        found = []
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith(".") or name.lower().endswith(UNFINISHED):
+                    continue
+                try:
+                    if entry.is_file(follow_symlinks=False):
+                        seen = entry.stat(follow_symlinks=False)
+                        found.append(Waiting(seen.st_mtime_ns, name, seen.st_size))
+                except FileNotFoundError:  # its sender took it away again
+                    continue
+        return sorted(found, key=lambda each: (each.written_at, each.name))
+
+    def read(self, name: str) -> bytes:
+        """Read a file that waits."""
+        return (self.path / name).read_bytes()
+
+    def move(self, name: str, child: str) -> None:
+        """Move a file into `child`; one of the same name that lies there stays."""
+        source, target = self.path / name, self.path / child / name
+        number = 1
+        while target.exists():
+            number += 1
+            target = target.with_name(f"{Path(name).stem}.{number}{Path(name).suffix}")
+        source.rename(target)
+        _sync(self.path / child)
+        _sync(self.path)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file: under its name it is whole, and on disk; replaces one of this name."""
+        target = self.path / name
+        unfinished = target.with_name(f".{target.name}.tmp")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        unfinished.rename(target)
+        _sync(target.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that a folder's names outlast a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,167 @@
+"""
+A folder that is emptied: each file's messages go to the handler, then the file goes aside.
+
+A file is moved after the commit of what is in it, never before; whoever kills us between the two
+makes us read it again, and the same bytes again are one message. Decides nothing about HL7.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+
+from bridge.observability.redaction import describe, where
+from bridge.transports.folders.fate import Fate, fate, settled
+from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder
+from mappings.hl7.files import messages_in
+from mllp.contract import Handler, NakBuilder, ServerObserver
+from mllp.errors import FrameTooLarge
+from mllp.framing import Frame
+
+PATIENCE = 8
+"""Looks at a file that we cannot take for a reason of our own, before it is set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRules:
+    """How a folder is emptied; seconds and bytes."""
+
+    every: float = 1.0
+    longest_wait: float = 60.0
+    max_file: int = 16 * 2**20
+    answers: bool = False
+
+
+@dataclass(slots=True)
+class _Source:
+    """Where the messages of one file come from; keeps what is answered later."""
+
+    connection_id: int
+    late: list[bytes] = field(default_factory=list)
+    host: str = "folder"
+    port: int = 0
+
+    def send(self, payload: bytes) -> bool:
+        """Keep a later acknowledgment with the file's others."""
+        self.late.append(payload)
+        return True
+
+
+class FolderListener:
+    """Empties one folder until it is stopped."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Folder,
+        handle: Handler,
+        refuse: NakBuilder,
+        rules: FolderRules,
+        observer: ServerObserver,
+    ) -> None:
+        """Take the handler of a listener, and what it says to files that are too large."""
+        self._log = structlog.get_logger("intake").bind(listener=name)
+        self._folder = folder
+        self._handle = handle
+        self._refuse = refuse
+        self._rules = rules
+        self._observer = observer
+        self._numbers = itertools.count(1)
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._tries: dict[str, int] = {}
+        self._stop = asyncio.Event()
+        self._paused = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to look. Raises OSError where the folder cannot be made."""
+        await asyncio.to_thread(self._folder.prepare, DONE, FAILED, ACKS)
+        self._task = asyncio.create_task(self._run(), name="folder")
+
+    async def stop(self) -> None:
+        """Finish the file in hand, then look no more."""
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    def pause(self) -> None:
+        """Take no further file."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Take files again."""
+        self._paused = False
+
+    async def _run(self) -> None:
+        wait = self._rules.every
+        while not self._stop.is_set():
+            again = False
+            try:
+                again = not self._paused and await self._look()
+            except Exception as error:  # noqa: BLE001  # a folder may be away for a while
+                again = True
+                self._log.error("folder not read", error=describe(error), trace=where(error))
+            # The same file again and again: less and less often, for all behind it wait too.
+            wait = min(wait * 2, self._rules.longest_wait) if again else self._rules.every
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), wait)
+
+    async def _look(self) -> bool:
+        """Take what is whole; tell whether a file has to be taken again."""
+        with self._folder.held() as ours:
+            if not ours:  # another node empties it
+                return False
+            found = await asyncio.to_thread(self._folder.waiting)
+            seen = [(each.name, each.size, each.written_at) for each in found]
+            ready, self._seen = settled(self._seen, seen)
+            sizes = {each.name: each.size for each in found}
+            for name in ready:
+                if self._stop.is_set() or self._paused:
+                    return False
+                if not await self._take(name, sizes[name]):
+                    return True
+        return False
+
+    async def _take(self, name: str, size: int) -> bool:
+        """Take one file; False when it has to be taken again before those behind it."""
+        source = _Source(next(self._numbers))
+        try:
+            replies = await self._replies(name, size, source)
+        except OSError as error:
+            if self._patient(name):
+                self._log.error("file not read", error=describe(error))
+            return True  # one that nobody may read must not hold up the others
+        becomes = fate(replies)
+        if becomes is Fate.AGAIN and self._patient(name):
+            return False
+        self._tries.pop(name, None)
+        await asyncio.to_thread(self._conclude, name, becomes, [*replies, *source.late])
+        return True
+
+    def _patient(self, name: str) -> bool:
+        self._tries[name] = self._tries.get(name, 0) + 1
+        return self._tries[name] < PATIENCE
+
+    async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
+        if size > self._rules.max_file:
+            error = FrameTooLarge(self._rules.max_file)
+            self._observer.frame_refused(error)
+            return [reply for reply in [self._refuse(error, b"")] if reply is not None]
+        data = await asyncio.to_thread(self._folder.read, name)
+        messages = messages_in(data)
+        # One message stays as it came, byte for byte; what is none is refused as what it is.
+        payloads = messages if len(messages) > 1 else [data]
+        replies: list[bytes] = []
+        loop = asyncio.get_running_loop()
+        for payload in payloads:
+            self._observer.frame_received(len(payload))
+            replies += await self._handle(Frame(payload), source).asFuture(loop)
+        return replies
+
+    def _conclude(self, name: str, becomes: Fate, replies: Sequence[bytes]) -> None:
+        if self._rules.answers and replies:
+            self._folder.put(f"{ACKS}/{name}.ack", b"".join(replies))
+        self._folder.move(name, DONE if becomes is Fate.DONE else FAILED)

@@ -1,0 +1,106 @@
+"""
+A folder that is filled: each message becomes a file, whole and on disk under its name.
+
+Names sort in the order of sending and bear MSH-10, so that a repetition is recognizable; one
+that its reader has not yet taken is replaced. Batches nothing.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from twisted.internet.defer import Deferred, succeed
+
+from bridge.transports.folders.files import ACKS, Folder
+from mappings.hl7.ack import build_ack
+from mappings.hl7.header import peek
+from mappings.hl7.tables import AckCode
+from mllp.errors import LossReason, NotConnected, ReplyLost
+
+SUFFIX: Final = ".hl7"
+LOOK_EVERY: Final = 0.2  # seconds
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class FolderSender:
+    """
+    Puts messages into a folder, one at a time.
+
+    `answer_within` seconds for a file `acks/NAME.ack` that its reader writes; None where a
+    file that is on disk counts as delivered, which a commit acknowledgment of ours says.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        clock: Callable[[], datetime],
+        answer_within: float | None = None,
+        matches: Callable[[bytes, bytes], bool],
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._answer_within = answer_within
+        self._matches = matches
+        self._last = 0
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Write one message; fails as an MLLP client does."""
+        return Deferred.fromFuture(asyncio.ensure_future(self._send(payload)))
+
+    def close(self) -> Deferred[None]:
+        """Nothing is held open."""
+        return succeed(None)
+
+    async def _send(self, payload: bytes) -> bytes:
+        try:
+            name = await asyncio.to_thread(self._write, payload)
+        except OSError as error:
+            raise NotConnected(type(error).__name__) from error
+        if self._answer_within is None:
+            now = self._clock()
+            code, number = AckCode.COMMIT_ACCEPT, f"F{self._last}"
+            return build_ack(peek(payload), code, control_id=number, now=now)
+        return await self._answer(payload, Path(ACKS) / f"{name}.ack", self._answer_within)
+
+    def _write(self, payload: bytes) -> str:
+        self._folder.prepare(*([] if self._answer_within is None else [ACKS]))
+        number = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))
+        name = self._name(number)
+        if self._answer_within is not None:  # an answer to an earlier attempt counts for none
+            (self._folder.path / ACKS / f"{name}.ack").unlink(missing_ok=True)
+        self._folder.put(name, payload)
+        return name
+
+    def _name(self, number: str) -> str:
+        """Give the name it still has there, or the next one."""
+        names = [each.name for each in self._folder.waiting() if each.name.endswith(SUFFIX)]
+        ending = f"-{number}{SUFFIX}"
+        for name in names:
+            if name.endswith(ending):
+                return name
+        stamps = [int(head) for name in names if (head := name.partition("-")[0]).isdigit()]
+        now = int(self._clock().timestamp() * 1000)
+        self._last = max([now, self._last + 1, *(stamp + 1 for stamp in stamps)])
+        return f"{self._last:015d}{ending}"
+
+    async def _answer(self, payload: bytes, answer: Path, within: float) -> bytes:
+        """Wait for the reader's acknowledgment."""
+        file = self._folder.path / answer
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
+        loss = LossReason.TIMEOUT
+        while loop.time() < until:
+            try:
+                reply = await asyncio.to_thread(file.read_bytes)
+            except OSError:
+                reply = b""
+            if reply and self._matches(payload, reply):
+                return reply
+            if reply:  # perhaps not yet written to its end
+                loss = LossReason.MISMATCH
+            await asyncio.sleep(LOOK_EVERY)
+        raise ReplyLost(loss)

@@ -1,0 +1,144 @@
+"""
+HL7 over HTTP in: each POST is a message, its acknowledgment the answer.
+
+What becomes of a message is the handler's business; the bounds are `server`'s.
+"""
+
+import hmac
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
+from typing_extensions import override
+
+from bridge.transports.web.dialect import (
+    ACCEPTED,
+    CONTENT_TYPE,
+    in_listeners_charset,
+    read_content_type,
+    status_of,
+)
+from mllp.contract import Handler, ServerObserver
+from mllp.framing import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class WebRules:
+    """What an HTTP listener asks of its senders."""
+
+    path: str = "/"
+    charset: str = "utf-8"
+    authorization: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Who sent a request; nothing can be sent to it but the answer."""
+
+    host: str
+    port: int
+    connection_id: int
+
+    def send(self, payload: bytes) -> bool:
+        """Say that there is no way: a later acknowledgment is asked for by a retransmit."""
+        return False
+
+
+class Desk(Resource):  # requests are Any: Twisted's have no types
+    """The one resource of a listener."""
+
+    isLeaf = True  # noqa: N815  # Twisted's name
+
+    def __init__(self, handle: Handler, rules: WebRules, observer: ServerObserver) -> None:
+        """Hand what comes to `handle`."""
+        super().__init__()  # type: ignore[no-untyped-call]  # Twisted's
+        self._handle = handle
+        self._rules = rules
+        self._observer = observer
+        self._numbers = itertools.count(1)
+        self.paused = False
+        self.in_hand = 0
+
+    @override
+    def render(self, request: Any) -> Any:
+        """Answer, now or when the message is stored."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return _say(request, refusal)
+        content: Any = request.content
+        _, declared = read_content_type(request.getHeader("content-type") or "")
+        payload = in_listeners_charset(content.read(), declared, self._rules.charset)
+        self._observer.frame_received(len(payload))
+        self.in_hand += 1
+        answered = self._handle(Frame(payload), self._sender(request))
+        gone: list[Failure] = []
+        request.notifyFinish().addErrback(gone.append)
+        answered.addBoth(self._answer, request, gone, declared)
+        return NOT_DONE_YET
+
+    def _refusal(self, request: Any) -> HTTPStatus | None:
+        path = request.path.decode("latin-1")
+        media, _ = read_content_type(request.getHeader("content-type") or "")
+        if path != self._rules.path:
+            return HTTPStatus.NOT_FOUND
+        wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
+        if wanted is not None and not hmac.compare_digest(wanted, shown):
+            return HTTPStatus.UNAUTHORIZED
+        if request.method != b"POST":
+            return HTTPStatus.METHOD_NOT_ALLOWED
+        encoded = (request.getHeader("content-encoding") or "identity").lower() != "identity"
+        if media not in ACCEPTED or encoded:
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        return HTTPStatus.SERVICE_UNAVAILABLE if self.paused else None
+
+    def _sender(self, request: Any) -> _Sender:
+        address = request.getClientAddress()
+        if isinstance(address, IPv4Address | IPv6Address):
+            return _Sender(address.host, address.port, next(self._numbers))
+        return _Sender("", 0, next(self._numbers))
+
+    def _answer(
+        self,
+        replies: Sequence[bytes] | Failure,
+        request: Any,
+        gone: list[Failure],
+        charset: str,
+    ) -> None:
+        self.in_hand -= 1
+        if gone:
+            self._observer.replies_dropped(1)
+        elif isinstance(replies, Failure):
+            request.write(_say(request, HTTPStatus.INTERNAL_SERVER_ERROR))
+            request.finish()
+        else:
+            # One answer a request: of two, the application's says more.
+            reply = replies[-1] if replies else b""
+            request.setResponseCode(status_of(reply) if reply else HTTPStatus.NO_CONTENT)
+            if reply:
+                kind = f"{CONTENT_TYPE}; charset={charset}" if charset else CONTENT_TYPE
+                request.setHeader("content-type", kind)
+                request.setHeader("content-length", str(len(reply)))
+                request.write(reply)
+            request.finish()
+
+
+def _say(request: Any, status: HTTPStatus) -> bytes:
+    """Write a status that is no answer to a message, with a word for people."""
+    request.setResponseCode(status)
+    request.setHeader("content-type", "text/plain; charset=utf-8")
+    match status:
+        case HTTPStatus.UNAUTHORIZED:
+            request.setHeader("www-authenticate", 'Basic realm="HL7"')
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            request.setHeader("allow", "POST")
+        case HTTPStatus.SERVICE_UNAVAILABLE:
+            request.setHeader("retry-after", "5")
+    text = f"{status.phrase}\n".encode()
+    request.setHeader("content-length", str(len(text)))
+    return text

@@ -1,0 +1,172 @@
+"""
+HL7 over HTTP out: each message is a POST, the answer's body its acknowledgment.
+
+Fails as an MLLP client does: `NotConnected` when nothing was sent, `ReplyLost` when nobody knows,
+and `NoAcknowledgment` when an answer came that says nothing in HL7. Repeats nothing by itself.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from OpenSSL import SSL
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import TimeoutError as ConnectTimedOut
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web._newclient import RequestNotSent
+from twisted.web.client import Agent, ResponseDone
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IBodyProducer
+from typing_extensions import override
+from zope.interface import implementer  # type: ignore[import-untyped]
+
+from bridge.transports.errors import NoAcknowledgment
+from bridge.transports.web.dialect import CONTENT_TYPE, content_type_of
+from mappings.hl7.ack import read_ack
+from mllp.contract import Clock, Timer
+from mllp.errors import LossReason, NotConnected, ReplyLost
+
+NOT_SENT = (ConnectError, ConnectTimedOut, DNSLookupError, RequestNotSent)
+FIRST_REFUSAL = 300
+"""The first status that an acceptance cannot have."""
+
+
+@implementer(IBodyProducer)
+class _Body:
+    """A payload as the body of a request."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self.length = len(payload)
+
+    def startProducing(self, consumer: Any) -> Deferred[None]:  # noqa: N802  # Twisted's name
+        consumer.write(self._payload)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:  # noqa: N802  # Twisted's name
+        """All was written at once."""
+
+    def resumeProducing(self) -> None:  # noqa: N802  # Twisted's name
+        """All was written at once."""
+
+    def stopProducing(self) -> None:  # noqa: N802  # Twisted's name
+        """All was written at once."""
+
+
+class _Collector(Protocol):
+    """Collects the body of an answer, up to a limit."""
+
+    def __init__(self, most: int) -> None:
+        self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
+        self._most = most
+        self._data = b""
+
+    @override
+    def dataReceived(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > self._most:
+            self._abort()
+            self._finish(ReplyLost(LossReason.GARBAGE))
+
+    @override
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        whole = isinstance(reason.value, ResponseDone)
+        self._finish(self._data if whole else ReplyLost(LossReason.CLOSED))
+
+    def _finish(self, outcome: bytes | ReplyLost) -> None:
+        if self.done.called:
+            return
+        if isinstance(outcome, bytes):
+            self.done.callback(outcome)
+        else:
+            self.done.errback(outcome)
+
+    def _abort(self) -> None:
+        transport: Any = self.transport
+        if transport is not None:
+            transport.loseConnection()
+
+
+class WebSender:
+    """Posts messages to one address, one at a time."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        url: bytes,
+        *,
+        clock: Clock,
+        reply_timeout: float,
+        matches: Callable[[bytes, bytes], bool],
+        authorization: bytes | None = None,
+        most: int = 16 * 2**20,
+    ) -> None:
+        """Use an agent that knows about TLS; `most` bytes are read of an answer."""
+        self._agent = agent
+        self._url = url
+        self._clock = clock
+        self._reply_timeout = reply_timeout
+        self._matches = matches
+        self._authorization = authorization
+        self._most = most
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Post one message, give its acknowledgment."""
+        headers = Headers({b"content-type": [content_type_of(payload).encode()]})
+        headers.setRawHeaders(b"accept", [CONTENT_TYPE.encode()])
+        if self._authorization is not None:
+            headers.setRawHeaders(b"authorization", [self._authorization])
+        body: Any = _Body(payload)
+        asked = self._agent.request(b"POST", self._url, headers, body)
+        overdue: list[None] = []
+
+        def give_up() -> None:
+            overdue.append(None)
+            answered.cancel()
+
+        timer = self._clock.callLater(self._reply_timeout, give_up)
+        answered: Deferred[bytes] = asked.addCallback(self._read, payload)
+        answered.addErrback(_classified, overdue)
+        return answered.addBoth(_stopping, timer)
+
+    def close(self) -> Deferred[None]:
+        """Nothing is held open: each message has a connection of its own."""
+        return succeed(None)
+
+    def _read(self, response: Any, payload: bytes) -> Deferred[bytes]:
+        collector = _Collector(self._most)
+        response.deliverBody(collector)
+        return collector.done.addCallback(self._judge, int(response.code), payload)
+
+    def _judge(self, body: bytes, status: int, payload: bytes) -> bytes:
+        ack = read_ack(body)
+        if ack.code is None:
+            raise NoAcknowledgment(status)
+        if not self._matches(payload, body):
+            raise ReplyLost(LossReason.MISMATCH)
+        if ack.code.positive and status >= FIRST_REFUSAL:  # it says yes and no
+            raise ReplyLost(LossReason.GARBAGE)
+        return body
+
+
+def _stopping(outcome: Any, timer: Timer) -> Any:
+    if timer.active():
+        timer.cancel()
+    return outcome
+
+
+def _classified(failure: Failure, overdue: list[None]) -> Failure:
+    """Say what a failure means: nothing was sent, or nobody knows."""
+    error = failure.value
+    if isinstance(error, NoAcknowledgment | ReplyLost):
+        return failure
+    if overdue:
+        raise ReplyLost(LossReason.TIMEOUT)
+    if isinstance(error, NOT_SENT):
+        raise NotConnected(type(error).__name__)
+    if any(isinstance(reason.value, SSL.Error) for reason in getattr(error, "reasons", [])):
+        raise NotConnected("TLS")
+    if isinstance(error, CancelledError):
+        raise NotConnected("cancelled")
+    raise ReplyLost(LossReason.CLOSED)

@@ -1,0 +1,127 @@
+"""
+Listeners from settings to something that takes messages: MLLP, HTTP, or a folder.
+
+What they do with a message is the same `IntakeHandler`; only how it comes and goes differs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
+
+from bridge.intake.counting import AckCounter, WireCounter
+from bridge.intake.handler import Inbox, IntakeHandler, Outcomes
+from bridge.intake.listening import Listening
+from bridge.observability.metrics import Metrics
+from bridge.transports.folders.files import Folder
+from bridge.transports.folders.intake import FolderListener, FolderRules
+from bridge.transports.web.dialect import read_authorization
+from bridge.transports.web.intake import Desk, WebRules
+from bridge.transports.web.server import MessageSite
+from bridge.wiring.intake import new_control_id, tls_options
+from config import Settings
+from config.addresses import FolderAddress, WebAddress
+from config.listeners import Listener
+from config.quantities import Address
+from mllp.contract import ServerLimits
+from mllp.server import MLLPServerFactory
+
+DRAIN_WITHIN = 10.0  # seconds for HTTP answers in hand
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A factory, where it listens, and how it ends."""
+
+    factory: Any
+    endpoint: Any
+    drain: Callable[[], Awaitable[object]]
+
+
+def handler(
+    listener: Listening, inbox: Inbox, outcomes: Outcomes, metrics: Metrics
+) -> IntakeHandler:
+    """Join one listener's policy with the ledger and its counters."""
+    return IntakeHandler(
+        listener,
+        inbox,
+        outcomes,
+        AckCounter(metrics, listener.name),
+        clock=lambda: datetime.now(UTC),
+        new_id=new_control_id,
+    )
+
+
+def folder_listener(
+    settings: Settings, listener: Listener, handle: IntakeHandler, metrics: Metrics
+) -> FolderListener | None:
+    """Make a folder's listener; None where the listener is none of that kind."""
+    if not isinstance(listener.bind, FolderAddress):
+        return None
+    rules = FolderRules(
+        every=listener.scan_every, max_file=listener.max_frame, answers=listener.answer_files
+    )
+    folder = Folder(settings.path(Path(listener.bind.path)))
+    observer = WireCounter(metrics, listener.name)
+    return FolderListener(listener.name, folder, handle, handle.unframed, rules, observer)
+
+
+def wired(
+    settings: Settings, listener: Listener, handle: IntakeHandler, metrics: Metrics, reactor: Any
+) -> Wired:
+    """Make what listens on a socket. Raises TLSConfigurationError, AuthorizationUnusable."""
+    address = listener.bind
+    if isinstance(address, FolderAddress):
+        raise TypeError("a folder is no socket")
+    limits = ServerLimits(
+        max_frame=listener.max_frame,
+        max_connections=listener.max_connections,
+        frame_timeout=listener.frame_timeout,
+        idle_timeout=listener.idle_timeout,
+    )
+    observer = WireCounter(metrics, listener.name)
+    endpoint = listener_endpoint(settings, listener, address, reactor)
+    if isinstance(address, WebAddress):
+        desk = Desk(handle, web_rules(settings, listener, address), observer)
+        site = MessageSite(desk, limits, clock=reactor, observer=observer)
+        return Wired(site, endpoint, lambda: _drain(site))
+    factory = MLLPServerFactory(
+        handle, limits, clock=reactor, observer=observer, on_unframed=handle.unframed
+    )
+    return Wired(factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop()))
+
+
+def web_rules(settings: Settings, listener: Listener, address: WebAddress) -> WebRules:
+    """Say what an HTTP listener asks for. Raises AuthorizationUnusable."""
+    file = listener.authorization_file
+    authorization = read_authorization(
+        f"listener {listener.name}", None if file is None else settings.path(file)
+    )
+    return WebRules(address.path, listener.charset, authorization)
+
+
+async def _drain(site: MessageSite) -> None:
+    """Let requests in hand be answered, refuse others, close."""
+    site.pause()
+    loop = asyncio.get_running_loop()
+    until = loop.time() + DRAIN_WITHIN
+    while site.desk.in_hand and loop.time() < until:  # noqa: ASYNC110  # it has no event
+        await asyncio.sleep(0.02)
+    site.close()
+
+
+def listener_endpoint(
+    settings: Settings, listener: Listener, address: Address | WebAddress, reactor: Any
+) -> Any:
+    """Say where a listener binds, with TLS where it is set. Raises TLSConfigurationError."""
+    host, port = address.host, address.port
+    backlog = min(listener.max_connections, 1024)
+    if listener.tls is not None:
+        options = tls_options(settings, listener.tls)
+        return SSL4ServerEndpoint(reactor, port, options, backlog=backlog, interface=host)  # type: ignore[no-untyped-call]
+    kind = TCP6ServerEndpoint if ":" in host else TCP4ServerEndpoint
+    return kind(reactor, port, backlog=backlog, interface=host)

@@ -1,0 +1,107 @@
+"""The connection to a destination, by the kind of its address: MLLP, HTTP, or a folder."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.web.client import Agent
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer  # type: ignore[import-untyped]
+
+from bridge.delivery.courier import Sender
+from bridge.delivery.replies import answers
+from bridge.queue.retry import Policy
+from bridge.transports.folders.files import Folder
+from bridge.transports.folders.sender import FolderSender
+from bridge.transports.web.dialect import read_authorization
+from bridge.transports.web.sender import WebSender
+from config import Settings
+from config.addresses import FolderAddress, WebAddress
+from config.quantities import Address
+from config.sections import Destination as DestinationSettings
+from mllp.client import MLLPClient
+from mllp.tls import client_options
+
+
+def sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> Sender:
+    """Make the connection to a destination. Raises TLSConfigurationError, TransportError."""
+    match chosen.address:
+        case FolderAddress() as address:
+            return _folder(settings, chosen, address)
+        case WebAddress() as address:
+            return _web(settings, chosen, address, reactor)
+        case address:
+            return _mllp(settings, chosen, address, reactor)
+
+
+def _mllp(
+    settings: Settings, chosen: DestinationSettings, address: Address, reactor: Any
+) -> MLLPClient:
+    random = SystemRandom()
+    policy = Policy(chosen.retry_first, chosen.retry_max)
+    plain: Any = HostnameEndpoint(reactor, address.host, address.port)
+    options = tls_options(settings, chosen)
+    return MLLPClient(
+        plain if options is None else wrapClientTLS(options, plain),
+        clock=reactor,
+        reply_timeout=chosen.ack_timeout,
+        connect_timeout=chosen.connect_timeout,
+        reply_matches=answers,
+        backoff=lambda attempt: policy.delay(attempt, random),
+    )
+
+
+def _folder(
+    settings: Settings, chosen: DestinationSettings, address: FolderAddress
+) -> FolderSender:
+    return FolderSender(
+        Folder(settings.path(Path(address.path))),
+        clock=lambda: datetime.now(UTC),
+        answer_within=chosen.ack_timeout if chosen.answer_files else None,
+        matches=answers,
+    )
+
+
+def _web(
+    settings: Settings, chosen: DestinationSettings, address: WebAddress, reactor: Any
+) -> WebSender:
+    file = chosen.authorization_file
+    authorization = read_authorization(
+        f"destination {chosen.name}", None if file is None else settings.path(file)
+    )
+    policy: Any = _Trust(tls_options(settings, chosen))
+    agent = Agent(reactor, policy, connectTimeout=chosen.connect_timeout)  # type: ignore[no-untyped-call]
+    return WebSender(
+        agent,
+        address.encode("ascii"),
+        clock=reactor,
+        reply_timeout=chosen.ack_timeout,
+        matches=answers,
+        authorization=authorization,
+    )
+
+
+@implementer(IPolicyForHTTPS)
+class _Trust:
+    """The TLS options of one destination, for the one address that is asked for."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:  # noqa: N802  # Twisted's name
+        return self._options
+
+
+def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
+    """Read the TLS files of a destination; None without TLS. Raises TLSConfigurationError."""
+    address = chosen.address
+    if isinstance(address, FolderAddress):
+        return None
+    if chosen.tls is None:
+        secure = isinstance(address, WebAddress) and address.secure
+        return client_options(None, None, None, address.host) if secure else None
+    files = (chosen.tls.ca, chosen.tls.certificate, chosen.tls.key)
+    ca, certificate, key = (None if file is None else settings.path(file) for file in files)
+    return client_options(ca, certificate, key, chosen.tls.server_name or address.host)

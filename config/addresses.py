@@ -1,0 +1,96 @@
+"""
+Where messages come from and go to: an MLLP port, a folder, or HL7 over HTTP.
+
+`127.0.0.1:2575` (or `mllp://…`), `folder:inbox`, `http://127.0.0.1:2580/hl7`. Pure.
+"""
+
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import PlainValidator
+
+from config.quantities import Address, parse_address
+
+_PORTS: Final = {"http": 80, "https": 443}
+_FOLDER: Final = "folder:"
+_MLLP: Final = "mllp://"
+_EXAMPLES: Final = 'write "host:port", "folder:PATH", "http://host:port/path" or "https://…"'
+
+
+class FolderAddress(str):
+    """A folder, `folder:PATH`; relative to HOME."""
+
+    __slots__ = ()
+
+    @property
+    def path(self) -> str:
+        """The folder's path."""
+        return self.removeprefix(_FOLDER)
+
+
+class WebAddress(str):
+    """An address for HL7 over HTTP, `http://host:port/path` or `https://…`."""
+
+    __slots__ = ()
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is https."""
+        return self.startswith("https:")
+
+    @property
+    def host(self) -> str:
+        """The host without brackets."""
+        return urlsplit(self).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port; 80 or 443 where none is written."""
+        parts = urlsplit(self)
+        return _PORTS[parts.scheme] if parts.port is None else parts.port
+
+    @property
+    def path(self) -> str:
+        """The path, `/` where none is written."""
+        return urlsplit(self).path or "/"
+
+
+Where = Address | FolderAddress | WebAddress
+
+
+def parse_where(value: object) -> Where:
+    """Read an address of any kind; ValueError says how each is written."""
+    if isinstance(value, str):
+        if value.startswith(_FOLDER):
+            return _folder(value)
+        if value.startswith(("http://", "https://")):
+            return _web(value)
+        if "://" not in value or value.startswith(_MLLP):
+            return parse_address(value.removeprefix(_MLLP))
+    raise ValueError(_EXAMPLES)
+
+
+def _folder(value: str) -> FolderAddress:
+    if not value.removeprefix(_FOLDER).strip() or "\0" in value:
+        raise ValueError('write "folder:PATH", for example "folder:inbox"')
+    return FolderAddress(value)
+
+
+def _web(value: str) -> WebAddress:
+    if not _is_plain(value):
+        raise ValueError('write "http://host:port/path"; credentials go into authorization_file')
+    return WebAddress(value)
+
+
+def _is_plain(value: str) -> bool:
+    """Whether an address has a host and neither credentials nor a query."""
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        return False
+    more = parts.query or parts.fragment or parts.username
+    return bool(parts.hostname) and not more
+
+
+AnyAddress = Annotated[Where, PlainValidator(parse_where)]

@@ -1,0 +1,90 @@
+"""
+Where orders come in: the `[[listener]]` sections of `bridge.toml`.
+
+What a kind of listener has no use for is a mistake: a setting must not be silently idle.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, model_validator
+
+from config.addresses import AnyAddress, FolderAddress, WebAddress
+from config.quantities import Bytes, Seconds
+from config.sections import Section
+
+_MLLP_ONLY: Final = ("max_connections", "frame_timeout", "idle_timeout", "tls")
+_WEB_ONLY: Final = ("authorization_file",)
+_FOLDER_ONLY: Final = ("answer_files", "scan_every")
+
+
+class ListenerTLS(Section):
+    """TLS of a listener; `client_ca` makes it mutual."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+class Acknowledge(StrEnum):
+    """What a positive acknowledgment of a listener means."""
+
+    STORED = "stored"
+    CHECKED = "checked"
+    APPLIED = "applied"
+
+
+class ReusedControlId(StrEnum):
+    """What becomes of other bytes under a control id that was used before."""
+
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+
+
+class Listener(Section):
+    """One MLLP port, folder or HTTP address on which orders and patient updates arrive."""
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
+    bind: AnyAddress = Field(
+        description='2575 is the registered HL7 port; also "folder:PATH", "http://host:port/path"'
+    )
+    mappings: list[str] = Field(["orders", "patients"], min_length=1)
+    site: str = Field("", description="SiteID where the mapping yields none")
+    time_zone: str = Field("UTC", description="of date-times that carry none")
+    acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
+    reused_control_id: ReusedControlId = Field(
+        ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"
+    )
+    processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
+    charset: str = Field("utf-8", description="where MSH-18 is silent")
+    max_frame: Bytes = Field(16 * 2**20)
+    max_connections: int = Field(500, ge=1)
+    frame_timeout: Seconds = Field(10.0, description="from a frame's first byte to its last")
+    idle_timeout: Seconds = Field(0.0, description="0: keep silent connections, TCP keep-alive on")
+    tls: ListenerTLS | None = None
+    authorization_file: Path | None = Field(
+        None, description="HTTP: the Authorization header that senders must show"
+    )
+    scan_every: Seconds = Field(1.0, description="folder: how often it is looked into")
+    answer_files: bool = Field(
+        False, description="folder: write each acknowledgment to its acks/ folder"
+    )
+
+    @model_validator(mode="after")
+    def _settings_fit_the_kind(self) -> "Listener":
+        idle: tuple[str, ...]
+        match self.bind:
+            case FolderAddress():
+                idle, kind = (*_MLLP_ONLY, *_WEB_ONLY), "a folder"
+            case WebAddress():
+                idle, kind = _FOLDER_ONLY, "HTTP"
+                if self.bind.secure != (self.tls is not None):
+                    raise ValueError("tls and an https:// address go together")
+            case _:
+                idle, kind = (*_WEB_ONLY, *_FOLDER_ONLY), "MLLP"
+        fields = type(self).model_fields
+        wrong = [name for name in idle if getattr(self, name) != fields[name].default]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: no setting of {kind} listeners")
+        return self
