@@ -5,19 +5,22 @@ The variables an outbound definition may name, and what they are at each moment.
 the message, within it an order, within that a row (a line of text, a Metadata key).
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from mappings.echo import Echo
-from mappings.encode import NOTHING, Encoded, components, formatted, plain
+from mappings.encode import NOTHING, Encoded, components, plain, subcomponents
 from mappings.hl7.times import format_moment
+from mappings.manner import NEWEST_VERSION, Manner
 from mappings.results import ResultContext, ResultOrder, Signer
 from mappings.tags import TAGS
 
 Variable = Callable[["Frame"], Encoded]
+
+_BELOW_AN_ORDER = ("OBX", "NTE")
+_LOCAL_TIME = 14  # digits of a time to the second, without its offset
 
 
 @dataclass(slots=True)
@@ -30,14 +33,26 @@ class Frame:
     number: int
     """Of the order in this message, from 1."""
     statuses: Mapping[str, str]
+    manner: Manner = field(default_factory=Manner)
     row: Mapping[str, Encoded] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     segment: str = ""
+
+    def count(self, segment: str) -> None:
+        """Note that a segment was written; what stands below an OBR is counted anew."""
+        self.counts[segment] = self.counts.get(segment, 0) + 1
+        if segment == "OBR":
+            self.counts |= dict.fromkeys(_BELOW_AN_ORDER, 0)
 
     @property
     def last(self) -> bool:
         """Whether this is the last order of the message."""
         return self.number == len(self.context.orders)
+
+    @property
+    def in_child(self) -> bool:
+        """Whether this message is the result of a child order, which holds an addendum."""
+        return self.manner.layout.in_child(self.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,8 @@ def person(name: str) -> PersonParts:
 def _time(moment: datetime | None, frame: Frame) -> Encoded:
     if moment is None:
         return NOTHING
-    return plain(format_moment(moment, ZoneInfo(frame.context.time_zone)))
+    written = format_moment(moment, ZoneInfo(frame.context.time_zone))
+    return plain(written[:_LOCAL_TIME] if frame.manner.times == "local" else written)
 
 
 def _signer(frame: Frame) -> Signer:
@@ -95,6 +111,33 @@ def _xpn(frame: Frame) -> Encoded:
     return components([family, given, further, suffix, prefix])
 
 
+def _interpreter(frame: Frame) -> Encoded:
+    """OBR-32 as the receiver reads it: NDL by the standard, or what others write there."""
+    signer = _signer(frame)
+    if not signer.name:
+        return NOTHING
+    name = person(signer.name)
+    parts = [plain(signer.identifier), plain(name.family), plain(name.given)]
+    if frame.manner.interpreter == "name":
+        parts[0] = NOTHING
+    return (components if frame.manner.interpreter == "xcn" else subcomponents)(parts)
+
+
+def _order_control(frame: Frame) -> str:
+    """RE where observations follow, CN where they follow the last order, CH below a parent."""
+    if frame.in_child:
+        return "CH"
+    return "RE" if frame.last or frame.manner.orders == "grouped" else "CN"
+
+
+def _message_type(frame: Frame) -> list[str]:
+    return frame.statuses.get("message", "").split("^")
+
+
+def _trigger(frame: Frame) -> Encoded:
+    return plain("".join(_message_type(frame)[1:2]))
+
+
 def _tag(tag: str) -> Variable:
     return lambda frame: plain(frame.order.tags.get(tag, ""))
 
@@ -112,7 +155,20 @@ VARIABLES: Mapping[str, Variable] = {
     "result_status": lambda frame: plain(frame.statuses.get("result", "")),
     "observation_status": lambda frame: plain(frame.statuses.get("observation", "")),
     "order_status": lambda frame: plain(frame.statuses.get("order", "")),
-    "order_control": lambda frame: plain("RE" if frame.last else "CN"),
+    "order_control": lambda frame: plain(_order_control(frame)),
+    "version": lambda frame: plain(frame.manner.version or NEWEST_VERSION),
+    "message": lambda frame: components([plain(part) for part in _message_type(frame)]),
+    "trigger": _trigger,
+    "completion": lambda frame: plain(frame.statuses.get("completion", "")),
+    "availability": lambda frame: plain(frame.statuses.get("availability", "")),
+    "document.number": lambda frame: plain(frame.context.document.number),
+    "document.parent": lambda frame: plain(frame.context.document.parent),
+    "value_type": lambda frame: plain(frame.manner.layout.value_type),
+    "interpreter": _interpreter,
+    "child": lambda frame: plain("Y" if frame.in_child else ""),
+    "addendum.suffix": lambda frame: plain(
+        f"-A{len(frame.context.addenda)}" if frame.in_child else ""
+    ),
     "set_id": lambda frame: plain(str(frame.counts.get(frame.segment, 0) + 1)),
     "signed_at": lambda frame: _time(_released_at(frame), frame),
     "signer.name": lambda frame: plain(_signer(frame).name),
@@ -126,7 +182,13 @@ VARIABLES: Mapping[str, Variable] = {
     "order.study_time": _study_time,
     "order.xpn": _xpn,
     **{f"order.{tag}": _tag(tag) for tag in TAGS},
-    **{name: _row(name) for name in ("line", "section", "sub_id", "key", "value")},
+    **{
+        name: _row(name)
+        for name in (
+            *("line", "section", "section.code", "section.text", "section.system", "sub_id"),
+            *("key", "value", "entry", "target", "format", "data"),
+        )
+    },
 }
 DESTINATION = "destination."
 """`$destination.KEY` is whatever the destination's settings hold under KEY."""
@@ -135,22 +197,3 @@ DESTINATION = "destination."
 def destination(key: str) -> Variable:
     """Read a setting of the destination."""
     return lambda frame: plain(frame.context.destination.get(key, ""))
-
-
-def metadata_rows(frame: Frame, wanted: Callable[[str], bool]) -> list[dict[str, Encoded]]:
-    """One row per Metadata key; what is no text is written as JSON."""
-    return [
-        {
-            "key": plain(key),
-            "value": formatted(_as_text(value)),
-            "sub_id": plain(str(number)),
-        }
-        for number, (key, value) in enumerate(frame.order.metadata.items(), start=1)
-        if wanted(key) and value not in ("", None)
-    ]
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -10,29 +10,41 @@ what it corrects (HL7 v2.5.1 §7.4.2.11).
 """
 
 import string
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from mappings.encode import Encoded, formatted, plain, repeated
-from mappings.frames import Frame
 from mappings.nodes import Node
 from mappings.notebook import Notebook
-from mappings.results import Addendum
+from mappings.results import Addendum, ResultContext, ResultEvent
+from mappings.sections import ADDENDUM, REPORT, Code, Sections, compile_sections
+from mappings.workshop import Workshop
 
 LAYOUTS = ("lines", "repetitions", "formatted")
-ADDENDA = ("whole", "newest", "none")
-KEYS = ("layout", "addenda", "heading", "blank")
+CHILD = "child"
+ADDENDA = ("whole", "newest", "none", CHILD)
+KEYS = ("layout", "addenda", "heading", "blank", "sections", "headings", "codes")
+WORDS = ("layout", "addenda", "heading", "blank")
 PLACEHOLDERS = ("number", "signed_at", "signed_by")
-REPORT = "report"
-ADDENDUM = "addendum"
+
+
+class Written(Protocol):
+    """What of a frame is laid out."""
+
+    @property
+    def context(self) -> ResultContext:
+        """The release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the text under its own OBX-4."""
+    """A part of the text under its own OBX-3 and OBX-4."""
 
     name: str
+    code: Code
     sub_id: int
     lines: tuple[str, ...]
 
@@ -45,29 +57,66 @@ class Layout:
     addenda: str = "whole"
     heading: str = "ADDENDUM {number} ({signed_at}, {signed_by})"
     blank: str = " "
+    sections: Sections = field(default_factory=Sections)
 
-    def rows(self, frame: Frame) -> list[dict[str, Encoded]]:
+    @property
+    def value_type(self) -> str:
+        """OBX-2 of the text."""
+        return "FT" if self.layout == "formatted" else "TX"
+
+    def in_child(self, context: ResultContext) -> bool:
+        """Whether a message is the result of a child order: one for each addendum."""
+        return (
+            self.addenda == CHILD
+            and context.event is ResultEvent.ADDENDUM
+            and bool(context.addenda)
+        )
+
+    def rows(self, frame: Written) -> list[dict[str, Encoded]]:
         """Lay out the text, one row per OBX."""
         rows = []
-        for section in self.sections(frame):
-            names = {"section": plain(section.name), "sub_id": plain(str(section.sub_id))}
+        for section in self.cut(frame.context):
+            code, text, system = section.code
+            names = {
+                "section": plain(section.name),
+                "section.code": plain(code),
+                "section.text": plain(text),
+                "section.system": plain(system),
+                "sub_id": plain(str(section.sub_id)),
+            }
             rows += [{**names, "line": line} for line in self._written(section.lines)]
         return rows
 
-    def sections(self, frame: Frame) -> list[Section]:
+    def cut(self, context: ResultContext) -> list[Section]:
         """Cut the report and its addenda into sections, as `addenda` says."""
-        context = frame.context
+        code = self.sections.code
         addenda = [
-            Section(ADDENDUM, number + 1, self._addendum(number, addendum, frame))
-            for number, addendum in enumerate(context.addenda, start=1)
+            Section(ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, each, context))
+            for number, each in enumerate(context.addenda, start=1)
         ]
-        if self.addenda == "newest" and addenda:
+        alone = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
+        if addenda and (alone or self.in_child(context)):
             return addenda[-1:]
-        report = [Section(REPORT, 1, lines_of(context.report_text))] if context.report_text else []
-        return report + (addenda if self.addenda == "whole" else [])
+        kept = self.addenda in ("whole", "newest")
+        return self._report(context.report_text) + (addenda if kept else [])
 
-    def _addendum(self, number: int, addendum: Addendum, frame: Frame) -> tuple[str, ...]:
-        zone = ZoneInfo(frame.context.time_zone)
+    def _report(self, text: str) -> list[Section]:
+        """Number the sections of each code: the second findings are 2, whatever stands between."""
+        if not text:
+            return []
+        lines = lines_of(text)
+        if not self.sections.codes:
+            return [Section(REPORT, self.sections.code(REPORT), 1, lines)]
+        counts: Counter[Code] = Counter()
+        found = []
+        for part in self.sections.cut(lines):
+            code = self.sections.code(part.name)
+            counts[code] += 1
+            found.append(Section(part.name, code, counts[code], part.lines))
+        return found
+
+    def _addendum(self, number: int, addendum: Addendum, context: ResultContext) -> tuple[str, ...]:
+        zone = ZoneInfo(context.time_zone)
         at = addendum.signed_at
         told = {
             "number": str(number),
@@ -89,18 +138,19 @@ def lines_of(text: str) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in unified.split("\n"))
 
 
-def compile_layout(node: Node | None, notebook: Notebook) -> Layout:
+def compile_layout(node: Node | None, shop: Workshop) -> Layout:
     """Read `text:`."""
     if node is None:
         return Layout()
+    notebook = shop.notebook
     entries = notebook.mapping(node, KEYS)
-    chosen: dict[str, str] = {key: notebook.text(below) for key, below in entries.items()}
+    chosen = {key: notebook.text(entries[key]) for key in WORDS if key in entries}
     for key, options in (("layout", LAYOUTS), ("addenda", ADDENDA)):
         if key in entries and notebook.choice(entries[key], key, options) is None:
             del chosen[key]
     if "heading" in entries and not _heading(entries["heading"], notebook):
         del chosen["heading"]
-    return Layout(**chosen)
+    return Layout(**chosen, sections=compile_sections(entries, shop))
 
 
 def _heading(node: Node, notebook: Notebook) -> bool:

@@ -5,6 +5,8 @@ Field values of outbound segments: YAML becomes a function of the frame.
     ["$placer", "", "A"]                  components (a list in the list: subcomponents)
     {echo: OBR-4, type: CE}               what the order said  {first: [a, b]}    the first valued
     {repeat: [a, b]}                      repetitions          {value: …, when: …, codes: …}
+
+`suffix` lengthens the first component; a written-out value within a list is one component.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +16,7 @@ from mappings.datatypes import COMPONENTS, NAMES, TIMES
 from mappings.encode import NOTHING, Encoded, components, plain, repeated, subcomponents
 from mappings.fetch import parse_path
 from mappings.frames import DESTINATION, VARIABLES, Frame, Variable, destination
+from mappings.hl7.delimiters import STANDARD
 from mappings.hl7.escapes import unescape
 from mappings.nodes import Node
 from mappings.workshop import Workshop
@@ -36,8 +39,15 @@ def _component(node: Node, shop: Workshop) -> Variable:
         parts = [compile_text(item, shop) for item in node.value]
         return lambda frame: subcomponents([part(frame) for part in parts])
     if isinstance(node.value, dict):
-        return _written_out(node, node.value, shop)
+        return _demoted(_written_out(node, node.value, shop))
     return compile_text(node, shop)
+
+
+def _demoted(made: Variable) -> Variable:
+    """Write a field as one component of another: its components become subcomponents."""
+    return lambda frame: Encoded(
+        made(frame).replace(STANDARD.component, STANDARD.subcomponent).rstrip(STANDARD.subcomponent)
+    )
 
 
 def compile_text(node: Node, shop: Workshop) -> Variable:
@@ -47,6 +57,7 @@ def compile_text(node: Node, shop: Workshop) -> Variable:
         constant = plain(text)
         return lambda frame: constant
     name = text[1:]
+    shop.used.add(text)
     if name.startswith(DESTINATION):
         return destination(name.removeprefix(DESTINATION))
     if name not in VARIABLES:
@@ -61,13 +72,25 @@ def _written_out(node: Node, entries: Mapping[str, Node], shop: Workshop) -> Var
         shop.notebook.error(node, "field", f"give one of {', '.join(_KINDS)}")
         return lambda frame: NOTHING
     known, compile_kind = _KINDS[kind]
-    shop.notebook.mapping(node, (kind, *known, "when"))
+    shop.notebook.mapping(node, (kind, *known, "suffix", "when"))
     made = compile_kind(node, shop)
-    when = node.get("when")
+    suffix, when = node.get("suffix"), node.get("when")
+    if suffix is not None:
+        made = _suffixed(made, compile_text(suffix, shop))
     if when is None:
         return made
     condition = compile_when(when, shop)
     return lambda frame: made(frame) if condition(frame) else NOTHING
+
+
+def _suffixed(made: Variable, suffix: Variable) -> Variable:
+    """Lengthen the first component of what has a value."""
+
+    def get(frame: Frame) -> Encoded:
+        head, mark, rest = made(frame).partition(STANDARD.component)
+        return Encoded(f"{head}{suffix(frame)}{mark}{rest}") if head else NOTHING
+
+    return get
 
 
 def _first(node: Node, shop: Workshop) -> Variable:

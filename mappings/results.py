@@ -19,6 +19,7 @@ class ResultEvent(StrEnum):
     CORRECTION = "correction"  # a released text is replaced, or a released addendum withdrawn
     RETRACTION = "retraction"  # the released report as a whole was wrong
     PRELIMINARY = "preliminary"
+    CANCELLATION = "cancellation"  # a preliminary report came to nothing before it was signed
     RECALL = "recall"  # unsigned inside the sign delay: nothing final was ever sent
     ORDER_STATUS = "order-status"
 
@@ -41,6 +42,21 @@ class Addendum:
     signed_by: Signer = field(default_factory=Signer)
 
 
+class Format(StrEnum):
+    """What a report can be sent as beside its text, as ED-3 names it (HL7 v2.5.1 §2A.24)."""
+
+    PDF = "PDF"
+    RTF = "RTF"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentNames:
+    """TXA-12 and TXA-13: the document that a message is about, and the one it follows."""
+
+    number: str = ""
+    parent: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ResultOrder:
     """One order of the report: its tags, Metadata, numbers, and the segments it came with.
@@ -57,7 +73,12 @@ class ResultOrder:
 
 @dataclass(frozen=True, slots=True)
 class ResultContext:
-    """Everything one outbound message may say. Datetimes are aware; written in `time_zone`."""
+    """
+    Everything one outbound message may say. Datetimes are aware; written in `time_zone`.
+
+    `earlier` are the events of this report that the receiver was told of before, in order;
+    `files` is the report in other formats, as bytes.
+    """
 
     event: ResultEvent
     control_id: str
@@ -71,3 +92,6 @@ class ResultContext:
     destination: Mapping[str, str] = field(default_factory=dict)
     report_status: str = ""
     time_zone: str = "UTC"
+    earlier: tuple[ResultEvent, ...] = ()
+    files: Mapping[Format, bytes] = field(default_factory=dict)
+    document: DocumentNames = field(default_factory=DocumentNames)

@@ -21,6 +21,8 @@ class Workshop:
     tables: dict[str, CodeTable] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
     """Files beside the definition that this mapping depends on."""
+    used: set[str] = field(default_factory=set)
+    """Variables and loops that segments of the definition name."""
     paths: list[str] = field(default_factory=list)
     """The places rules look at, in the order of compilation."""
     refusing: bool = False

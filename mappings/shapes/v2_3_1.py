@@ -1,0 +1,55 @@
+"""
+HL7 v2.3.1: the fields of the segments we write, and the components of their data types.
+
+Types in the standard's order; a star marks what may repeat. Chapters 2, 3, 4, 7 and 9.
+"""
+
+FIELDS = """
+    MSH: ST ST HD HD HD HD TS ST MSG ST PT VID NM ST ID ID ID ID* CE ID
+    EVN: ID TS TS IS XCN* TS
+    PID: SI CX CX* CX* XPN* XPN* TS IS XPN* CE* XAD* IS XTN* XTN* CE CE CE CX ST DLN CX* CE* ST
+        ID NM CE* CE CE TS ID
+    PV1: SI IS PL IS CX PL XCN* XCN* XCN* IS PL IS IS IS IS* IS XCN* IS CX FC* IS IS IS IS* DT*
+        NM* NM* IS IS DT IS NM NM IS DT IS DLD CE IS IS IS PL PL TS TS NM NM NM NM CX IS XCN*
+    ORC: ID EI EI EI ID ID TQ EIP TS XCN* XCN* XCN* PL XTN* TS CE CE CE XCN* CE XON* XAD* XTN*
+        XAD*
+    OBR: SI EI EI CE ID TS TS TS CQ XCN* ID CE ST TS SPS XCN* XTN* ST ST ST ST TS MOC ID ID PRL
+        TQ* XCN* EIP ID CE* NDL NDL* NDL* NDL* TS NM CE* CE* CE ID ID CE* CE CE*
+    OBX: SI ID CE ST varies* CE ST ID* NM* ID ID TS ST TS CE XCN* CE*
+    NTE: SI ID FT* CE
+    TXA: SI IS ID TS XCN* TS TS TS* XCN* XCN* XCN* EI EI EI* EI ST ID ID ID ID ST PPN* XCN*
+"""
+
+TYPES = """
+    CE: ST ST ST ST ST ST
+    CNN: ST ST ST ST ST ST IS IS IS ST ID
+    CQ: NM CE
+    CQ_SIMPLE: NM ST
+    CX: ST NM ID HD IS HD
+    DLD: IS TS
+    DLN: ST IS DT
+    EI: ST IS ST ID
+    EIP: EI EI
+    FC: IS TS
+    FN: ST ST
+    HD: IS ST ID
+    MO: NM ID
+    MOC: MO CE
+    MSG: ID ID ID
+    NDL: CNN TS TS IS IS IS HD IS IS IS IS
+    OSD: ID ST IS ST IS ST NM ST ID ST ID
+    PL: IS IS IS HD IS IS IS IS ST
+    PPN: ST FN ST ST ST ST IS IS HD ID ST ID IS HD TS ID
+    PRL: CE ST TX
+    PT: ID ID
+    RI: IS ST
+    SPS: CE TX TX CE CE CE CE
+    TQ: CQ_SIMPLE RI ST TS TS ST ST ST ST OSD CE NM
+    TS: ST ST
+    VID: ID CE CE
+    XAD: ST ST ST ST ST ID ID ST IS IS ID
+    XCN: ST FN ST ST ST ST IS IS HD ID ST ID IS HD ID
+    XON: ST IS NM NM ID HD IS HD ID
+    XPN: FN ST ST ST ST IS ID ID
+    XTN: TN ID ID ST NM NM NM NM ST
+"""
