@@ -104,6 +104,16 @@ class Database:
         with self._translated(), connection.begin_nested():
             yield
 
+    def be_patient(self, connection: Connection, milliseconds: int | None) -> None:
+        """
+        Wait so long for each lock from here to the commit, None: as long as ever.
+
+        Then the statement is `Busy`. SQLite's writers hold all locks from the beginning.
+        """
+        if self.dialect == "postgresql":
+            limit = "DEFAULT" if milliseconds is None else str(milliseconds)
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {limit}")
+
     def serialize(self, connection: Connection, name: str) -> None:
         """
         Let whoever serializes on `name` commit one after the other, from here to the commit.

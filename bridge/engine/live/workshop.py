@@ -1,19 +1,22 @@
 """
 Run the engine's database work off the event loop, in one bounded pool of threads.
 
-A write that lost a race (a unique key, a lock) is tried again as a whole, and after
-a few times refused as `Changed`. Every write that succeeded rings the bell.
+Use cases that wait at the same moment share a transaction. A write that lost a race (a unique
+key, a lock) is tried again as a whole, and after a few times refused as `Changed`. Every write
+that succeeded rings the bell.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlmodel import Session
 
 from bridge.engine.errors import Changed
+from bridge.engine.live.gathering import Gatherer
+from bridge.engine.live.sharing import Piece, TryAlone, share
 from bridge.engine.live.wakeups import Wakeups
 from bridge.engine.service.work import Actor, Work, working
 from bridge.store.database import Database
@@ -22,6 +25,11 @@ from bridge.store.errors import Busy, Conflict
 Result = TypeVar("Result")
 
 ATTEMPTS = 4
+MOST_SHARING = 64
+"""So many use cases share a transaction at most: more would only make the first ones wait."""
+
+LANES = {"sqlite": 1, "postgresql": 4}
+"""So many transactions of use cases at a time: one that waits for a lock holds up its own lane."""
 
 
 class Workshop:
@@ -31,6 +39,7 @@ class Workshop:
         self.database = database
         self.changed = Wakeups()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+        self._changes = Gatherer[Piece, Any](self._share, MOST_SHARING, LANES[database.dialect])
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Run blocking work that needs no transaction."""
@@ -61,17 +70,32 @@ class Workshop:
         return result
 
     async def change(self, actor: Actor, now: int, deed: Callable[[Work], Result]) -> Result:
-        """Run a use case in one write transaction; what it announces goes into the feed."""
-
-        def working_on(connection: Connection) -> Result:
-            with working(connection, self.database, actor, now) as work:
-                return deed(work)
-
-        return await self.write(working_on)
+        """Run a use case, all of it or nothing; what it announces goes into the feed."""
+        try:
+            result: Result = await self._changes.give(Piece(actor, now, deed))
+        except TryAlone:
+            return await self.write(lambda connection: self._alone(connection, actor, now, deed))
+        return result
 
     def close(self) -> None:
         """Let running work finish and take no more."""
         self._pool.shutdown(wait=True)
+
+    async def _share(self, pieces: Sequence[Piece]) -> list[Any]:
+        if len(pieces) == 1:
+            one = pieces[0]
+            return [
+                await self.write(lambda c: self._alone(c, one.actor, one.now, one.deed)),
+            ]
+        outcomes = await self.run(lambda: share(self.database, pieces))
+        self.changed.ring()
+        return outcomes
+
+    def _alone(
+        self, connection: Connection, actor: Actor, now: int, deed: Callable[[Work], Result]
+    ) -> Result:
+        with working(connection, self.database, actor, now) as work:
+            return deed(work)
 
     def _insist(self, work: Callable[[Connection], Result]) -> Result:
         for _ in range(ATTEMPTS - 1):

@@ -103,6 +103,41 @@ class Work:
         self.deeds.append(deed)
 
 
+@dataclass(slots=True)
+class Minutes:
+    """What a transaction appends to the trail and the feed, as the last thing before its commit."""
+
+    deeds: list[tuple[int, audit.Deed]] = field(default_factory=list)
+    announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    def take(self, work: Work) -> None:
+        """Take what a piece of work leaves behind that is kept."""
+        self.deeds += [(work.now, deed) for deed in work.deeds]
+        self.announced += work.announced
+
+    def append(self, connection: Connection, database: Database) -> None:
+        """Write it; from here to the commit nobody else appends."""
+        audit.record_all(connection, database.serialize, self.deeds)
+        if self.announced:
+            database.serialize(connection, FEED_LOCK)
+            connection.execute(insert(CHANGES), self.announced)
+
+
+@contextmanager
+def part(
+    connection: Connection,
+    actor: Actor,
+    now: int,
+    new_id: Callable[[], str] = unguessable_id,
+) -> Iterator[Work]:
+    """Work on a part of a write transaction; whoever opened it also appends the minutes."""
+    # The session never ends what it did not begin, be it a transaction or a savepoint.
+    with Session(bind=connection, join_transaction_mode="rollback_only") as session:
+        work = Work(session, actor, now, new_id)
+        yield work
+        session.flush()
+
+
 @contextmanager
 def working(
     connection: Connection,
@@ -112,14 +147,11 @@ def working(
     new_id: Callable[[], str] = unguessable_id,
 ) -> Iterator[Work]:
     """Work inside a write transaction that somebody else opened and will commit."""
-    with Session(bind=connection) as session:
-        work = Work(session, actor, now, new_id)
+    minutes = Minutes()
+    with part(connection, actor, now, new_id) as work:
         yield work
-        session.flush()
-        audit.record(connection, database.serialize, work.deeds, now)
-        if work.announced:
-            database.serialize(connection, FEED_LOCK)
-            connection.execute(insert(CHANGES), work.announced)
+    minutes.take(work)
+    minutes.append(connection, database)
 
 
 @contextmanager

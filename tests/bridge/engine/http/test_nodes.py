@@ -21,7 +21,7 @@ KEY = secrets.token_bytes(32)
 def open_elsewhere(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
     """Open a link in a process of its own, when told to; say what came of it."""
     database = Database(url)
-    settings = EngineSettings((("1", key),), BASE, threads=2)
+    settings = EngineSettings((("1", key),), public_url=BASE, threads=2)
     application = create_application(settings, database, clock=lambda: now)
 
     async def opening() -> tuple[int, str]:
@@ -46,7 +46,7 @@ def killed_inside(url: str, key: bytes, now: int, link: str, pipe: Connection) -
         if statement.startswith("INSERT INTO engine_report "):
             os._exit(9)
 
-    settings = EngineSettings((("1", key),), BASE, threads=1)
+    settings = EngineSettings((("1", key),), public_url=BASE, threads=1)
     application = create_application(settings, database, clock=lambda: now)
 
     async def opening() -> None:
