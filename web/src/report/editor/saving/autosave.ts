@@ -1,0 +1,113 @@
+// When a text is saved, as a state and what may happen to it. Pure: moments come as arguments
+// (milliseconds); whoever holds the state asks `due` and does what it says.
+
+export type Phase = "saved" | "waiting" | "saving" | "offline" | "refused";
+
+export interface Saving {
+  readonly phase: Phase;
+  /** Edits so far, and how many of them the engine has. */
+  readonly edits: number;
+  readonly kept: number;
+  readonly sending: number | null;
+  /** First and last edit that is not saved. */
+  readonly since: number;
+  readonly last: number;
+  readonly savedAt: number | null;
+  readonly retryAt: number;
+  readonly failures: number;
+  /** The engine's code, where it refused. */
+  readonly reason: string;
+}
+
+export const FRESH: Saving = {
+  phase: "saved",
+  edits: 0,
+  kept: 0,
+  sending: null,
+  since: 0,
+  last: 0,
+  savedAt: null,
+  retryAt: 0,
+  failures: 0,
+  reason: "",
+};
+
+/** Saves come this long after the last edit, and at most so long after the first. */
+export interface Pace {
+  quiet: number;
+  longest: number;
+}
+
+export const PACE: Pace = { quiet: 1200, longest: 4000 };
+/** Where nothing can be kept on the computer, the engine keeps it sooner. */
+export const HURRIED: Pace = { quiet: 400, longest: 900 };
+
+const RETRIES = [1000, 2000, 4000, 8000, 15_000];
+
+export function edited(state: Saving, now: number): Saving {
+  const clean = state.edits === state.kept;
+  const phase = state.phase === "saved" ? "waiting" : state.phase;
+  return {
+    ...state,
+    phase,
+    edits: state.edits + 1,
+    since: clean ? now : state.since,
+    last: now,
+  };
+}
+
+export function begun(state: Saving): Saving {
+  return { ...state, phase: "saving", sending: state.edits };
+}
+
+export function done(state: Saving, now: number): Saving {
+  const kept = state.sending ?? state.kept;
+  const clean = kept === state.edits;
+  return {
+    ...state,
+    phase: clean ? "saved" : "waiting",
+    kept,
+    sending: null,
+    since: clean ? state.since : now,
+    savedAt: now,
+    failures: 0,
+    reason: "",
+  };
+}
+
+/** The engine could not be reached: it is tried again, later and later. */
+export function lost(state: Saving, now: number): Saving {
+  const wait = RETRIES[Math.min(state.failures, RETRIES.length - 1)] ?? 0;
+  return {
+    ...state,
+    phase: "offline",
+    sending: null,
+    failures: state.failures + 1,
+    retryAt: now + wait,
+  };
+}
+
+/** The engine refused: nothing is tried again before a person has decided. */
+export function refused(state: Saving, reason: string): Saving {
+  return { ...state, phase: "refused", sending: null, reason };
+}
+
+/** What is shown is what the engine has. */
+export function adopted(state: Saving): Saving {
+  return { ...state, phase: "saved", kept: state.edits, sending: null, failures: 0, reason: "" };
+}
+
+/** A person has decided: what is here is to be saved. */
+export function resumed(state: Saving, now: number): Saving {
+  if (state.edits === state.kept) return { ...state, phase: "saved", reason: "" };
+  return { ...state, phase: "waiting", since: now, last: now, reason: "" };
+}
+
+export const isDirty = (state: Saving): boolean => state.edits !== state.kept;
+
+/** Returns when to save next, null for not before something happens. */
+export function due(state: Saving, pace: Pace): number | null {
+  if (!isDirty(state) || state.sending !== null || state.phase === "refused") return null;
+  if (state.phase === "offline") return state.retryAt;
+  return Math.min(state.last + pace.quiet, state.since + pace.longest);
+}

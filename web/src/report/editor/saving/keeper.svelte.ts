@@ -1,0 +1,142 @@
+// Keeps one text: every edit goes into the journal at once, and to the engine soon. Decides
+// nothing about when (autosave.ts) and nothing about what the engine answers (its `send`).
+import { ApiProblem } from "../../../shared/api/client";
+import type { ReportDocument } from "../text/document";
+import {
+  adopted,
+  begun,
+  done,
+  due,
+  edited,
+  FRESH,
+  HURRIED,
+  isDirty,
+  lost,
+  PACE,
+  refused,
+  resumed,
+  type Saving,
+} from "./autosave";
+import type { Journal } from "./journal";
+
+/** Not more than this is ever lost with the tab. */
+const JOURNAL_EVERY = 350;
+
+export interface KeeperOptions {
+  part: string;
+  journal: Journal | null;
+  content: () => ReportDocument;
+  version: () => number;
+  /** Resolves when the engine has the text. */
+  send: (content: ReportDocument) => Promise<void>;
+}
+
+export class Keeper {
+  saving = $state.raw<Saving>(FRESH);
+  readonly #options: KeeperOptions;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #noting: ReturnType<typeof setTimeout> | undefined;
+  #running: Promise<void> | null = null;
+  #stopped = false;
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+  }
+
+  get dirty(): boolean {
+    return isDirty(this.saving);
+  }
+
+  edited(): void {
+    this.saving = edited(this.saving, Date.now());
+    this.#noting ??= setTimeout(() => void this.note(), JOURNAL_EVERY);
+    this.#plan();
+  }
+
+  /** Writes what is not saved into the journal now. */
+  async note(): Promise<void> {
+    clearTimeout(this.#noting);
+    this.#noting = undefined;
+    if (!this.dirty || this.#stopped) return;
+    const { journal, part, content, version } = this.#options;
+    const entry = { content: content(), version: version(), at: Date.now() };
+    await journal?.keep(part, entry).catch(() => undefined);
+  }
+
+  /** Saves what is not saved; rejects when that fails. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    while (this.#running) await this.#running.catch(() => undefined);
+    while (this.dirty) {
+      this.#running = this.#save();
+      try {
+        await this.#running;
+      } finally {
+        this.#running = null;
+      }
+    }
+  }
+
+  /** What is shown is what the engine has: nothing is to be kept. */
+  async adopt(): Promise<void> {
+    this.saving = adopted(this.saving);
+    clearTimeout(this.#timer);
+    clearTimeout(this.#noting);
+    this.#noting = undefined;
+    await this.#options.journal?.clear(this.#options.part).catch(() => undefined);
+  }
+
+  /** Goes on after a refusal. */
+  resume(): void {
+    this.saving = resumed(this.saving, Date.now());
+    this.#plan();
+  }
+
+  /** Tries again at once, where it could not before. */
+  retry(): void {
+    if (this.saving.phase === "offline") void this.flush().catch(() => undefined);
+  }
+
+  refuse(reason: string): void {
+    this.saving = refused(this.saving, reason);
+    void this.note();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#noting);
+  }
+
+  async #save(): Promise<void> {
+    this.saving = begun(this.saving);
+    try {
+      await this.#options.send(this.#options.content());
+    } catch (error) {
+      this.#failed(error);
+      throw error;
+    }
+    this.saving = done(this.saving, Date.now());
+    if (this.dirty) this.#plan();
+    else await this.#options.journal?.clear(this.#options.part).catch(() => undefined);
+  }
+
+  #failed(error: unknown): void {
+    const problem = error instanceof ApiProblem ? error : null;
+    const passing = problem === null || problem.status === 0 || problem.status === 429;
+    const broken = problem !== null && problem.status >= 502;
+    if (passing || broken || problem.code === "changed") {
+      this.saving = lost(this.saving, Date.now());
+      void this.note();
+      this.#plan();
+    } else this.refuse(problem.code);
+  }
+
+  #plan(): void {
+    clearTimeout(this.#timer);
+    const at = this.#stopped ? null : due(this.saving, this.#options.journal ? PACE : HURRIED);
+    if (at === null) return;
+    const wait = Math.max(0, at - Date.now());
+    this.#timer = setTimeout(() => void this.flush().catch(() => undefined), wait);
+  }
+}

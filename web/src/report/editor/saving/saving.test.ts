@@ -1,0 +1,126 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ApiProblem } from "../../../shared/api/client";
+import { fromText, plainText, type ReportDocument } from "../text/document";
+import type { Entry, Journal } from "./journal";
+import { openJournal } from "./journal";
+import { Keeper } from "./keeper.svelte";
+import { recovery } from "./recovery";
+
+class Shelf implements Journal {
+  readonly kept = new Map<string, Entry<unknown>>();
+  keep<Content>(part: string, entry: Entry<Content>): Promise<void> {
+    this.kept.set(part, entry);
+    return Promise.resolve();
+  }
+  read<Content>(part: string): Promise<Entry<Content> | null> {
+    return Promise.resolve((this.kept.get(part) ?? null) as Entry<Content> | null);
+  }
+  clear(part: string): Promise<void> {
+    this.kept.delete(part);
+    return Promise.resolve();
+  }
+}
+
+/** A text that is typed into, and an engine that answers as it is told. */
+function desk(answers: (Error | null)[] = []) {
+  const shelf = new Shelf();
+  const sent: string[] = [];
+  let text = "";
+  const keeper = new Keeper({
+    part: "report",
+    journal: shelf,
+    content: () => fromText(text),
+    version: () => 7,
+    send: async (content) => {
+      const answer = answers.shift();
+      if (answer) throw answer;
+      sent.push(plainText(content));
+    },
+  });
+  const type = (more: string) => {
+    text += more;
+    keeper.edited();
+  };
+  const shelved = () => {
+    const entry = shelf.kept.get("report") as Entry<ReportDocument> | undefined;
+    return entry && plainText(entry.content);
+  };
+  return { keeper, sent, type, shelved };
+}
+
+const offline = () => new ApiProblem(0, "unreachable", "");
+
+beforeEach(() => vi.useFakeTimers());
+afterEach(() => vi.useRealTimers());
+
+describe("a text that is kept", () => {
+  it("is in the journal within half a second, and forgotten there once the engine has it", async () => {
+    const { sent, type, shelved } = desk();
+    type("a");
+    await vi.advanceTimersByTimeAsync(500);
+    expect([shelved(), sent]).toEqual(["a", []]);
+    await vi.advanceTimersByTimeAsync(2000);
+    expect([shelved(), sent]).toEqual([undefined, ["a"]]);
+  });
+
+  it("never lacks more than half a second while somebody types on", async () => {
+    const { type, shelved } = desk(Array(50).fill(offline()) as Error[]);
+    let typed = "";
+    for (let count = 0; count < 100; count += 1) {
+      typed += "x";
+      type("x");
+      await vi.advanceTimersByTimeAsync(100);
+      if (count > 10) expect(typed.length - (shelved() ?? "").length).toBeLessThanOrEqual(5);
+    }
+  });
+
+  it("is saved by itself when the engine is back", async () => {
+    const { keeper, sent, type, shelved } = desk([offline(), offline()]);
+    type("a");
+    await vi.advanceTimersByTimeAsync(1500);
+    expect([keeper.saving.phase, shelved()]).toEqual(["offline", "a"]);
+    type("b");
+    await vi.advanceTimersByTimeAsync(6000);
+    expect([keeper.saving.phase, sent]).toEqual(["saved", ["ab"]]);
+  });
+
+  it("stays in the journal when the engine refuses it, and is not sent again unasked", async () => {
+    const { keeper, sent, type, shelved } = desk([new ApiProblem(409, "being_edited", "")]);
+    type("a");
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([keeper.saving.phase, keeper.saving.reason]).toEqual(["refused", "being_edited"]);
+    expect([shelved(), sent]).toEqual(["a", []]);
+    keeper.resume();
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(sent).toEqual(["a"]);
+  });
+
+  it("is sent to its last letter before anybody signs", async () => {
+    const { keeper, sent, type } = desk();
+    type("a");
+    const flushed = keeper.flush();
+    type("b");
+    await flushed;
+    expect([sent.at(-1), keeper.dirty]).toEqual(["ab", false]);
+  });
+});
+
+describe("text that was kept", () => {
+  const entry = { content: fromText("typed"), version: 3, at: 0 };
+  const stored = { document: fromText("stored"), version: 3, writable: true };
+
+  it("goes back, is forgotten, or is asked about", () => {
+    expect(recovery(null, stored)).toBe("nothing");
+    expect(recovery(entry, { ...stored, document: fromText("typed") })).toBe("forget");
+    expect(recovery(entry, stored)).toBe("restore");
+    expect(recovery(entry, { ...stored, version: 4 })).toBe("ask");
+    expect(recovery(entry, { ...stored, writable: false })).toBe("ask");
+  });
+
+  it("has no place where the browser gives none", async () => {
+    expect(await openJournal("r", "", { crypto: globalThis.crypto })).toBeNull();
+    expect(
+      await openJournal("r", "", { crypto: {} as Crypto, indexedDB: {} as IDBFactory }),
+    ).toBeNull();
+  });
+});

@@ -1,0 +1,133 @@
+// What may be done to the text from outside it: brackets, macros, insertions, suggestions.
+import type { Editor } from "@tiptap/core";
+import { Fragment, Slice, type Node as Inner } from "@tiptap/pm/model";
+import { TextSelection } from "@tiptap/pm/state";
+import { allBrackets, bracketsBetween, neighbour, type Range } from "./brackets";
+import { toEditor } from "./convert";
+import { inlineText, type ReportDocument } from "./document";
+import type { Macro } from "./macros";
+
+/** Selects a range and shows it. */
+export function select(editor: Editor, range: Range): void {
+  const { state, view } = editor;
+  const size = state.doc.content.size;
+  const selection = TextSelection.create(
+    state.doc,
+    Math.min(range.from, size),
+    Math.min(range.to, size),
+  );
+  view.dispatch(state.tr.setSelection(selection).scrollIntoView());
+}
+
+/** Selects the next or the previous bracket; false where there is none. */
+export function bracketBy(editor: Editor, direction: 1 | -1): boolean {
+  const { doc, selection } = editor.state;
+  const found = neighbour(allBrackets(doc), selection, direction);
+  if (!found) return false;
+  select(editor, found);
+  editor.view.focus();
+  return true;
+}
+
+/** Puts a document at the selection: one line goes into the line, more become lines. */
+export function insertDocument(editor: Editor, document: ReportDocument, replace?: Range): void {
+  const { state, view } = editor;
+  const range = replace ?? state.selection;
+  const node = state.schema.nodeFromJSON(toEditor(document));
+  const first = node.firstChild as Inner;
+  const single = node.childCount === 1 && first.type.name === "paragraph";
+  const slice = single
+    ? new Slice(first.content, 0, 0)
+    : new Slice(Fragment.from(node.content), openness(first), openness(node.lastChild as Inner));
+  const tr = state.tr.replaceRange(range.from, range.to, slice);
+  const end = tr.mapping.map(range.to);
+  const bracket = bracketsBetween(tr.doc, range.from, Math.max(range.from, end))[0];
+  const place = bracket ?? { from: end, to: end };
+  tr.setSelection(TextSelection.between(tr.doc.resolve(place.from), tr.doc.resolve(place.to)));
+  view.dispatch(tr.scrollIntoView());
+}
+
+const openness = (node: Inner): number => (node.type.name === "paragraph" ? 1 : 0);
+
+/** Puts text in as text, whatever it looks like: lines become lines. */
+export function insertText(editor: Editor, text: string): void {
+  const content = text.split("\n").map((line) => {
+    return { type: "paragraph" as const, content: [{ type: "text" as const, text: line }] };
+  });
+  insertDocument(editor, { type: "doc", content });
+}
+
+/** Expands a macro whose trigger stands before the caret. */
+export function expandMacro(editor: Editor, macro: Macro): boolean {
+  const { from } = editor.state.selection;
+  insertDocument(editor, macro.document, { from: from - macro.trigger.length, to: from });
+  return true;
+}
+
+/** Replaces the whole text by a step that can be undone. */
+export function replaceAll(editor: Editor, document: ReportDocument): void {
+  const { state, view } = editor;
+  const node = state.schema.nodeFromJSON(toEditor(document));
+  view.dispatch(state.tr.replaceWith(0, state.doc.content.size, node.content));
+}
+
+/** Shows another text: there is nothing to undo to. */
+export function showDocument(editor: Editor, document: ReportDocument): void {
+  editor.commands.setContent(toEditor(document), { emitUpdate: false });
+}
+
+/** Returns where suggested text stands, stretch by stretch. */
+export function suggestions(doc: Inner): Range[] {
+  const found: Range[] = [];
+  doc.descendants((node, position) => {
+    if (!node.isText || !node.marks.some((mark) => mark.type.name === "suggested")) return;
+    const last = found.at(-1);
+    const to = position + node.nodeSize;
+    if (last?.to === position) last.to = to;
+    else found.push({ from: position, to });
+  });
+  return found;
+}
+
+/** Keeps or removes suggested text: everywhere, or in the range alone. */
+export function settle(editor: Editor, keep: boolean, only?: Range): void {
+  const { state, view } = editor;
+  const tr = state.tr;
+  for (const { from, to } of only ? [only] : suggestions(state.doc).reverse()) {
+    if (keep) tr.removeMark(from, to, state.schema.marks["suggested"]);
+    else removeStretch(tr.doc.resolve(from).parent, tr, { from, to });
+  }
+  view.dispatch(tr);
+}
+
+function removeStretch(parent: Inner, tr: Editor["state"]["tr"], { from, to }: Range): void {
+  const $from = tr.doc.resolve(from);
+  const whole = parent.content.size === to - from && $from.depth === 1 && tr.doc.childCount > 1;
+  if (whole) tr.delete($from.before(1), $from.after(1));
+  else tr.delete(from, to);
+}
+
+/** Returns the range of a place that a check names: block, list item, characters. */
+export function rangeOf(
+  doc: Inner,
+  place: { block: number; item: number | null; start: number; end: number },
+): Range | null {
+  if (place.block >= doc.childCount) return null;
+  let at = 1;
+  for (let index = 0; index < place.block; index += 1) at += doc.child(index).nodeSize;
+  const block = doc.child(place.block);
+  if (block.isTextblock) return { from: at + place.start, to: at + place.end };
+  const item = place.item ?? 0;
+  for (let index = 0; index < item && index < block.childCount; index += 1) {
+    at += block.child(index).nodeSize;
+  }
+  return { from: at + 1 + place.start, to: at + 1 + place.end };
+}
+
+/** Returns a document's first line, for lists. */
+export function firstLine(document: ReportDocument): string {
+  const block = document.content[0];
+  if (!block) return "";
+  if (block.type === "section") return block.title;
+  return inlineText(block.type === "paragraph" ? block.content : (block.items[0] ?? []));
+}

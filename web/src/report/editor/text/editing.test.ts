@@ -1,0 +1,240 @@
+import type { Editor } from "@tiptap/core";
+import { afterEach, describe, expect, it } from "vitest";
+import { allBrackets, choices, neighbour } from "./brackets";
+import { kindAt, toggleKind, type LineKind } from "./blocks";
+import {
+  bracketBy,
+  insertDocument,
+  insertText,
+  rangeOf,
+  replaceAll,
+  select,
+  settle,
+} from "./commands";
+import { fromEditor } from "./convert";
+import { canonical, fromText, plainText, type Block, type ReportDocument } from "./document";
+import { createEditor, goBack } from "./editor";
+import { macroBefore, type Macro } from "./macros";
+import { cleanPasted } from "./pasting";
+
+// jsdom lays nothing out: scrolling to the selection asks for rectangles.
+Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
+Range.prototype.getBoundingClientRect = () => new DOMRect();
+
+let editor: Editor | undefined;
+afterEach(() => editor?.destroy());
+
+const doc = (...content: Block[]): ReportDocument => ({ type: "doc", content });
+const open = (document: ReportDocument, macros: Macro[] = []): Editor => {
+  editor = createEditor({
+    place: document_(),
+    document,
+    editable: true,
+    attributes: {},
+    macros: () => macros,
+    onEdit: () => undefined,
+    onSelect: () => undefined,
+  });
+  return editor;
+};
+const document_ = () => document.body.appendChild(document.createElement("div"));
+const text = (of: Editor) => plainText(fromEditor(of.state.doc));
+const selected = (of: Editor) =>
+  of.state.doc.textBetween(of.state.selection.from, of.state.selection.to);
+const press = (of: Editor, key: string, more: KeyboardEventInit = {}) =>
+  of.view.someProp("handleKeyDown", (handle) =>
+    handle(of.view, new KeyboardEvent("keydown", { key, ...more })),
+  );
+
+const EVERYTHING = doc(
+  { type: "section", title: "Findings" },
+  {
+    type: "paragraph",
+    content: [
+      { type: "text", text: "Nodule of " },
+      { type: "field", label: "size", value: "" },
+      { type: "field", label: "size", value: "4" },
+      { type: "text", text: " mm", marks: ["bold", "suggested"] },
+    ],
+  },
+  { type: "paragraph", content: [] },
+  { type: "list", ordered: true, items: [[{ type: "text", text: "one" }], []] },
+  { type: "list", ordered: false, items: [[{ type: "field", label: "", value: "" }]] },
+);
+
+describe("a document in the editor", () => {
+  it("comes out as it went in: every block, mark and field", () => {
+    expect(canonical(fromEditor(open(EVERYTHING).state.doc))).toBe(canonical(EVERYTHING));
+    expect(text(open(doc()))).toBe("");
+  });
+
+  it("keeps a field's label while its bracket is typed over", () => {
+    const here = open(EVERYTHING);
+    bracketBy(here, 1);
+    expect(selected(here)).toBe("[size]");
+    here.view.dispatch(here.state.tr.insertText("6"));
+    const paragraph = fromEditor(here.state.doc).content[1];
+    expect(paragraph).toMatchObject({
+      content: [{}, { label: "size", value: "6" }, { value: "4" }, {}],
+    });
+  });
+});
+
+describe("brackets", () => {
+  it("come one after the other, in both directions and round the end", () => {
+    const here = open(fromText("a [one] b\n[two][three]"));
+    const seen: string[] = [];
+    for (let count = 0; count < 4; count += 1) {
+      bracketBy(here, 1);
+      seen.push(selected(here));
+    }
+    expect(seen).toEqual(["[one]", "[two]", "[three]", "[one]"]);
+    bracketBy(here, -1);
+    expect(selected(here)).toBe("[three]");
+    bracketBy(here, -1);
+    expect(selected(here)).toBe("[two]");
+  });
+
+  it("are reached by Tab, and without one Tab leaves the text", () => {
+    const here = open(fromText("x [y]"));
+    expect(press(here, "Tab")).toBe(true);
+    expect(selected(here)).toBe("[y]");
+    press(here, "Escape");
+    expect(press(here, "Tab")).toBeFalsy();
+    expect(press(open(fromText("x")), "Tab")).toBeFalsy();
+  });
+
+  it("are marked where they are typed, and no longer when they are closed", () => {
+    const here = open(fromText("a\nb [c]"));
+    expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(1);
+    select(here, { from: 2, to: 2 });
+    here.view.dispatch(here.state.tr.insertText(" [new]"));
+    expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(2);
+    bracketBy(here, 1);
+    here.view.dispatch(here.state.tr.insertText("z"));
+    expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(1);
+  });
+
+  it("offer the choices that their label names", () => {
+    expect(choices("[left / right]")).toEqual(["left", "right"]);
+    expect(choices("[mm/cm]")).toEqual([]);
+    expect(neighbour([], { from: 0, to: 0 }, 1)).toBeUndefined();
+    expect(allBrackets(open(fromText("no [unclosed")).state.doc)).toEqual([]);
+  });
+});
+
+describe("macros", () => {
+  const macro = (trigger: string, value: string): Macro => {
+    return { trigger, name: "", document: fromText(value), own: false };
+  };
+  const MACROS = [macro(".nl", "Lungs [side] clear."), macro("nlchest", "A\nB")];
+
+  it("stand by themselves before the caret, the longest one", () => {
+    expect(macroBefore("see .nl", MACROS)?.trigger).toBe(".nl");
+    expect(macroBefore("x.nl", MACROS)).toBeUndefined();
+    const both = [macro("l", ""), macro(" l", ""), macro(".l", "")];
+    expect(macroBefore(".l", both)?.trigger).toBe(".l");
+  });
+
+  it("are expanded by Tab, or by a space behind a sign, to their first bracket", () => {
+    const here = open(fromText(".nl"), MACROS);
+    select(here, { from: 4, to: 4 });
+    expect(press(here, " ")).toBe(true);
+    expect(text(here)).toBe("Lungs [side] clear.");
+    expect(selected(here)).toBe("[side]");
+    const other = open(fromText("nlchest"), MACROS);
+    select(other, { from: 8, to: 8 });
+    expect(press(other, " ")).toBeFalsy();
+    expect(press(other, "Tab")).toBe(true);
+    expect(text(other)).toBe("A\nB");
+  });
+});
+
+describe("lines", () => {
+  const kinds = (of: Editor) => fromEditor(of.state.doc).content.map((each) => each.type);
+
+  it("become headings and lists and paragraphs again, and keep their text and caret", () => {
+    const here = open(fromText("one\ntwo\nthree"));
+    select(here, { from: 1, to: 9 });
+    const apply = (kind: LineKind) => here.view.dispatch(toggleKind(here.state, kind));
+    apply("bulletList");
+    expect(kinds(here)).toEqual(["list", "paragraph"]);
+    expect(text(here)).toBe("- one\n- two\nthree");
+    expect(selected(here)).toBe("onetwo");
+    apply("bulletList");
+    expect(text(here)).toBe("one\ntwo\nthree");
+    apply("section");
+    expect(kinds(here)).toEqual(["section", "section", "paragraph"]);
+    goBack(here);
+    expect(kinds(here)).toEqual(["paragraph", "paragraph", "paragraph"]);
+  });
+
+  it("leave the list from its middle, and Enter on an empty item ends it", () => {
+    const here = open(doc({ type: "list", ordered: false, items: [[], []] }));
+    select(here, { from: 2, to: 2 });
+    press(here, "Enter");
+    expect(kinds(here)).toEqual(["paragraph", "list"]);
+    expect(kindAt(here.state)).toBe("paragraph");
+  });
+
+  it("go on as a paragraph below a heading", () => {
+    const here = open(doc({ type: "section", title: "Findings" }));
+    select(here, { from: 9, to: 9 });
+    press(here, "Enter");
+    here.view.dispatch(here.state.tr.insertText("x"));
+    expect(kinds(here)).toEqual(["section", "paragraph"]);
+    expect(text(here)).toBe("Findings\nx");
+  });
+});
+
+describe("what comes in from elsewhere", () => {
+  it("is text when it is text, also where it looks like markup", () => {
+    const here = open(fromText("ab"));
+    select(here, { from: 2, to: 2 });
+    insertText(here, "<b>1</b>\n<i>2");
+    expect(text(here)).toBe("a<b>1</b>\n<i>2b");
+  });
+
+  it("can be undone as one step", () => {
+    const here = open(fromText("mine"));
+    replaceAll(here, fromText("theirs"));
+    expect(text(here)).toBe("theirs");
+    goBack(here);
+    expect(text(here)).toBe("mine");
+    insertDocument(here, EVERYTHING);
+    goBack(here);
+    expect(text(here)).toBe("mine");
+  });
+
+  it("is reduced to what a report holds when it is pasted", () => {
+    const html =
+      '<script>alert(1)</script><ul><li><p>a</p><ul><li>b</li></ul></li></ul><p>c<br>d<img src="x"></p>';
+    expect(cleanPasted(html)).toBe("<ul><li>a </li><li>b</li></ul><p>c</p><p>d</p>");
+  });
+
+  it("is kept or removed when it was suggested", () => {
+    const suggested = doc(
+      { type: "paragraph", content: [{ type: "text", text: "Lungs: clear." }] },
+      { type: "paragraph", content: [{ type: "text", text: "Nodule.", marks: ["suggested"] }] },
+    );
+    const here = open(suggested);
+    settle(here, true);
+    expect(canonical(fromEditor(here.state.doc))).toBe(
+      canonical(fromText("Lungs: clear.\nNodule.")),
+    );
+    const other = open(suggested);
+    settle(other, false);
+    expect(text(other)).toBe("Lungs: clear.");
+  });
+
+  it("finds the place that a check names", () => {
+    const here = open(EVERYTHING);
+    const named = (block: number, item: number | null, start: number, end: number) => {
+      const range = rangeOf(here.state.doc, { block, item, start, end });
+      return range && here.state.doc.textBetween(range.from, range.to);
+    };
+    expect(named(1, null, 10, 16)).toBe("[size]");
+    expect(named(3, 0, 1, 3)).toBe("ne");
+    expect(named(9, null, 0, 1)).toBeNull();
+  });
+});

@@ -1,0 +1,56 @@
+// Makes an editor over a document of ours. Knows neither the engine nor when a text is saved.
+import { Editor, Extension } from "@tiptap/core";
+import { history, redo, undo } from "@tiptap/pm/history";
+import { BracketHighlights } from "./highlights";
+import { EditorKeys } from "./keys";
+import { cleanPasted } from "./pasting";
+import { SCHEMA } from "./schema";
+import { toEditor } from "./convert";
+import type { ReportDocument } from "./document";
+import type { Macro } from "./macros";
+
+/** Saving is no part of it: undo goes back over as many saves as there were. */
+const Undo = Extension.create({
+  name: "undo",
+  addProseMirrorPlugins: () => [history({ depth: 500, newGroupDelay: 600 })],
+  addKeyboardShortcuts() {
+    const { editor } = this;
+    const back = () => undo(editor.state, editor.view.dispatch);
+    const forth = () => redo(editor.state, editor.view.dispatch);
+    return { "Mod-z": back, "Mod-y": forth, "Shift-Mod-z": forth };
+  },
+});
+
+export interface EditorOptions {
+  place: HTMLElement;
+  document: ReportDocument;
+  editable: boolean;
+  /** Attributes of the editable element. */
+  attributes: Record<string, string>;
+  macros: () => readonly Macro[];
+  onEdit: () => void;
+  onSelect: () => void;
+}
+
+export function createEditor(options: EditorOptions): Editor {
+  return new Editor({
+    element: options.place,
+    extensions: [
+      ...SCHEMA,
+      EditorKeys.configure({ macros: options.macros }),
+      Undo,
+      BracketHighlights,
+    ],
+    content: toEditor(options.document),
+    editable: options.editable,
+    injectCSS: false,
+    enableInputRules: false,
+    enablePasteRules: false,
+    editorProps: { attributes: options.attributes, transformPastedHTML: cleanPasted },
+    onUpdate: options.onEdit,
+    onTransaction: options.onSelect,
+  });
+}
+
+export const goBack = (editor: Editor): boolean => undo(editor.state, editor.view.dispatch);
+export const goForth = (editor: Editor): boolean => redo(editor.state, editor.view.dispatch);

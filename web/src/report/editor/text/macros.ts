@@ -1,0 +1,29 @@
+// Macros by trigger: which one stands right before the caret.
+import type { ReportDocument } from "./document";
+
+export interface Macro {
+  trigger: string;
+  name: string;
+  document: ReportDocument;
+  own: boolean;
+}
+
+const BOUNDARY = /[\s([{"'“„«:;,]/;
+
+/**
+ * Returns the macro whose trigger ends a line's text before the caret, the longest if several do.
+ * It stands by itself: at the beginning, or behind a space or an opening bracket.
+ */
+export function macroBefore(text: string, macros: readonly Macro[]): Macro | undefined {
+  const fits = macros.filter((each) => {
+    if (!text.endsWith(each.trigger)) return false;
+    const before = text.charAt(text.length - each.trigger.length - 1);
+    return before === "" || BOUNDARY.test(before);
+  });
+  return fits.sort((one, other) => other.trigger.length - one.trigger.length)[0];
+}
+
+/** A trigger that begins with a sign is expanded by the space behind it; any other by Tab. */
+export function expandsBySpace(macro: Macro): boolean {
+  return /^[^\p{L}\p{N}]/u.test(macro.trigger);
+}
