@@ -1,0 +1,39 @@
+"""kill -9 while a folder is emptied: no file is lost, and none becomes two orders."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.test_transports import until
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_kill_while_a_folder_is_emptied(tmp_path: Path) -> None:
+    """Kills at any moment: every file ends in done/, every order is there exactly once."""
+    house = House(tmp_path / "home")
+    house.listener("files", bind="folder:inbox", scan_every="50ms")
+    house.make()
+    inbox = house.home / "inbox"
+    inbox.mkdir()
+    count = 150
+    for number in range(count):
+        (inbox / f"{number:04d}.hl7").write_bytes(order(number, mrn=f"M{number % 7}"))
+    rng = random.Random(11)
+    for _ in range(3):
+        house.start()
+        time.sleep(rng.uniform(0.1, 0.5))
+        house.kill()
+    house.start()
+    try:
+        until(inbox / "done" / f"{count - 1:04d}.hl7", 60)
+        house.settle(60)
+        assert len(list((inbox / "done").iterdir())) == count
+        found = [each["Accession"] for row in house.worklist() for each in row["orders"]]
+        assert sorted(found) == sorted(f"A{number}" for number in range(count))
+    finally:
+        house.kill()

@@ -1,0 +1,279 @@
+"""Folders and HL7 over HTTP: the same promises as over MLLP, from outside."""
+
+import base64
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from typing_extensions import override
+
+from tests.acceptance.house import House, free_port
+from tests.acceptance.orders import order
+from tests.acceptance.wire import ack, control_id, segment, verdict
+
+SECRET = "Basic " + base64.b64encode(b"ris:invented").decode()
+
+
+@dataclass
+class Receiver:
+    """An HTTP receiver of results whose answers are a program."""
+
+    status: int = 200
+    answer: bytes | None = None
+    received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.received.append((dict(self.headers.items()), body))
+                answer = ack(body) if outer.answer is None else outer.answer
+                self.send_response(outer.status)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            @override
+            def log_message(self, format: str, *args: object) -> None:
+                """Print nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port: int = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@dataclass
+class Post:
+    """A house that is reached by folder and by HTTP."""
+
+    house: House
+    web: str
+    guarded: str
+    receiver: Receiver
+
+    @property
+    def inbox(self) -> Path:
+        return self.house.home / "inbox"
+
+    @property
+    def outbox(self) -> Path:
+        return self.house.home / "outbox"
+
+    def drop(self, name: str, data: bytes) -> None:
+        """Put a file into the folder, as an interface engine does: whole at once."""
+        self.inbox.mkdir(exist_ok=True)
+        (self.inbox / f".{name}").write_bytes(data)
+        (self.inbox / f".{name}").rename(self.inbox / name)
+
+
+@pytest.fixture(scope="module")
+def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post]:
+    """One service with a folder and two HTTP listeners, a folder and an HTTP destination."""
+    house = House(tmp_path_factory.mktemp("post") / "home")
+    receiver = Receiver()
+    open_port, closed_port = free_port(), free_port()
+    house.listener("files", bind="folder:inbox", scan_every="100ms", answer_files=True)
+    house.listener("web", bind=f"http://127.0.0.1:{open_port}/hl7", max_frame="64KiB",
+                   frame_timeout="1s", charset="iso-8859-1")  # fmt: skip
+    house.listener("guarded", bind=f"http://127.0.0.1:{closed_port}/",
+                   authorization_file="secrets/ris.authorization")  # fmt: skip
+    house.destination("files-out", 0, address="folder:outbox")
+    house.destination("web-out", 0, address=f"http://127.0.0.1:{receiver.port}/in",
+                      authorization_file="secrets/ris.authorization")  # fmt: skip
+    house.make()
+    (house.home / "secrets/ris.authorization").write_text(SECRET + "\n", "utf-8")
+    house.start()
+    yield Post(
+        house, f"http://127.0.0.1:{open_port}/hl7", f"http://127.0.0.1:{closed_port}/", receiver
+    )
+    assert house.stop() == 0
+    receiver.server.shutdown()
+    receiver.server.server_close()
+
+
+def until(path: Path, timeout: float = 20) -> bytes:
+    """Wait for a file."""
+    deadline = time.monotonic() + timeout
+    while not path.exists():
+        assert time.monotonic() < deadline, sorted(path.parent.parent.rglob("*"))
+        time.sleep(0.05)
+    return path.read_bytes()
+
+
+def test_a_file_becomes_an_order(post: Post) -> None:
+    """It goes to done/, its acknowledgment to acks/, the order onto the worklist."""
+    message = order(5001)
+    post.drop("one.hl7", message)
+    assert until(post.inbox / "done/one.hl7") == message
+    assert verdict(until(post.inbox / "acks/one.hl7.ack")) == ("AA", "C5001")
+    post.house.settle()
+    assert post.house.row("A5001") is not None
+    assert not (post.inbox / "one.hl7").exists()
+
+
+def test_the_same_file_again(post: Post) -> None:
+    """It is one message: the stored acknowledgment again, and nothing overwritten in done/."""
+    for _ in range(2):
+        post.drop("twice.hl7", order(5002))
+        until(post.inbox / "done/twice.hl7")
+    until(post.inbox / "done/twice.2.hl7")
+    rows = post.house.bridge("messages", "list", "--listener", "files", "--limit", "1000")
+    assert rows.count("C5002") == 0  # control ids are in no list
+    found = [each for each in post.house.worklist() if "A5002" in str(each)]
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("no.hl7", b"hello"),
+        ("empty.hl7", b""),
+        ("type.hl7", order(5003).replace(b"ORM^O01", b"SIU^S12")),
+    ],
+)
+def test_what_is_refused_fails(post: Post, name: str, data: bytes) -> None:
+    """It goes to failed/, with a reason beside it."""
+    post.drop(name, data)
+    assert until(post.inbox / "failed" / name) == data
+    assert verdict(until(post.inbox / f"acks/{name}.ack"))[0] == "AR"
+
+
+def test_several_messages_and_batches(post: Post) -> None:
+    """One after the other, line feeds, or FHS and BHS around them: each is answered."""
+    plain = order(5004).replace(b"\r", b"\r\n") + order(5005).replace(b"\r", b"\r\n")
+    post.drop("plain.hl7", plain)
+    batch = b"FHS|^~\\&|A|B\rBHS|^~\\&|A|B\r" + order(5006) + order(5007) + b"BTS|2\rFTS|1\r"
+    post.drop("batch.hl7", batch)
+    assert until(post.inbox / "done/plain.hl7") == plain
+    until(post.inbox / "done/batch.hl7")
+    answer = until(post.inbox / "acks/batch.hl7.ack")
+    assert answer.startswith(b"FHS")
+    assert answer.count(b"MSA|AA|") == 2
+    assert until(post.inbox / "acks/plain.hl7.ack").count(b"MSA|AA|") == 2
+    post.house.settle()
+    assert all(post.house.row(f"A{number}") for number in (5004, 5005, 5006, 5007))
+
+
+def test_unfinished_files_wait(post: Post) -> None:
+    """A file that still grows, or bears a name for the unfinished, is left alone."""
+    (post.inbox / "later.hl7.part").write_bytes(order(5008))
+    growing = post.inbox / "growing.hl7"
+    whole = order(5009)
+    with growing.open("wb") as file:
+        for at in range(0, len(whole), 60):
+            file.write(whole[at : at + 60])
+            file.flush()
+            time.sleep(0.05)
+    assert until(post.inbox / "done/growing.hl7") == whole
+    assert (post.inbox / "later.hl7.part").exists()
+    assert not list((post.inbox / "failed").glob("*later*"))
+
+
+def test_results_go_to_the_folder_and_over_http(post: Post) -> None:
+    """One file and one POST each, the addendum after the report, named by MSH-10."""
+    assert verdict(httpx.post(post.web, content=order(5010)).content) == ("AA", "C5010")
+    post.house.settle()
+    post.house.draft("M5010", "A5010", "Nothing found.")
+    post.house.sign("M5010", "A5010")
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not (
+        list(post.outbox.glob("*.hl7")) and post.receiver.received
+    ):
+        time.sleep(0.05)
+    (file,) = post.outbox.glob("*.hl7")
+    result = file.read_bytes()
+    assert "Nothing found." in result.decode()
+    assert control_id(result).decode() in file.name
+    headers, body = post.receiver.received[0]
+    assert segment(body, b"OBR").split("|")[25] == "F"
+    assert headers["Authorization"] == SECRET
+    assert headers["Content-Type"].startswith("application/hl7-v2")
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ((b"", b""), 200, "AA"),
+        ((b"ORM^O01", b"SIU^S12"), 400, "AR"),
+        ((b"|C5020|", b"||"), 500, "AE"),
+    ],
+)
+def test_http_status_follows_the_acknowledgment(
+    post: Post, change: tuple[bytes, bytes], status: int, code: str
+) -> None:
+    """200 for AA, 400 for AR, 500 for AE, and the acknowledgment in the body of each."""
+    reply = httpx.post(
+        post.web, content=order(5020).replace(*change, 1),
+        headers={"content-type": "application/hl7-v2; charset=utf-8"},
+    )  # fmt: skip
+    assert reply.status_code == status
+    assert verdict(reply.content)[0] == code
+    assert reply.headers["content-type"] == "application/hl7-v2; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "", {}, 405),
+        ("POST", "/other", {}, 404),
+        ("POST", "", {"content-type": "application/hl7-v2+xml"}, 415),
+        ("POST", "", {"content-type": "application/json"}, 415),
+        ("POST", "", {"content-encoding": "gzip"}, 415),
+    ],
+)
+def test_http_that_is_no_message(
+    post: Post, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    """Refused by its status, before anything is stored."""
+    reply = httpx.request(method, post.web + path, content=order(5021), headers=headers)
+    assert reply.status_code == status
+    assert b"MSA" not in reply.content
+
+
+def test_the_charset_of_the_content_type(post: Post) -> None:
+    """A message that names no charset is what its Content-Type says, not the listener's."""
+    message = order(5022, title="Schädel").replace(b"||||||UNICODE UTF-8", b"")
+    reply = httpx.post(
+        post.web, content=message, headers={"content-type": "application/hl7-v2; charset=utf-8"}
+    )
+    assert verdict(reply.content) == ("AA", "C5022")
+    post.house.settle()
+    row = post.house.row("A5022")
+    assert row is not None
+    assert row["orders"][0]["StudyDescription"] == "Schädel"
+
+
+def test_too_large_and_too_slow(post: Post) -> None:
+    """A body beyond `max_frame` is 413 or a closed connection; one that dribbles is cut."""
+    big = order(5023) + b"NTE|1||" + b"x" * 70_000
+    with suppress(httpx.TransportError):  # the answer may meet a sender that still writes
+        assert httpx.post(post.web, content=big).status_code == 413
+
+    def dribble() -> Iterator[bytes]:
+        for byte in order(5024):
+            time.sleep(0.05)
+            yield bytes([byte])
+
+    began = time.monotonic()
+    with pytest.raises(httpx.TransportError):
+        httpx.post(post.web, content=dribble(), timeout=20)
+    assert time.monotonic() - began < 10
+
+
+def test_who_may_send(post: Post) -> None:
+    """With `authorization_file` only the sender that shows that header is heard."""
+    assert httpx.post(post.guarded, content=order(5025)).status_code == 401
+    wrong = {"authorization": SECRET[:-2]}
+    assert httpx.post(post.guarded, content=order(5025), headers=wrong).status_code == 401
+    right = {"authorization": SECRET}
+    reply = httpx.post(post.guarded, content=order(5025), headers=right)
+    assert verdict(reply.content) == ("AA", "C5025")
