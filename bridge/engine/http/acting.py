@@ -62,7 +62,7 @@ def zone_of(name: str | None) -> ZoneInfo | None:
 
 def actor_of(caller: Caller) -> Actor:
     """Return the caller as the use cases know them."""
-    return Actor(caller.account_id, caller.token_id)
+    return Actor(caller.account_id, caller.token_id or None)
 
 
 async def look(
@@ -123,7 +123,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
 
 async def _repeat_of(request: Request, caller: Caller) -> Repeat | None:
     key = request.headers.get("idempotency-key")
-    if key is None:
+    if key is None or not caller.token_id:  # a page repeats nothing by itself
         return None
     if not _KEY.fullmatch(key):
         raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")

@@ -18,6 +18,8 @@ from bridge.engine.http.envelope import Envelope
 from bridge.engine.http.guard import TOKEN_HEADER
 from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.routes import (
+    account,
+    account_administration,
     administration,
     auditing,
     beside,
@@ -26,10 +28,13 @@ from bridge.engine.http.routes import (
     giving,
     health,
     launching,
+    live,
     macros,
     orders,
     patients,
+    places,
     reading,
+    rows,
     session,
     signing,
     supplying,
@@ -53,9 +58,14 @@ ROUTERS = (
     health.router,
     browser.router,
     session.router,
+    live.router,
     writing.router,
     beside.router,
     giving.router,
+    places.router,
+    account.router,
+    rows.router,
+    account_administration.router,
 )
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 

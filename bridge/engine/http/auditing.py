@@ -31,7 +31,7 @@ def deed_of(
         site_id,
         report_id,
         account_id if caller is None else caller.account_id,
-        None if caller is None else caller.token_id,
+        None if caller is None else caller.token_id or None,
         outcome,
         {**details, **origin(request)},
     )

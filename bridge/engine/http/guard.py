@@ -85,7 +85,7 @@ class GuardedRoute(APIRoute):
             _count(engine, caller, self.rate, request)
             try:
                 _require(caller, self.scope)
-                await _syntax(strict)
+                await json_body(strict)
                 return await handler(strict)
             except Forbidden:
                 refused(request, "permission", code=Forbidden.code)
@@ -130,7 +130,7 @@ class SessionRoute(APIRoute):
             strict = StrictRequest(request.scope, request.receive)
             strict.limit = engine_of(request).settings.sizes.body
             request.state.desk = await session_desk(request)
-            await _syntax(strict)
+            await json_body(strict)
             return await handler(strict)
 
         return guarded
@@ -142,7 +142,7 @@ async def authenticated(engine: Engine, request: Request) -> Caller:
     caller = await engine.bearer(secret) if 0 < len(secret) <= MAX_TOKEN else None
     if caller is None:
         refused(request, "token", code="unauthorized" if secret else "no_token")
-        _count_failure(engine, request)
+        count_failure(engine, request)
         raise unauthorized()
     return caller
 
@@ -152,7 +152,8 @@ def _require(caller: Caller, scope: Scope) -> None:
         raise Forbidden
 
 
-def _count_failure(engine: Engine, request: Request) -> None:
+def count_failure(engine: Engine, request: Request) -> None:
+    """Count a token that is none against the address it came from; raise 429 for too many."""
     client = engine.client(request)
     if is_loopback(client):
         return
@@ -177,7 +178,8 @@ def _enforce(allowance: Allowance | None) -> None:
     raise Refused(Problem(429, "too_many_requests", detail, headers=allowance.headers()))
 
 
-async def _syntax(request: StrictRequest) -> None:
+async def json_body(request: StrictRequest) -> None:
+    """Raise 400 unless the body, if there is one, is JSON and says so."""
     if b"%00" in request.scope.get("query_string", b""):
         raise bad_request("a query parameter holds a NUL character")
     if not await request.body():

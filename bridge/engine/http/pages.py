@@ -74,7 +74,12 @@ def document_policy() -> dict[str, str]:
 
 def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
     """Return the page of an opened document."""
-    boot = {
+    return app_page(report_boot(opened), headers=headers)
+
+
+def report_boot(opened: Opened) -> dict[str, Any]:
+    """Return what the page of an opened document begins with."""
+    return {
         "mode": "report",
         "session": opened.secret,
         "locale": opened.language,
@@ -83,15 +88,21 @@ def report_page(opened: Opened, headers: Mapping[str, str]) -> Response:
         "transfer": opened.transfer,
         "owner": opened.owner_name,
         "prelimGroups": list(opened.prelim_groups),
+        "window": opened.window.as_json(),
     }
-    return app_page(boot, headers=headers)
 
 
 def app_page(
-    boot: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+    boot: Mapping[str, Any],
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    fallback: str = "",
 ) -> Response:
     """
     Return a page of the reporting app; `boot` is what it begins with (web/src/report/boot.ts).
+
+    `fallback` is markup of ours that stands there until the app does.
 
     Raises NotBuilt where the app is not built in.
     """
@@ -104,6 +115,7 @@ def app_page(
         boot=_script_json(boot),
         links="\n".join(links),
         script=f"{ASSET_PATH}{begin.script}",
+        fallback=fallback,
     )
     return HTMLResponse(filled, status, headers=dict(headers or policy(())))
 
@@ -140,18 +152,6 @@ def docs_page(settings: EngineSettings) -> Response:
     )
     filled = _template("docs.html").substitute(limits=html.escape(limits))
     return HTMLResponse(filled, headers=policy(()))
-
-
-def login_form(handle: str) -> str:
-    """Return the form that signs a user in and then opens the link."""
-    return (
-        '<form method="post" action="/reporting/login">'
-        f'<input type="hidden" name="token" value="{html.escape(handle, quote=True)}">'
-        '<label>E-mail <input name="email" type="email" autocomplete="username" required></label>'
-        '<label>Password <input name="password" type="password" '
-        'autocomplete="current-password" required></label>'
-        '<button class="main" type="submit">Sign in</button></form>'
-    )
 
 
 def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:

@@ -14,22 +14,25 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from bridge.engine.documents import html
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
 from bridge.engine.http import pages
+from bridge.engine.http.accounts import whoever_signed_in
 from bridge.engine.http.auditing import deed_of, refused
+from bridge.engine.http.guard import count_failure
 from bridge.engine.http.initiating import issue, refuse_study, session_link
 from bridge.engine.http.problems import Refused, bad_request, unauthorized
+from bridge.engine.http.same_origin import in_frame
+from bridge.engine.http.signing_in import login_page
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.launching.errors import BadLaunch, FrameForbidden, LinkExpired, LoginNeeded
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.service import sharing as shares
 from bridge.engine.service.audit import Deed
-from bridge.engine.service.caller import SITES
+from bridge.engine.service.caller import SITES, Scope, account_role_in
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
 from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import Session, find_session
-from bridge.engine.service.users import check_password
 from bridge.engine.service.work import Actor, Work
 
 _PLACES: dict[type[EngineError], tuple[str, str]] = {
@@ -42,11 +45,6 @@ _PLACES: dict[type[EngineError], tuple[str, str]] = {
     ),
     Forbidden: ("Not permitted", "You are not a member of this site."),
 }
-
-
-def in_frame(request: Request) -> bool:
-    """Tell whether the browser loads this page into a frame."""
-    return request.headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object")
 
 
 def is_prefetch(request: Request) -> bool:
@@ -72,9 +70,11 @@ async def open_report(request: Request, handle: str) -> Response:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     session = await visitor(engine, request)
     if not handle and (session is None or not session.report_id):
-        return _refusal(NotFound(), handle)
+        return _refusal(request, NotFound(), handle)
     door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
-    visit = Visit(handle, in_frame(request), session.account_id if session else None)
+    signed = await whoever_signed_in(engine, request)
+    known = signed.account.id if signed else session.account_id if session else None
+    visit = Visit(handle, in_frame(request), known)
 
     def deed(work: Work) -> Opened:
         if session is not None and not handle:
@@ -89,7 +89,7 @@ async def open_report(request: Request, handle: str) -> Response:
         opened = await engine.work.change(actor, engine.clock(), deed)
     except EngineError as refusal:
         refused(request, "open", code=refusal.code)
-        return _refusal(refusal, handle)
+        return _refusal(request, refusal, handle)
     page = pages.report_page(opened, pages.policy(_ancestors(engine, opened)))
     _set_cookie(engine, page, opened.secret, request)
     return page
@@ -107,11 +107,9 @@ def _opening(request: Request, action: str, opened: Opened) -> Deed:
     return deed_of(request, action, opened.site_id, opened.report_id, account_id=account_id)
 
 
-def _refusal(refusal: EngineError, handle: str) -> Response:
+def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
     if isinstance(refusal, LoginNeeded):
-        return pages.notice_page(
-            "Sign in", "Sign in to open this report.", form=pages.login_form(handle)
-        )
+        return login_page(request, handle=handle)
     title, text = next(
         (words for kind, words in _PLACES.items() if isinstance(refusal, kind)),
         ("This report cannot be opened", refusal.detail),
@@ -141,48 +139,11 @@ async def open_share(request: Request, handle: str) -> Response:
         )
     except EngineError as refusal:
         refused(request, "share-open", code=refusal.code)
-        return _refusal(refusal, handle)
+        return _refusal(request, refusal, handle)
     engine.journal.note([deed_of(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
     text = await engine.work.run(lambda: html.render(found.exported, zone))
     return HTMLResponse(text, headers=pages.document_policy())
-
-
-async def sign_in(request: Request, form: dict[str, str]) -> Response:
-    """Sign a user in with a password and go on to their link; never inside a frame."""
-    engine = engine_of(request)
-    handle = form.get("token", "")
-    if in_frame(request):
-        return _refusal(FrameForbidden(), handle)
-    client, quota = engine.client(request), engine.settings.rates.failed_authentications
-    allowance = engine.quotas.peek("authentication", client, quota)
-    if allowance is not None and not allowance.granted:
-        return pages.notice_page("Too many attempts", "Try again later.", status=429)
-    email, password = form.get("email", ""), form.get("password", "")
-    account = await engine.work.read(lambda c: check_password(c, email, password))
-    if account is None:
-        engine.quotas.take("authentication", client, quota)
-        refused(request, "login", code="wrong_password")
-        return pages.notice_page(
-            "Sign in",
-            "That e-mail address and password do not belong together.",
-            status=401,
-            form=pages.login_form(handle),
-        )
-    door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
-
-    def deed(work: Work) -> Opened:
-        opened = open_link(work, door, Visit(handle, visitor_id=account.id))
-        work.note(_opening(request, "login", opened))
-        return opened
-
-    try:
-        opened = await engine.work.change(Actor(account.id), engine.clock(), deed)
-    except EngineError as refusal:
-        return _refusal(refusal, handle)
-    page = pages.report_page(opened, pages.policy(()))
-    _set_cookie(engine, page, opened.secret, request)
-    return page
 
 
 async def init(request: Request) -> Response:
@@ -192,7 +153,7 @@ async def init(request: Request) -> Response:
     if is_prefetch(request):
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     try:
-        refuse_study(query, "")
+        refuse_study(request.query_params.multi_items(), "")
         if not query.get("token"):
             return await _init_from_address(engine, request, query)
         return await _waiting(engine, request, query["token"])
@@ -242,7 +203,7 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     if not (engine.settings.browser_init and chosen.browserInit):
         raise bad_request("the browser route is switched off", code="route_disabled", status=403)
     if not any(query.get(each) for each in ("Auth", "UserName", "UserEmail")):
-        return await _again(engine, request)
+        return await _again(engine, request, site_id)
     for name in ("Auth", "UserName", "UserEmail"):
         if not query.get(name, "").strip():
             raise BadLaunch("missing_parameter", f"{name} is missing", pointer=name)
@@ -255,7 +216,10 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     )
     caller = await engine.bearer(query["Auth"])
     if caller is None:
+        count_failure(engine, request)
         raise unauthorized("the token in Auth is not valid")
+    if not caller.permits(Scope.LAUNCH):
+        raise Forbidden
     request.state.caller = caller
     prepared = await issue(engine, request, wanted)
     target = session_link("", prepared)
@@ -263,8 +227,12 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
     return RedirectResponse(target, 303, headers)
 
 
-async def _again(engine: Engine, request: Request) -> Response:
-    """Keep the session of a user who is signed in already; never inside a frame."""
-    if in_frame(request) or await visitor(engine, request) is None:
+async def _again(engine: Engine, request: Request, site_id: str) -> Response:
+    """Keep the session of a user who is signed in already, on their site; never inside a frame."""
+    session = None if in_frame(request) else await visitor(engine, request)
+    if session is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
+    account_id = session.account_id
+    if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:
+        raise Forbidden
     return pages.notice_page("Waiting for a study", "You are signed in. Open a study.")

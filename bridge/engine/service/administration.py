@@ -14,9 +14,10 @@ from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
 from bridge.engine.service import tokens, users
 from bridge.engine.service.caller import MEMBERSHIPS, Scope, account_role
+from bridge.engine.service.tokens import TokenView
 from bridge.engine.service.work import Work
 
-_DAY_MS = 24 * 3600 * 1000
+DAY_MS = 24 * 3600 * 1000
 
 
 class BadUser(EngineError):  # noqa: N818  # named for what was sent
@@ -92,26 +93,28 @@ def make_token(
         random_bytes=random_bytes,
         label=label,
         scopes=scopes,
-        expires_at=None if expires_days is None else work.now + expires_days * _DAY_MS,
+        expires_at=None if expires_days is None else work.now + expires_days * DAY_MS,
     )
     return {"id": key, "token": secret}
 
 
 def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
     """Return the tokens of a site's users, newest first."""
-    return [
-        {
-            "id": each.id,
-            "email": each.email,
-            "label": each.label,
-            "scopes": list(each.scopes),
-            "createdAt": each.created_at,
-            "expiresAt": each.expires_at,
-            "lastUsedAt": each.last_used_at,
-            "revokedAt": each.revoked_at,
-        }
-        for each in tokens.list_tokens(connection, users.account_ids(connection, site_id))
-    ]
+    found = tokens.list_tokens(connection, users.account_ids(connection, site_id))
+    return [{"email": each.email, **token_json(each)} for each in found]
+
+
+def token_json(token: TokenView) -> dict[str, Any]:
+    """Return a token as it is listed, without its owner."""
+    return {
+        "id": token.id,
+        "label": token.label,
+        "scopes": list(token.scopes),
+        "createdAt": token.created_at,
+        "expiresAt": token.expires_at,
+        "lastUsedAt": token.last_used_at,
+        "revokedAt": token.revoked_at,
+    }
 
 
 def revoke(work: Work, site_id: str, token_id: int) -> None:

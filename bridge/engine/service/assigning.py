@@ -43,7 +43,11 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
 
 def unassign(work: Work, triple: Triple) -> Report:
     """Give a Draft back to the worklist; its content stays."""
-    report = lock_report(work, triple).report
+    return unassign_report(work, lock_report(work, triple).report)
+
+
+def unassign_report(work: Work, report: Report) -> Report:
+    """Give a locked Draft back to the worklist; its content stays."""
     clear(work, report, take(work, report, Event.UNASSIGN))
     feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
     return report

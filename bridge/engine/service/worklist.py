@@ -65,7 +65,7 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistP
     """Return one page; raise RuleBroken for a cursor that was not given out for this sort."""
     value = col(Report.created_at) if "created" in query.sort else col(Report.updated_at)
     statement = select(Report).where(Report.site_id == query.site_id)
-    for condition in _filters(session, query):
+    for condition in filters(session, query):
         statement = statement.where(condition)
     if query.cursor:
         statement = statement.where(_beyond(query, value))
@@ -74,10 +74,13 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistP
     rows = list(session.exec(statement.order_by(*order).limit(query.limit + 1)))
     page = rows[: query.limit]
     more = len(rows) > query.limit
-    return WorklistPage(_items(session, page, now), _cursor(query.sort, page[-1]) if more else None)
+    return WorklistPage(
+        items_of(session, page, now), _cursor(query.sort, page[-1]) if more else None
+    )
 
 
-def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
+def filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
+    """Return the conditions that a query's filters come to, beside its site."""
     own = [col(ReportOrder.site_id) == query.site_id]
     if query.mrn:
         pointers = follow_pointers(session.connection(), query.site_id, [query.mrn])
@@ -125,7 +128,8 @@ def _is_key(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _items(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
+def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
+    """Return reports as the worklist shows them."""
     records = status_records(session, reports, now)
     groups = orders_by_report(session, [key_of(report) for report in reports])
     names = _owner_names(session, reports)

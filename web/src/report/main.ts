@@ -11,4 +11,5 @@ const boot = readBoot(document);
 if (location.search && boot.mode === "report") history.replaceState(null, "", location.pathname);
 applyTheme(boot.theme, document);
 await locale.set(boot.locale);
+document.getElementById("fallback")?.remove();
 mount(App, { target: document.body, props: { boot } });

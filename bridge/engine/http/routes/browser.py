@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.app import built
-from bridge.engine.http import pages, visiting
+from bridge.engine.http import pages, signing_in, visiting
 from bridge.engine.http.problems import bad_request, too_large
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
@@ -45,7 +45,7 @@ async def login(request: Request) -> Response:
         form = dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
     except ValueError:
         raise bad_request("not a form") from None
-    return await visiting.sign_in(request, form)
+    return await signing_in.sign_in(request, form)
 
 
 @router.get("/assets/{name}")

@@ -177,8 +177,9 @@ def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
     assert (
         service.call("POST", "/reporting/login", None, data=form, headers=frame).status_code == 403
     )
-    opened = service.call("POST", "/reporting/login", None, data=form)
-    assert boot(opened)["transfer"] is False
+    signed_in = service.call("POST", "/reporting/login", None, data=form)
+    assert signed_in.status_code == 303
+    assert boot(service.open(signed_in.headers["location"]))["transfer"] is False
     assert service.status()["userEmail"] == READER
 
 

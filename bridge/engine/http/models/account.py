@@ -1,0 +1,48 @@
+"""Bodies of the signed-in account's endpoints: what people choose, tokens, assignments."""
+
+# ruff: noqa: N815  # the spelling of the interface document
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictInt
+
+from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
+from bridge.engine.service.preferences import Language
+
+Password = Annotated[str, Field(min_length=8, max_length=1024, repr=False)]
+
+
+class ProfileBody(Body):
+    """What a user changes about themselves; what is left out stays."""
+
+    name: Identifier | None = None
+    AppLanguage: Language | Literal[""] | None = None
+    SpeechLanguage: Language | Literal[""] | None = None
+    theme: Literal["dark", "light", "system", ""] | None = None
+    signatureText: Annotated[str, Field(max_length=500)] | None = None
+    signature: Annotated[str | None, Field(description="A data URI", repr=False)] = None
+
+    def choices(self) -> dict[str, Any]:
+        """Return what goes into the account's settings."""
+        return self.model_dump(exclude_unset=True, exclude={"name", "signature"})
+
+
+class PasswordBody(Body):
+    """A new password, and the present one as proof."""
+
+    present: Annotated[str, Field(max_length=1024, repr=False)]
+    wanted: Password
+
+
+class OwnTokenBody(Body):
+    """An access token for oneself."""
+
+    label: Identifier
+    expiresDays: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
+
+
+class AssignBody(Body):
+    """A reader for a report; empty takes the report from its reader."""
+
+    reportId: Identifier
+    email: OptionalIdentifier = ""

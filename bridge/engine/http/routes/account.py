@@ -1,0 +1,109 @@
+"""What a signed-in user reads and changes about themselves: choices, password, access tokens."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from bridge.engine.errors import NotFound
+from bridge.engine.http.accounts import AccountRoute, SignedDep
+from bridge.engine.http.auditing import deed_of
+from bridge.engine.http.models.account import OwnTokenBody, PasswordBody, ProfileBody
+from bridge.engine.http.signing_in import sign_out
+from bridge.engine.http.state import EngineDep, engine_of
+from bridge.engine.service import accounts, tokens, users
+from bridge.engine.service.administration import DAY_MS, token_json
+from bridge.engine.service.site_changes import image_uri
+from bridge.engine.service.work import Actor, Work
+
+router = APIRouter(
+    prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
+)
+
+Key = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+@router.get("")
+async def read_profile(engine: EngineDep, signed: SignedDep) -> Response:
+    """Return the user, what they have chosen, and their sites."""
+    return JSONResponse(await engine.work.read(lambda c: accounts.profile(c, signed.account.id)))
+
+
+@router.put("")
+async def change_profile(body: ProfileBody, request: Request, signed: SignedDep) -> Response:
+    """Change what the user has chosen; what is left out stays."""
+    engine, key = engine_of(request), signed.account.id
+    image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
+
+    def deed(work: Work) -> dict[str, Any]:
+        accounts.choose(work.connection, key, body.choices())
+        if body.name:
+            accounts.rename(work.connection, key, body.name)
+        if "signature" in body.model_fields_set:
+            users.set_signature(work.connection, key, image)
+        work.note(deed_of(request, "profile-update"))
+        return accounts.profile(work.connection, key)
+
+    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
+
+
+@router.post("/password")
+async def change_password(body: PasswordBody, request: Request, signed: SignedDep) -> Response:
+    """Set a new password; other sessions of the account end."""
+    engine, key = engine_of(request), signed.account.id
+
+    def deed(work: Work) -> None:
+        accounts.change_password(work.connection, signed, body.present, body.wanted, work.now)
+        work.note(deed_of(request, "password-update"))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)
+
+
+@router.post("/sign-out")
+async def leave(request: Request) -> Response:
+    """End the session."""
+    return await sign_out(request)
+
+
+@router.get("/tokens")
+async def own_tokens(engine: EngineDep, signed: SignedDep) -> Response:
+    """Return the user's access tokens, newest first, without their secrets."""
+    found = await engine.work.read(lambda c: tokens.list_tokens(c, [signed.account.id]))
+    return JSONResponse([token_json(each) for each in found])
+
+
+@router.post("/tokens")
+async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) -> Response:
+    """Make an access token; its secret is in this answer and nowhere else."""
+    engine, key = engine_of(request), signed.account.id
+
+    def deed(work: Work) -> dict[str, Any]:
+        days = body.expiresDays
+        token_id, secret = tokens.create_token(
+            work.connection,
+            key,
+            now=work.now,
+            random_bytes=engine.random,
+            label=body.label,
+            expires_at=None if days is None else work.now + days * DAY_MS,
+        )
+        work.note(deed_of(request, "token-create", token=token_id))
+        return {"id": token_id, "token": secret}
+
+    return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed), 201)
+
+
+@router.delete("/tokens/{token_id}")
+async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Response:
+    """Revoke an own token, and the links that were made with it."""
+    engine, key = engine_of(request), signed.account.id
+
+    def deed(work: Work) -> None:
+        if tokens.owner_of(work.connection, token_id) != key:
+            raise NotFound
+        tokens.revoke_token(work.connection, token_id, work.now)
+        work.note(deed_of(request, "token-revoke", token=token_id))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)

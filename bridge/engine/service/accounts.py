@@ -1,0 +1,134 @@
+"""
+Signed-in accounts: their sessions, and what people choose about themselves.
+
+Such a session belongs to no report: it opens the worklist, and reports from there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from bridge.engine.errors import EngineError, Forbidden
+from bridge.engine.links.handles import RandomBytes
+from bridge.engine.rules.authority import Role
+from bridge.engine.service import users
+from bridge.engine.service.caller import MEMBERSHIPS, SITES
+from bridge.engine.service.sessions import (
+    SESSIONS,
+    NewSession,
+    Session,
+    begin_session,
+    find_session,
+)
+from bridge.engine.service.users import ACCOUNTS, Account
+from bridge.engine.settings import Lifetimes
+
+CHOICES = ("AppLanguage", "SpeechLanguage", "theme", "signatureText")
+_KIND = "account"
+
+
+class WrongPassword(EngineError):  # noqa: N818  # named for what happened
+    """The present password that was given is not the account's."""
+
+    status = 400
+    code = "wrong_password"
+    text = "the present password is not right"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A valid session of an account."""
+
+    session: Session
+    account: Account
+
+
+def sign_in(
+    connection: Connection, account: Account, random_bytes: RandomBytes, now: int, life: Lifetimes
+) -> str:
+    """Begin a session for an account and return its secret; raise `Forbidden` without a site."""
+    home = connection.execute(
+        select(MEMBERSHIPS.c.site_id)
+        .where(MEMBERSHIPS.c.account_id == account.id)
+        .order_by(MEMBERSHIPS.c.site_id)
+        .limit(1)
+    ).scalar_one_or_none()
+    if home is None:
+        raise Forbidden
+    new = NewSession(home, account.id, details={"kind": _KIND})
+    return begin_session(connection, random_bytes, new, now, life)
+
+
+def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) -> SignedIn | None:
+    """Return who a session's secret belongs to; None when it ended or the account is closed."""
+    session = find_session(connection, secret, now, life)
+    if session is None or session.details.get("kind") != _KIND:
+        return None
+    row = connection.execute(
+        select(ACCOUNTS.c.email, ACCOUNTS.c.name).where(
+            ACCOUNTS.c.id == session.account_id, ACCOUNTS.c.disabled_at.is_(None)
+        )
+    ).first()
+    if row is None:
+        return None
+    return SignedIn(session, Account(session.account_id, row.email, row.name))
+
+
+def profile(connection: Connection, account_id: int) -> dict[str, Any]:
+    """Return an account as its owner sees it, with the sites they work on."""
+    row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
+    sites = connection.execute(
+        select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
+        .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
+        .where(MEMBERSHIPS.c.account_id == account_id)
+        .order_by(SITES.c.name, SITES.c.site_id)
+    )
+    return {
+        "email": row.email,
+        "name": row.name,
+        "signature": row.signature,
+        "password": row.password_hash is not None,
+        **{name: row.settings.get(name, "") for name in CHOICES},
+        "sites": [
+            {
+                "SiteID": site.site_id,
+                "name": site.name or site.site_id,
+                "timeZone": site.time_zone,
+                "role": Role(site.role).value,
+            }
+            for site in sites
+        ],
+    }
+
+
+def choose(connection: Connection, account_id: int, choices: Mapping[str, Any]) -> None:
+    """Change what an account has chosen; an empty choice puts the default back."""
+    kept = {**users.settings_of(connection, account_id), **choices}
+    settings = {name: value for name, value in kept.items() if value not in ("", None)}
+    statement = update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(settings=settings)
+    connection.execute(statement)
+
+
+def rename(connection: Connection, account_id: int, name: str) -> None:
+    """Change the name that an account's reports are signed with from now on."""
+    connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(name=name))
+
+
+def change_password(
+    connection: Connection, signed: SignedIn, present: str, wanted: str, now: int
+) -> None:
+    """Change a password and end the account's other sessions; raise `WrongPassword`."""
+    if users.check_password(connection, signed.account.email, present) is None:
+        raise WrongPassword(pointer="/present")
+    users.set_password(connection, signed.account.id, wanted)
+    connection.execute(
+        update(SESSIONS)
+        .where(
+            SESSIONS.c.account_id == signed.account.id,
+            SESSIONS.c.pk != signed.session.pk,
+            SESSIONS.c.ended_at.is_(None),
+        )
+        .values(ended_at=now)
+    )

@@ -1,0 +1,80 @@
+"""
+Open a report from the worklist, for whoever is signed in, and give it to somebody.
+
+The site's rules of ownership are those of links: a Draft of somebody else is not taken
+before the user has agreed.
+"""
+
+from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.authority import Role
+from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.status import SIGNED
+from bridge.engine.service import lease
+from bridge.engine.service.assigning import needs_transfer, unassign_report
+from bridge.engine.service.caller import account_role
+from bridge.engine.service.finding import lock_report_by_id
+from bridge.engine.service.opening import Door, Opened, present
+from bridge.engine.service.seating import Seat
+from bridge.engine.service.sessions import Session
+from bridge.engine.service.starting import give
+from bridge.engine.service.users import find_account, get_account
+from bridge.engine.service.work import Work
+
+_OWN_WINDOW = Seat(framed=False, details={"in_frame": False, "host": ""})
+
+
+class NoSuchReader(Forbidden):
+    """The user named is not on the report's site."""
+
+    code = "user_not_found"
+    text = "the site has no such user"
+
+
+def open_picked(
+    work: Work, door: Door, account_id: int, report_id: str, before: Session | None
+) -> Opened:
+    """
+    Open a report for a member of its site; raise `ReportNotFound` for anybody else.
+
+    `before` is the session whose page is loaded anew, and gives its writing lease back.
+    """
+    report = lock_report_by_id(work, report_id)
+    if account_role(work.connection, account_id, report.site_id) is None:
+        raise ReportNotFound
+    if before is not None and before.report_id == report_id and before.account_id == account_id:
+        lease.release(work, before.holder, report)
+    account = get_account(work.connection, account_id)
+    transfer = needs_transfer(report, account.id)
+    if not transfer:
+        give(work, report, account.id)
+    work.session.flush()
+    return present(
+        work, door, report, account, _OWN_WINDOW, wishes=report.reporting, transfer=transfer
+    )
+
+
+def assign(work: Work, administrator_id: int, report_id: str, email: str) -> Report:
+    """Give an unsigned report to a reader of its site; an Ordered one becomes their Draft."""
+    report = _administered(work, administrator_id, report_id)
+    reader = find_account(work.connection, email)
+    if reader is None or account_role(work.connection, reader.id, report.site_id) is None:
+        raise NoSuchReader(pointer="/email")
+    if report.status in SIGNED:
+        raise RuleBroken(Reason.SIGNED, pointer="/reportId")
+    return give(work, report, reader.id)
+
+
+def put_back(work: Work, administrator_id: int, report_id: str) -> Report:
+    """Give a Draft back to the worklist; its content stays."""
+    return unassign_report(work, _administered(work, administrator_id, report_id))
+
+
+def _administered(work: Work, account_id: int, report_id: str) -> Report:
+    report = lock_report_by_id(work, report_id)
+    role = account_role(work.connection, account_id, report.site_id)
+    if role is None:
+        raise ReportNotFound
+    if role is not Role.ADMINISTRATOR:
+        raise Forbidden
+    return report

@@ -1,0 +1,254 @@
+"""Signed-in accounts: the cookie, what it opens, and what a foreign page cannot do with it."""
+
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy
+
+from bridge.engine.service import users
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    BASE,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    boot,
+    identity,
+    user,
+)
+
+PASSWORD = "correct horse battery"
+OURS = {"sec-fetch-site": "same-origin"}
+
+
+def enrol(service: Service, email: str, password: str = PASSWORD) -> None:
+    """Give a user a password."""
+    with service.database.write() as connection:
+        account = users.find_account(connection, email)
+        assert account is not None
+        users.set_password(connection, account.id, password)
+
+
+def sign_in(service: Service, email: str = READER, password: str = PASSWORD) -> httpx.Response:
+    """Fill in the login form."""
+    service.http.cookies.clear()
+    form = {"email": email, "password": password}
+    return service.call("POST", "/reporting/login", None, data=form, headers=OURS)
+
+
+def account(service: Service, method: str, path: str, body: Any = None, **more: Any) -> Any:
+    """Call the account's API as its page does."""
+    options = {} if body is None else {"json": body}
+    headers = more.pop("headers", OURS)
+    where = f"/reporting/api/account{path}"
+    return service.call(method, where, None, headers=headers, **options, **more)
+
+
+@pytest.fixture
+def reader(service: Service) -> Service:
+    """A service at which a reader is signed in."""
+    enrol(service, READER)
+    enrol(service, ADMIN)
+    assert sign_in(service).status_code == 303
+    return service
+
+
+def test_signing_in_gives_a_cookie_that_no_script_reads(service: Service) -> None:
+    """HttpOnly, SameSite=Lax; __Host- and Secure where we are reached over https."""
+    enrol(service, READER)
+    answer = sign_in(service)
+    assert answer.headers["location"] == "/reporting/worklist"
+    assert answer.headers["set-cookie"].startswith("report_account=")
+    assert answer.headers["set-cookie"].endswith("; Path=/; HttpOnly; SameSite=Lax")
+    engine = service.application.state.engine
+    engine.addresses = type(engine.addresses)("https://engine.test", [], [])
+    secure = sign_in(service).headers["set-cookie"]
+    assert secure.startswith("__Host-report_account=")
+    assert secure.endswith("; Secure")
+
+
+def test_the_pages_lead_to_the_login_and_are_never_framed(service: Service) -> None:
+    """Without a session every place leads to the login page, which no page may frame."""
+    for place in ("worklist", "settings", "administration"):
+        answer = service.call("GET", f"/reporting/{place}", None)
+        assert (answer.status_code, answer.headers["location"]) == (
+            303,
+            f"/reporting/login?next=/reporting/{place}",
+        )
+    page = service.call("GET", "/reporting/login?next=/reporting/settings", None)
+    assert 'type="password"' in page.text
+    assert boot(page)["next"] == "/reporting/settings"
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    astray = service.call("GET", "/reporting/login?next=https://evil.test/", None)
+    assert boot(astray)["next"] == "/reporting/worklist"
+
+
+def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
+    """The app's page names nobody; who is there, it asks for."""
+    page = reader.call("GET", "/reporting/worklist", None)
+    assert boot(page)["mode"] == "worklist"
+    assert READER not in page.text
+    me = account(reader, "GET", "").json()
+    assert (me["email"], me["sites"][0]["role"]) == (READER, "user")
+    framed = reader.call("GET", "/reporting/worklist", None, headers={"sec-fetch-dest": "iframe"})
+    assert framed.status_code == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.test"},
+        {"origin": "null"},
+    ],
+)
+def test_no_other_page_acts_in_the_users_name(reader: Service, headers: dict[str, str]) -> None:
+    """The cookie alone changes nothing: the request must come from one of our pages."""
+    answer = account(reader, "POST", "/tokens", {"label": "x"}, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    labels = [each["label"] for each in account(reader, "GET", "/tokens").json()]
+    assert "x" not in labels
+
+
+def test_an_own_origin_will_do_for_browsers_without_fetch_metadata(reader: Service) -> None:
+    """Over plain http browsers send Origin only."""
+    answer = account(reader, "POST", "/tokens", {"label": "x"}, headers={"origin": BASE})
+    assert answer.status_code == 201
+
+
+def test_a_foreign_page_cannot_sign_a_user_in(service: Service) -> None:
+    """Neither with the right password nor in a frame."""
+    enrol(service, READER)
+    form = {"email": READER, "password": PASSWORD}
+    for headers in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-dest": "iframe"}):
+        answer = service.call("POST", "/reporting/login", None, data=form, headers=headers)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_guessing_is_slowed_down_by_address_and_by_account(service: Service) -> None:
+    """After 20 failures in a quarter of an hour even the right password has to wait."""
+    enrol(service, READER)
+    for _ in range(20):
+        assert sign_in(service, password="wrong wrong").status_code == 401
+    page = sign_in(service)
+    assert (page.status_code, boot(page)["message"]) == (429, "too_many_attempts")
+    service.clock.pass_seconds(15 * 60)
+    assert sign_in(service).status_code == 303
+
+
+def test_signing_out_ends_the_session(reader: Service) -> None:
+    """The cookie goes, and its secret is worth nothing any more."""
+    secret = reader.http.cookies["report_account"]
+    assert account(reader, "POST", "/sign-out").status_code == 204
+    reader.http.cookies.set("report_account", secret)
+    assert account(reader, "GET", "").status_code == 401
+
+
+def test_an_idle_session_ends_and_waiting_for_changes_is_idle(reader: Service) -> None:
+    """Half an hour without a deed; what the page asks by itself does not count."""
+    unattended = OURS | {"x-unattended": "1"}
+    for _ in range(3):
+        reader.clock.pass_seconds(11 * 60)
+        last = account(reader, "GET", "", headers=unattended)
+    assert last.status_code == 401
+    sign_in(reader)
+    for _ in range(3):
+        reader.clock.pass_seconds(11 * 60)
+        last = account(reader, "GET", "")
+    assert last.status_code == 200
+
+
+def test_a_closed_or_siteless_account_stays_outside(service: Service, reader: Service) -> None:
+    """Who is disabled is out at once; who has no site does not come in."""
+    with service.database.write() as connection:
+        connection.execute(sqlalchemy.text("update engine_account set disabled_at = 1"))
+    assert account(reader, "GET", "").status_code == 401
+    assert sign_in(service).status_code == 401
+    with service.database.write() as connection:
+        connection.execute(sqlalchemy.text("update engine_account set disabled_at = null"))
+        connection.execute(sqlalchemy.text("delete from engine_membership"))
+    assert boot(sign_in(service))["message"] == "no_site"
+
+
+def test_own_tokens_are_shown_once_and_revoked(reader: Service) -> None:
+    """Name, expiry, last use; another user's cannot be revoked."""
+    body = {"label": "Viewer", "expiresDays": 30}
+    made = account(reader, "POST", "/tokens", body).json()
+    assert reader.post("report/launch/clinical", None, made["token"]).status_code == 400
+    shown, *_ = account(reader, "GET", "/tokens").json()
+    assert shown["label"] == "Viewer"
+    assert shown["expiresAt"] == reader.clock.now + 30 * 86_400_000
+    assert shown["lastUsedAt"] == reader.clock.now
+    assert made["token"] not in str(shown)
+    theirs = account(reader, "DELETE", "/tokens/1")
+    assert theirs.status_code == 404
+    assert account(reader, "DELETE", f"/tokens/{made['id']}").status_code == 204
+    assert reader.post("report/launch/clinical", None, made["token"]).status_code == 401
+
+
+def test_choices_are_kept(reader: Service) -> None:
+    """Language, theme, name and signature; an unknown language is refused."""
+    body = {"AppLanguage": "de-DE", "theme": "light", "signatureText": "Consultant", "name": "Rea"}
+    assert account(reader, "PUT", "", body).json()["signatureText"] == "Consultant"
+    assert account(reader, "PUT", "", {"theme": ""}).json()["AppLanguage"] == "de-DE"
+    page = boot(reader.call("GET", "/reporting/worklist", None))
+    assert (page["locale"], page["theme"]) == ("de-DE", "dark")
+    assert account(reader, "PUT", "", {"AppLanguage": "xx"}).status_code == 400
+
+
+def test_a_new_password_ends_other_sessions(reader: Service) -> None:
+    """The present password is asked for; the session that changed it goes on."""
+    elsewhere = reader.http.cookies["report_account"]
+    sign_in(reader)
+    wrong = {"present": "wrong", "wanted": "another horse"}
+    assert account(reader, "POST", "/password", wrong).json()["code"] == "wrong_password"
+    right = {"present": PASSWORD, "wanted": "another horse"}
+    assert account(reader, "POST", "/password", right).status_code == 204
+    assert account(reader, "GET", "").status_code == 200
+    reader.http.cookies.clear()
+    reader.http.cookies.set("report_account", elsewhere)
+    assert account(reader, "GET", "").status_code == 401
+
+
+def test_the_administration_asks_for_an_administrator(reader: Service) -> None:
+    """The same endpoints as with a token, and the same answer to who may use them."""
+    assert account(reader, "GET", "/admin/sites/SITE1/users").status_code == 403
+    assert account(reader, "GET", "/admin/sites").json() == []
+    sign_in(reader, ADMIN)
+    found = account(reader, "GET", "/admin/sites/SITE1/users").json()
+    assert {each["email"] for each in found} == {ADMIN, READER, OTHER}
+    assert account(reader, "GET", "/admin/sites/SITE2/users").status_code == 403
+    assert account(reader, "POST", "/admin/sites", {"SiteID": "SITE9"}).status_code == 403
+    assert FOREIGN not in str(found)
+    body = {"name": "Night", "tags": ["Resident"]}
+    assert account(reader, "POST", "/admin/sites/SITE1/prelim-groups", body).status_code == 200
+
+
+def test_a_report_is_opened_from_the_worklist(reader: Service) -> None:
+    """It becomes the user's; a page of another site cannot have it opened."""
+    reader.launch("service", lazyLaunch=True, registerOrder=True)
+    (row,) = account(reader, "GET", "/rows", params={"SiteID": "SITE1"}).json()["items"]
+    path = f"/reporting/report/{row['reportId']}"
+    foreign = reader.call("GET", path, None, headers={"sec-fetch-site": "cross-site"})
+    assert foreign.headers["location"] == "/reporting/worklist"
+    assert reader.status()["status"] == "Ordered"
+    page = reader.call("GET", path, None, headers=OURS)
+    assert (boot(page)["mode"], boot(page)["reportId"]) == ("report", row["reportId"])
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert (reader.status()["status"], reader.status()["userEmail"]) == ("Draft", READER)
+    assert reader.session(page)("report").json()["writable"] is True
+    again = reader.call("GET", path, None, headers=OURS)
+    assert reader.session(again)("report").json()["writable"] is True
+
+
+def test_a_report_of_another_site_is_not_there(reader: Service) -> None:
+    """Nobody learns from its id that it exists."""
+    body = {"clinicalInfo": identity(site="SITE2"), "userInfo": user(FOREIGN)}
+    made = reader.launch(FOREIGN, **body).json()
+    page = reader.call("GET", f"/reporting/report/{made['reportId']}", None, headers=OURS)
+    assert page.status_code == 404
