@@ -15,6 +15,7 @@ from bridge.engine.documents.qr import QrMode, QrSize, data_uri
 from bridge.engine.errors import EngineError
 from bridge.engine.http.acting import actor_of
 from bridge.engine.http.auditing import origin
+from bridge.engine.http.following import settled
 from bridge.engine.http.models.fields import ResponseType
 from bridge.engine.http.models.launch import LaunchBody, QrCodeOptions, ResponseOptions
 from bridge.engine.http.refusals import problem_of, shape_problem
@@ -57,7 +58,8 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
         work.deeds += deeds_of(desk, [wanted], [outcome], origin(request))
         return outcome
 
-    outcome = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
+    launched = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
+    outcome = await settled(engine, launched)
     base = engine.base_url(request)
     return await engine.work.run(lambda: answer(outcome, body.response.type, options, base))
 

@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from bridge.engine.http.addresses import Addresses
 from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
+from bridge.engine.live.hub import Hub
 from bridge.engine.live.journal import Journal
 from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
@@ -40,6 +41,7 @@ class Engine:
             settings.public_url, settings.regional_urls, settings.trusted_proxies
         )
         self.stopping = False
+        self.hub = Hub(self.work, clock, lambda: self.stopping)
         self._ticker = Ticker(self.work, clock)
         self._used: dict[int, int] = {}
 
@@ -54,6 +56,7 @@ class Engine:
         """End the background work and let waiting readers go."""
         self.stopping = True
         self.work.changed.ring()
+        await self.hub.stop()
         await self._ticker.stop()
         await self.journal.stop()
         await self.work.run(lambda: None)

@@ -24,6 +24,17 @@ class Caution(StrEnum):
 
     UNKNOWN_TEMPLATE = "unknown_template"
     REPORT_SIGNED = "report_signed"
+    SYNC_REFUSED = "sync_refused"  # the user's window stays where it is, and says so there
+    SYNC_PENDING = "sync_pending"  # it has not followed yet
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A window that stands open and is to follow the launch: whose, and the launch's number."""
+
+    site_id: str
+    account_id: int
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,7 @@ class Launched:
     owner: tuple[str, str] | None  # name, e-mail
     handle: str = ""
     warnings: tuple[Caution, ...] = ()
+    awaited: Awaited | None = None
 
 
 def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:

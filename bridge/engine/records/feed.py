@@ -6,7 +6,7 @@ A release is written in the transaction of its cause; the feed in the transactio
 
 from typing import Any
 
-from sqlalchemy import Index, UniqueConstraint
+from sqlalchemy import BigInteger, Index, UniqueConstraint
 from sqlmodel import Field
 
 from bridge.engine.records.columns import (
@@ -56,3 +56,4 @@ class Change(Record, table=True):
     at: int = moment()
     event: str
     body: dict[str, Any] = json_object()
+    session_pk: int | None = Field(default=None, sa_type=BigInteger)  # the page that made it

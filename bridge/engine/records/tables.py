@@ -7,6 +7,7 @@ Import rows from here: `from bridge.engine.records.tables import Report, ReportO
 from bridge.engine.records.columns import metadata
 from bridge.engine.records.edge import AuditEvent, BrowserSession, Idempotency, Link
 from bridge.engine.records.feed import Change, Release
+from bridge.engine.records.live import SyncTarget, Window
 from bridge.engine.records.reports import (
     Addendum,
     Billing,
@@ -55,7 +56,9 @@ __all__ = [
     "Share",
     "Signature",
     "Site",
+    "SyncTarget",
     "Template",
     "Tombstone",
+    "Window",
     "metadata",
 ]

@@ -16,11 +16,11 @@ from bridge.engine.errors import EngineError, RuleBroken
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.outcome import Caution, Launched, launch_status
 from bridge.engine.launching.request import LaunchRequest
-from bridge.engine.links import Purpose
+from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.records.tables import Account, Report
 from bridge.engine.rules.identity import Triple, link_target
 from bridge.engine.rules.status import Status
-from bridge.engine.service import links
+from bridge.engine.service import following, links
 from bridge.engine.service.audit import Deed, Outcome
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.finding import current_triple, find_orders, lock_orders
@@ -72,8 +72,9 @@ def launch_all(
     done = [each for each in ready if isinstance(each, _Ready)]
     new = [_link(work, desk, people, each) for each in done]
     handles = iter(links.issue(work.connection, desk.vault, new, work.now))
+    linked = iter(zip(new, handles, strict=True))
     return [
-        _with_handle(each.outcome, next(handles)) if isinstance(each, _Ready) else each
+        _given_out(work, each, *next(linked)) if isinstance(each, _Ready) else each
         for each in ready
     ]
 
@@ -87,7 +88,7 @@ def launch_one(work: Work, desk: Desk, request: LaunchRequest) -> Launched:
         raise ready
     new = _link(work, desk, people, ready)
     handle = links.issue(work.connection, desk.vault, [new], work.now)[0]
-    return _with_handle(ready.outcome, handle)
+    return _given_out(work, ready, new, handle)
 
 
 def deeds_of(
@@ -258,15 +259,19 @@ def _link(work: Work, desk: Desk, people: People, ready: _Ready) -> links.NewLin
     acting, others = people.lifetimes(request.triple.site_id, desk.lifetimes)
     seconds = acting if launcher.authenticated else others
     content = request if ready.creates else request.pointer()
+    payload = {
+        "launch": content.to_json(),
+        "creates": ready.creates,
+        "authenticated": launcher.authenticated,
+    }
+    if request.app.sync_launch and launcher.account and not request.register_order:
+        site_id, account_id = request.triple.site_id, launcher.account.id
+        payload["sync_sequence"] = following.reserve(work.connection, site_id, account_id, work.now)
     return links.NewLink(
         Purpose.LAUNCH,
         request.triple.site_id,
         work.now + seconds * 1000,
-        {
-            "launch": content.to_json(),
-            "creates": ready.creates,
-            "authenticated": launcher.authenticated,
-        },
+        payload,
         target=link_target(request.triple),
         account_id=launcher.account.id if launcher.account else None,
         token_id=desk.caller.token_id,
@@ -274,5 +279,18 @@ def _link(work: Work, desk: Desk, people: People, ready: _Ready) -> links.NewLin
     )
 
 
-def _with_handle(outcome: Launched, handle: str) -> Launched:
-    return replace(outcome, handle=handle)
+def _given_out(work: Work, ready: _Ready, link: links.NewLink, handle: str) -> Launched:
+    """Return the outcome with its link; the user's persistent window is to follow it."""
+    sequence = int(link.payload.get("sync_sequence", 0))
+    if not sequence or link.account_id is None:
+        return replace(ready.outcome, handle=handle)
+    target = following.NewTarget(
+        link.site_id,
+        link.account_id,
+        sequence,
+        handle_hash(handle),
+        ready.outcome.report_id,
+        ready.request.triple.accession,
+    )
+    awaited = following.aim(work.connection, target, work.now)
+    return replace(ready.outcome, handle=handle, awaited=awaited)

@@ -103,7 +103,13 @@ def find(
     """Return a valid link of this purpose; raise `LinkGone` or `LinkExpired`."""
     if not is_handle(handle):
         raise LinkGone
-    hashed = handle_hash(handle)
+    return find_hashed(connection, vault, handle_hash(handle), purpose, now)
+
+
+def find_hashed(
+    connection: Connection, vault: Vault, hashed: str, purpose: Purpose, now: int
+) -> FoundLink:
+    """Return a valid link by the hash of its handle; raise `LinkGone` or `LinkExpired`."""
     query = select(LINKS).where(LINKS.c.handle_hash == hashed, LINKS.c.purpose == purpose.value)
     row = connection.execute(query).first()
     if row is None:

@@ -5,7 +5,7 @@ A lazy launch comes into being here, at the first opening. A Draft of somebody e
 not taken before the user has agreed, or the launch has forced it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,17 @@ from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import SIGNED
-from bridge.engine.service import links
+from bridge.engine.service import lease, links
 from bridge.engine.service.assigning import needs_transfer
 from bridge.engine.service.caller import SITES, account_role
 from bridge.engine.service.finding import current_triple, lock_orders, lock_report_by_id
+from bridge.engine.service.seating import (
+    Seat,
+    WindowFacts,
+    seat_again,
+    seat_for,
+    window_facts,
+)
 from bridge.engine.service.sessions import NewSession, Session, begin_session
 from bridge.engine.service.starting import begin, bring, give, known_names, refuse_other_name
 from bridge.engine.service.users import Account, get_account, settings_of
@@ -34,11 +41,17 @@ GROUPS = metadata.tables["engine_prelim_group"]
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """How a link was visited: `visitor_id` is the account of a session that was already there."""
+    """
+    How a link was visited.
+
+    `visitor_id` is the account of a session that was already there, `host` the origin of the
+    page that frames this one, where the browser says so.
+    """
 
     handle: str
     in_frame: bool = False
     visitor_id: int | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,7 @@ class Opened:
     language: str
     prelim_groups: Sequence[dict[str, Any]]
     host_origins: Sequence[str]
+    window: WindowFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,11 @@ class Door:
 def open_link(work: Work, door: Door, visit: Visit) -> Opened:
     """Open a link; raise `LinkGone`, `LinkExpired`, `LoginNeeded` or `FrameForbidden`."""
     link = links.find(work.connection, door.vault, visit.handle, Purpose.LAUNCH, work.now)
+    return open_found(work, door, link, visit)
+
+
+def open_found(work: Work, door: Door, link: links.FoundLink, visit: Visit) -> Opened:
+    """Open a link that was found; raise `LinkGone`, `LoginNeeded` or `FrameForbidden`."""
     account = _user(work, link, visit)
     request = LaunchRequest.from_json(link.payload["launch"])
     report = _report(work, link, request, account)
@@ -76,7 +95,10 @@ def open_link(work: Work, door: Door, visit: Visit) -> Opened:
         give(work, report, account.id)
     links.mark_opened(work.connection, link, work.now)
     work.session.flush()
-    return present(work, door, report, account, link, request=request, transfer=transfer)
+    seat = seat_for(work, link, request.app, account.id, in_frame=visit.in_frame, host=visit.host)
+    return present(
+        work, door, report, account, seat, wishes=request.app.to_json(), transfer=transfer
+    )
 
 
 def _user(work: Work, link: links.FoundLink, visit: Visit) -> Account:
@@ -118,11 +140,13 @@ def reopen(work: Work, door: Door, session: Session) -> Opened:
     """Open the document of a session again, after its page was loaded anew."""
     report = lock_report_by_id(work, session.report_id)
     account = get_account(work.connection, session.account_id)
+    lease.release(work, session.holder, report)  # the page that held it is gone
     transfer = needs_transfer(report, account.id)
     if not transfer:
         give(work, report, account.id)
     work.session.flush()
-    return present(work, door, report, account, None, framed=session.framed, transfer=transfer)
+    seat = seat_again(work, session)
+    return present(work, door, report, account, seat, wishes=report.reporting, transfer=transfer)
 
 
 def take_over(work: Work, report_id: str, account_id: int) -> Report:
@@ -135,19 +159,16 @@ def present(
     door: Door,
     report: Report,
     account: Account,
-    link: links.FoundLink | None,
+    seat: Seat,
     *,
     transfer: bool,
-    framed: bool = False,
-    request: LaunchRequest | None = None,
+    wishes: Mapping[str, Any],
 ) -> Opened:
     """Begin the document's session and gather what its page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
-    framed = link.framed if link is not None else framed
-    wishes = report.reporting if request is None else request.app.to_json()
     language = _language(work, account, wishes, site.settings)
-    details = {"report_id": report.report_id, "app_language": language}
-    new = NewSession(report.site_id, account.id, framed, link.pk if link else None, details)
+    details = {"report_id": report.report_id, "app_language": language, **seat.details}
+    new = NewSession(report.site_id, account.id, seat.framed, seat.link_pk, details)
     return Opened(
         secret=begin_session(
             work.connection, door.vault.random_bytes, new, work.now, door.lifetimes
@@ -155,12 +176,13 @@ def present(
         site_id=report.site_id,
         report_id=report.report_id,
         account=account,
-        framed=framed,
+        framed=seat.framed,
         transfer=transfer,
         owner_name=_owner_name(work, report),
         language=language,
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
+        window=window_facts(work, report.report_id, seat, site.settings, door.lifetimes),
     )
 
 

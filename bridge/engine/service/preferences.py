@@ -61,6 +61,8 @@ class Preferences(BaseModel):
     signChecks: SignChecks = SignChecks()
     refuseMergedIdentifiers: StrictBool = False
     browserInit: StrictBool = True
+    syncLaunchInFrame: StrictBool = False
+    webViewObjects: StrictBool = False
     frameLinkSeconds: Annotated[StrictInt, Field(ge=60, le=7 * _DAY)] | None = None
     loginLinkSeconds: Annotated[StrictInt, Field(ge=60, le=366 * _DAY)] | None = None
     shareSeconds: Annotated[StrictInt, Field(ge=60, le=366 * _DAY)] = 30 * _DAY

@@ -52,6 +52,16 @@ class Session:
         return str(self.details.get("report_id", ""))
 
     @property
+    def persistent(self) -> bool:
+        """Whether its window follows launches with SyncLaunch."""
+        return bool(self.details.get("persistent"))
+
+    @property
+    def sequence(self) -> int:
+        """The newest launch of its user that its window knows of."""
+        return int(self.details.get("sync_sequence", 0))
+
+    @property
     def holder(self) -> str:
         """The name under which this session holds a document's writing lease."""
         return f"session {self.pk}"
@@ -96,12 +106,28 @@ def find_session(connection: Connection, secret: str, now: int, life: Lifetimes)
     ).first()
     if row is None:
         return None
-    idle = read_preferences(row.settings).sessionIdleSeconds or life.session_idle
-    if row.last_seen_at <= now - idle * 1000:
+    if row.last_seen_at <= now - idle_seconds(row.settings, life) * 1000:
         return None
     return Session(
         row.pk, row.site_id, row.account_id, bool(row.framed), row.details, row.last_seen_at
     )
+
+
+def ends_at(connection: Connection, session: Session, life: Lifetimes) -> tuple[int, int]:
+    """Return when a session ends for want of activity, and in any case; (0, 0) once it ended."""
+    row = connection.execute(
+        select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
+        .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
+        .where(SESSIONS.c.pk == session.pk, SESSIONS.c.ended_at.is_(None))
+    ).first()
+    if row is None:
+        return 0, 0
+    return row.last_seen_at + idle_seconds(row.settings, life) * 1000, row.expires_at
+
+
+def idle_seconds(settings: Mapping[str, Any], life: Lifetimes) -> int:
+    """Return after how many seconds without activity a site's sessions end."""
+    return read_preferences(settings).sessionIdleSeconds or life.session_idle
 
 
 def keep_alive(connection: Connection, session: Session, now: int) -> None:

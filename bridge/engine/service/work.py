@@ -26,10 +26,11 @@ CHANGES = metadata.tables[str(Change.__tablename__)]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does it: the account, and the token that was presented; both None for the clock."""
+    """Who does it: the account, the token that was presented, the page; all None for the clock."""
 
     account_id: int | None = None
     token_id: int | None = None
+    session_pk: int | None = None
 
 
 class ChangeEvent(StrEnum):
@@ -95,6 +96,7 @@ class Work:
                 "at": self.now,
                 "event": event.value,
                 "body": dict(body),
+                "session_pk": self.actor.session_pk,
             }
         )
 
