@@ -34,6 +34,16 @@ _COMMENTED: Final = {
     "replies": '{ AR = "park", "AE 206" = "retry", CE = "retry 5 then pause" }',
     "destination.authorization_file": '"secrets/ris.authorization"',
     "listener.authorization_file": '"secrets/sender.authorization"',
+    "destination.version": '"2.5.1"',
+    "destination.content": '["text", "pdf"]',
+    "destination.layout": '"lines"',
+    "destination.sections": '"loinc"',
+    "destination.addenda": '"whole"',
+    "destination.orders": '"separate"',
+    "destination.interpreter": '"ndl"',
+    "destination.times": '"offset"',
+    "destination.echo": '"fields"',
+    "destination.metadata": '{ "*" = "OBX", Room = "NTE", Dose = "OBR-21", Plan = "ZMD-3" }',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
@@ -61,7 +71,10 @@ def fresh() -> str:
 
 
 def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
-    for key, field in model.model_fields.items():
+    # What a section shares with none comes first, as it is written in its class.
+    for key, field in sorted(
+        model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
+    ):
         value = values.get(key, field.get_default(call_default_factory=True))
         yield _line(section, key, value, field)
 

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import Field, model_validator
 
 from config.addresses import AnyAddress, FolderAddress, WebAddress
-from config.quantities import Bytes, Seconds
+from config.quantities import Bytes, Seconds, TimeZone
 from config.sections import Section
 
 _MLLP_ONLY: Final = ("max_connections", "frame_timeout", "idle_timeout", "tls")
@@ -51,7 +51,7 @@ class Listener(Section):
     )
     mappings: list[str] = Field(["orders", "patients"], min_length=1)
     site: str = Field("", description="SiteID where the mapping yields none")
-    time_zone: str = Field("UTC", description="of date-times that carry none")
+    time_zone: TimeZone = Field("UTC", description="of date-times that carry none")
     acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
     reused_control_id: ReusedControlId = Field(
         ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"

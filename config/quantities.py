@@ -6,8 +6,9 @@ Pure; used by the settings models as field types.
 
 import re
 from typing import Annotated, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BeforeValidator, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, PlainValidator
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -63,6 +64,16 @@ def parse_address(value: object) -> Address:
     return Address(value)
 
 
+def parse_zone(value: str) -> str:
+    """Read the name of a time zone."""
+    try:
+        ZoneInfo(value)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError('write an IANA time zone, for example "Europe/Berlin"') from None
+    return value
+
+
+TimeZone = Annotated[str, AfterValidator(parse_zone)]
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
 Bytes = Annotated[int, BeforeValidator(parse_size)]
 HostPort = Annotated[Address, PlainValidator(parse_address)]

@@ -19,7 +19,8 @@ from pydantic import (
 )
 
 from config.addresses import AnyAddress, FolderAddress, WebAddress
-from config.quantities import HostPort, Seconds, parse_address
+from config.quantities import HostPort, Seconds, TimeZone, parse_address
+from config.rendering import Rendering
 
 
 class Section(BaseModel):
@@ -136,7 +137,7 @@ ReplyAction = Annotated[
 DestinationEvent = Literal["final", "addendum", "preliminary", "recall", "order-status"]
 
 
-class Destination(Section):
+class Destination(Section, Rendering):
     """One receiver of results: an MLLP port, a folder, or HL7 over HTTP."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")
@@ -148,7 +149,7 @@ class Destination(Section):
     events: list[DestinationEvent] = Field(
         ["final", "addendum"], description="also: preliminary, recall, order-status"
     )
-    time_zone: str = Field("UTC", description="of the date-times we write")
+    time_zone: TimeZone = Field("UTC", description="of the date-times we write")
     fields: dict[str, str] = Field(
         default_factory=dict, description="$destination.… of the mapping, MSH-3 to MSH-6 first"
     )

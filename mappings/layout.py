@@ -101,7 +101,7 @@ class Layout:
         return self._report(context.report_text) + (addenda if kept else [])
 
     def _report(self, text: str) -> list[Section]:
-        """Number the sections of each code: the second findings are 2, whatever stands between."""
+        """Cut the report; the second findings have sub-id 2, whatever stands between."""
         if not text:
             return []
         lines = lines_of(text)

@@ -20,6 +20,7 @@ from mappings.segments import Writer, compile_items
 from mappings.statuses import Statuses, compile_statuses
 from mappings.workshop import Workshop
 
+STATUS = "status"
 KEYS = (*MANNERS, "statuses", "parts", "segments")
 
 
@@ -70,5 +71,6 @@ def compile_outbound(
     if "statuses" in entries:
         statuses = compile_statuses(entries["statuses"], shop.notebook)
     writers = compile_items(entries.get("segments"), entries.get("parts"), manner, shop)
-    check_needs(root, entries, shop)
+    if entries["kind"].value != STATUS:  # whose messages have no text to speak of
+        check_needs(root, entries, shop)
     return OutboundMapping(name, "", manner, statuses, writers)

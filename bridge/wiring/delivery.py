@@ -5,23 +5,10 @@ from random import Random, SystemRandom
 from bridge.delivery.destinations import Destination
 from bridge.errors import BridgeError
 from bridge.queue.retry import Policy
+from bridge.wiring.rendering import outgoing
 from config import Settings
 from config.sections import Destination as DestinationSettings
-from mappings.compiler import load
-from mappings.outbound import OutboundMapping
 from mappings.results import ResultEvent
-
-STATUS_MAPPING = "status"
-"""The definition of messages that are no results, where a destination wants to be told."""
-
-_RESULTS = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM})
-
-
-class NotOutgoing(BridgeError):  # noqa: N818  # named for what happened
-    """A destination names a definition that writes no messages."""
-
-    def __init__(self, destination: str, mapping: str) -> None:
-        super().__init__(f"destination {destination}: {mapping} is no mapping of outgoing messages")
 
 
 class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
@@ -32,19 +19,16 @@ class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
 
 
 def destinations(settings: Settings) -> list[Destination]:
-    """Compile what each destination is sent. Raises MappingErrors, NotOutgoing, NoMessageFor."""
+    """Compile what each destination is sent; raises as `outgoing`, and NoMessageFor."""
     return [destination(settings, each) for each in settings.destination]
 
 
 def destination(settings: Settings, chosen: DestinationSettings) -> Destination:
     """Compile what one destination is sent; raises as `destinations`."""
     events = frozenset(ResultEvent(each) for each in chosen.events)
-    names = [chosen.mapping]
-    if events - _RESULTS and chosen.mapping != STATUS_MAPPING:
-        names.append(STATUS_MAPPING)
     made = Destination(
         name=chosen.name,
-        mappings=tuple(_outgoing(settings, chosen.name, name) for name in names),
+        mappings=outgoing(settings, chosen),
         sites=frozenset(chosen.sites),
         events=events,
         replies=dict(chosen.replies),
@@ -56,13 +40,6 @@ def destination(settings: Settings, chosen: DestinationSettings) -> Destination:
     for event in sorted(events):
         if made.mapping_for(event) is None:
             raise NoMessageFor(chosen.name, event)
-    return made
-
-
-def _outgoing(settings: Settings, destination: str, name: str) -> OutboundMapping:
-    made = load(settings.home / "mappings", name)
-    if not isinstance(made, OutboundMapping):
-        raise NotOutgoing(destination, name)
     return made
 
 

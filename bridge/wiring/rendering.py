@@ -1,0 +1,83 @@
+"""The definitions of a destination, with the words of its settings laid over them."""
+
+from collections.abc import Mapping
+
+from bridge.errors import BridgeError
+from config import Settings
+from config.rendering import Rendering
+from config.sections import Destination as DestinationSettings
+from mappings.compiler import compile_sources, definitions, read_folder
+from mappings.errors import MappingErrors
+from mappings.outbound import OutboundMapping
+from mappings.overlay import laid_over
+from mappings.results import ResultEvent
+
+STATUS_MAPPING = "status"
+"""The definition of messages that are no results, where a destination wants to be told."""
+DOCUMENT_MAPPING = "mdm"
+"""The definition of addenda where a destination wants them as documents of their own."""
+
+RESULTS = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM})
+_AS_DOCUMENTS = "mdm"
+_EVERYWHERE = frozenset({"version", "times"})
+"""Words that concern messages without a text too."""
+
+
+class NotOutgoing(BridgeError):  # noqa: N818  # named for what happened
+    """A destination names a definition that writes no messages."""
+
+    def __init__(self, destination: str, mapping: str) -> None:
+        super().__init__(f"destination {destination}: {mapping} is no mapping of outgoing messages")
+
+
+class NotRendered(BridgeError):  # noqa: N818  # named for what happened
+    """A word of a destination's settings and its mapping do not go together."""
+
+    def __init__(self, destination: str, mistakes: str) -> None:
+        super().__init__(f"destination {destination}: {mistakes}")
+
+
+def outgoing(settings: Settings, chosen: DestinationSettings) -> tuple[OutboundMapping, ...]:
+    """
+    Compile what a destination is sent, the first that has an event first.
+
+    Raises MappingErrors, NotOutgoing and NotRendered.
+    """
+    words = words_of(chosen)
+    mappings = []
+    if words.get("addenda") == _AS_DOCUMENTS:
+        del words["addenda"]
+        documents = _compiled(settings, chosen, DOCUMENT_MAPPING, words)
+        mappings.append(documents.only({ResultEvent.ADDENDUM}))
+    mappings.append(_compiled(settings, chosen, chosen.mapping, words))
+    if frozenset(chosen.events) - RESULTS and chosen.mapping != STATUS_MAPPING:
+        general = {word: value for word, value in words.items() if word in _EVERYWHERE}
+        mappings.append(_compiled(settings, chosen, STATUS_MAPPING, general))
+    return tuple(mappings)
+
+
+def words_of(chosen: Rendering) -> dict[str, object]:
+    """Give the words that the settings say."""
+    said = {word: getattr(chosen, word) for word in Rendering.model_fields}
+    return {word: value for word, value in said.items() if value not in (None, {})}
+
+
+def _compiled(
+    settings: Settings, chosen: DestinationSettings, name: str, words: Mapping[str, object]
+) -> OutboundMapping:
+    sources = read_folder(settings.home / "mappings")
+    if name not in definitions(sources):
+        words = {}
+    owner = f"destination {chosen.name}"
+    sources, whole = laid_over(sources, name, words, owner)
+    try:
+        made = compile_sources(sources, whole)
+    except MappingErrors as errors:
+        own = [each for each in errors.issues if each.file == f"{owner}.yaml"]
+        if not own:
+            raise
+        mistakes = "; ".join(f"{each.path}: {each.message}" for each in own)
+        raise NotRendered(chosen.name, mistakes) from None
+    if not isinstance(made, OutboundMapping):
+        raise NotOutgoing(chosen.name, name)
+    return made
