@@ -93,7 +93,7 @@ def compile_acceptance(node: Node | None, place: Node, notebook: Notebook) -> Ac
         notebook.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
     senders = [_sender(item, notebook) for item in _items(entries, "senders", notebook)]
     return Acceptance(
-        frozenset(messages),
+        frozenset([*messages, *_without_event(messages)]),
         tuple(senders),
         frozenset(notebook.text(item) for item in _items(entries, "versions", notebook)),
         frozenset(notebook.text(item) for item in _items(entries, "processing", notebook)),
@@ -113,6 +113,12 @@ def _messages(node: Node | None, notebook: Notebook) -> list[tuple[str, str]]:
         else:
             notebook.error(item, "accept", "a message is written as ORM^O01, or ADT^* for all")
     return found
+
+
+def _without_event(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Accept a bare type (MSH-9 `ORM`, HL7 v2.1) where only one of its events is meant anyway."""
+    codes = [code for code, _ in messages]
+    return [(code, "") for code, trigger in messages if codes.count(code) == 1 and trigger != ANY]
 
 
 def _sender(node: Node, notebook: Notebook) -> Sender:

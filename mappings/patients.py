@@ -73,7 +73,8 @@ class PatientPlan:
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
     def _action(self, message: Message) -> Action | None:
-        trigger = message.header.trigger
+        # Up to 2.1 the event stands in EVN alone.
+        trigger = message.header.trigger or message.value("EVN-1").strip()
         return self.actions[trigger] if trigger in self.actions else self.actions.get(OTHERWISE)
 
     def _prior(self, scope: Scope) -> str:

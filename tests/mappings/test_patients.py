@@ -86,3 +86,24 @@ def test_queries_are_nobody_s() -> None:
     """A QRY message is not an ADT message."""
     assert isinstance(SHIPPED, InboundMapping)
     assert not SHIPPED.accepts(peek(b"MSH|^~\\&|A|B|||20260302||QRY^A19|C1|P|2.3"))
+
+
+@pytest.mark.parametrize(
+    ("event", "action"),
+    [("A08", Action.PATIENT_UPDATE), ("A40", Action.PATIENT_MERGE), ("A11", Action.IGNORE)],
+)
+def test_event_in_evn_alone(event: str, action: Action) -> None:
+    """HL7 2.1 sends `ADT` and says in EVN-1 what happened."""
+    head = "MSH|^~\\&|RISA|NORTH|||20260302||ADT|C1|P|2.1"
+    raw = "\r".join((head, f"EVN|{event}|20260302", PID, "MRG|M0")).encode()
+    assert isinstance(SHIPPED, InboundMapping)
+    assert [each.action for each in SHIPPED.apply(Message.parse(raw), DEFAULTS)] == [action]
+
+
+def test_msh_9_wins_over_evn() -> None:
+    """Where both name an event and differ, the header's counts."""
+    head = "MSH|^~\\&|RISA|NORTH|||20260302||ADT^A08|C1|P|2.3"
+    raw = f"{head}\rEVN|A40|20260302\r{PID}".encode()
+    assert isinstance(SHIPPED, InboundMapping)
+    (event,) = SHIPPED.apply(Message.parse(raw), DEFAULTS)
+    assert event.action is Action.PATIENT_UPDATE
