@@ -235,7 +235,7 @@ class House:
         deadline = time.monotonic() + timeout
         waiting: list[str] = []
         while time.monotonic() < deadline:
-            metrics = httpx.get(f"{self.url}/metrics", timeout=10).text
+            metrics = httpx.get(f"{self.url}/metrics", timeout=30).text
             waiting = [
                 line
                 for line in metrics.splitlines()
