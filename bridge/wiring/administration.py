@@ -109,7 +109,7 @@ class Administration:
             if site_id is None:
                 return tokens.all_tokens(connection)
             sites.get_site(connection, site_id)
-            return tokens.list_tokens(connection, users.account_ids(connection, site_id))
+            return tokens.list_tokens(connection, users.accounts_at_home(connection, site_id))
 
     def revoke_token(self, token_id: int) -> None:
         """End a token, and with it the links that were made with it."""

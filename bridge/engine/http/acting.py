@@ -29,7 +29,7 @@ from bridge.engine.service.work import Actor, Work
 Result = TypeVar("Result")
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_ZONES = available_timezones()
+_ZONES = available_timezones() - {"Factory", "localtime"}  # a machine's own are no zones of IANA
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Between `POST /api/report/init` and the use case: shape, languages, the session link."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
@@ -15,11 +15,15 @@ from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.links.handles import Purpose
+from bridge.engine.rules.moments import iso
 from bridge.engine.service.initiation import InitRequest, Prepared, prepare
 from bridge.engine.service.links import Vault
 from bridge.engine.service.work import Work
 
-STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"}
+STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"} | {
+    "dicomSR",
+    "keyImages",
+}
 
 
 async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
@@ -58,7 +62,8 @@ def session_link(base_url: str, prepared: Prepared) -> str:
 
 def _wanted(body: InitBody) -> InitRequest:
     info = body.clinicalInfo
-    refuse_study(info.model_extra or {}, "/clinicalInfo")
+    refuse_study((info.model_extra or {}).items(), "/clinicalInfo")
+    refuse_study((body.model_extra or {}).items(), "")
     app = body.reportingApp
     return InitRequest(
         site_id=info.SiteID,
@@ -75,15 +80,10 @@ def _wanted(body: InitBody) -> InitRequest:
     )
 
 
-def refuse_study(members: Any, place: str) -> None:
+def refuse_study(members: Iterable[tuple[str, Any]], place: str) -> None:
     """Raise `BadLaunch` for a patient or study member with a value; empty ones are ignored."""
-    for name in sorted(STUDY_FIELDS & set(members)):
-        if members[name] not in (None, "", [], {}):
+    for name, value in members:
+        empty = not value.strip() if isinstance(value, str) else value in (None, [], {})
+        if name in STUDY_FIELDS and not empty:
             detail = f"{name} belongs to a launch, not to a pre-warmed session"
             raise BadLaunch("study_not_accepted", detail, pointer=f"{place}/{name}")
-
-
-def iso(milliseconds: int) -> str:
-    """Write a moment in UTC, ISO 8601 with `Z`."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

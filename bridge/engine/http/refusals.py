@@ -61,11 +61,16 @@ async def _bad_shape(request: Request, error: Exception) -> Response:
 
 def shape_problem(errors: Sequence[Any]) -> Problem:
     """Return the 400 for a request of the wrong shape: places and reasons, never values."""
-    found = [FieldError(_pointer(each.get("loc", ())), str(each.get("msg", ""))) for each in errors]
+    found = [FieldError(_pointer(each.get("loc", ())), _said(each)) for each in errors]
     first = found[0] if found else FieldError("", "wrong shape")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.pointer or 'body'}: {first.message}{more}"
     return Problem(400, "invalid_request", detail, tuple(found))
+
+
+def _said(error: Any) -> str:
+    """Return what is wrong in words, without the name of the exception that said it."""
+    return str(error.get("msg", "")).removeprefix("Value error, ")
 
 
 def _pointer(place: object) -> str:

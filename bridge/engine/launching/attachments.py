@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from bridge.engine.documents.errors import BadImage, BadStructuredReport
+from bridge.engine.documents.errors import BadImage, BadStructuredReport, ImageFault
 from bridge.engine.documents.images import ImageLimits, accept
 from bridge.engine.documents.sr_file import SrLimits
 from bridge.engine.documents.structured_report import StructuredReport, read
@@ -76,6 +76,8 @@ def _key_image(
     try:
         image = accept(data, declared, ImageLimits(limits.key_image, limits.key_image_pixels))
     except BadImage as error:
+        if error.code is ImageFault.UNSUPPORTED_TYPE:
+            pointer = f"/keyImages/{index}/contentType"
         detail = f"keyImages[{index}]: {error.detail}"
         raise BadLaunch(error.code.value.replace("-", "_"), detail, pointer=pointer) from None
     return Attachment(

@@ -1,7 +1,7 @@
 """
 What the administrators of a site do to its users and tokens.
 
-Nobody reaches beyond their own site: a token belongs to a site as far as its user does.
+Nobody reaches beyond their own site: a token is the site's that knew its user first.
 """
 
 from collections.abc import Sequence
@@ -99,8 +99,8 @@ def make_token(
 
 
 def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
-    """Return the tokens of a site's users, newest first."""
-    found = tokens.list_tokens(connection, users.account_ids(connection, site_id))
+    """Return the tokens of the users whom this site knew first, newest first."""
+    found = tokens.list_tokens(connection, users.accounts_at_home(connection, site_id))
     return [{"email": each.email, **token_json(each)} for each in found]
 
 
@@ -118,8 +118,8 @@ def token_json(token: TokenView) -> dict[str, Any]:
 
 
 def revoke(work: Work, site_id: str, token_id: int) -> None:
-    """Revoke a token of a user of the site; raise `NotFound` for any other."""
+    """Revoke a token of a user whom this site knew first; raise `NotFound` for any other."""
     account_id = tokens.owner_of(work.connection, token_id)
-    if account_role(work.connection, account_id, site_id) is None:
+    if users.home_of(work.connection, account_id) != site_id:
         raise NotFound
     tokens.revoke_token(work.connection, token_id, work.now)

@@ -65,6 +65,14 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> Role 
     return None if found is None else Role(found)
 
 
+def account_role_in(connection: Connection, account_id: int, site_id: str) -> Role | None:
+    """Return an account's role on a site that must exist, None for strangers."""
+    known = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
+    if connection.execute(known).first() is None:
+        raise SiteNotFound
+    return account_role(connection, account_id, site_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A caller on a site, and what of the site decides about requests."""

@@ -16,6 +16,7 @@ from bridge.engine.rules.identity import is_placeholder, looks_like_email
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.caller import (
     Caller,
+    Scope,
     Standing,
     account_role,
     role_on,
@@ -56,7 +57,7 @@ class People:
     _sites: dict[str, Standing] = field(default_factory=dict)
     _authorities: dict[tuple[str, str], bool] = field(default_factory=dict)
     _users: dict[tuple[str, NamedUser, bool], Account] = field(default_factory=dict)
-    _own: Account | None = None
+    _joined: set[str] = field(default_factory=set)
 
     def launcher(self, request: LaunchRequest) -> Launcher:
         """Return for whom a request launches; raise when it may not."""
@@ -74,6 +75,7 @@ class People:
     def forget(self) -> None:
         """Forget users that were registered in a part of the transaction that was undone."""
         self._users.clear()
+        self._joined.clear()
 
     def role(self, site_id: str) -> Role | None:
         """Return the caller's role on a site; raise `SiteNotFound`."""
@@ -94,7 +96,7 @@ class People:
         return self.preferences(site_id).lifetimes(general)
 
     def has_authority(self, site_id: str, secret: str) -> bool:
-        """Tell whether `userInfo.Auth` is a token of an administrator of the site."""
+        """Tell whether `userInfo.Auth` is a token of an administrator of the site, for launches."""
         if not secret:
             return False
         key = (site_id, secret)
@@ -102,6 +104,7 @@ class People:
             bearer = authenticate(self.connection, secret, self.now)
             self._authorities[key] = (
                 bearer is not None
+                and bearer.permits(Scope.LAUNCH)
                 and role_on(self.connection, bearer, site_id) is Role.ADMINISTRATOR
             )
         return self._authorities[key]
@@ -111,12 +114,12 @@ class People:
     ) -> Account | None:
         """Return the named user's account, or the caller's own; registers for administrators."""
         if user is None or not user.email:
-            return self._caller_account()
+            return self._caller_account(site_id)
         if not is_email(user.email):
             detail = "UserEmail is not an e-mail address"
             raise BadLaunch("bad_email", detail, pointer="/userInfo/UserEmail")
         if canonical_email(user.email) == self.caller.email:
-            return self._caller_account()
+            return self._caller_account(site_id)
         key = (site_id, user, administrator)
         if key not in self._users:
             self._users[key] = (
@@ -126,11 +129,15 @@ class People:
             )
         return self._users[key]
 
-    def _caller_account(self) -> Account | None:
-        if self._own is None and self.caller.account_id is not None:
-            caller = self.caller
-            self._own = Account(self.caller.account_id, caller.email, caller.name)
-        return self._own
+    def _caller_account(self, site_id: str) -> Account | None:
+        """Return the caller's own account; on another's authority it becomes a member, too."""
+        caller = self.caller
+        if caller.account_id is None:
+            return None
+        if self.role(site_id) is None and site_id not in self._joined:
+            register(self.connection, site_id, caller.email, caller.name, self.now)
+            self._joined.add(site_id)
+        return Account(caller.account_id, caller.email, caller.name)
 
     def _member(self, site_id: str, email: str) -> Account:
         account = find_account(self.connection, email)

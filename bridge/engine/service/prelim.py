@@ -14,6 +14,7 @@ from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.moments import iso
 from bridge.engine.rules.prelims import Group, Read, refuse_prelim, reviewed_by
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
@@ -109,6 +110,7 @@ class Waiting:
             "reportId": record["reportId"],
             "clinicalInfo": record["clinicalInfo"],
             "userEmail": record["userEmail"],
+            "prelimAt": iso(self.read_at),
         }
 
 

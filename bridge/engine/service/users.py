@@ -12,7 +12,7 @@ from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
@@ -21,6 +21,7 @@ from bridge.engine.service.caller import account_role
 
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
+_FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
 
 _EMAIL = re.compile(r"[^@\s<>\x00-\x1f]{1,64}@[^@\s<>\x00-\x1f]{1,190}")
 _HASHER = PasswordHasher()
@@ -87,8 +88,9 @@ def register(
     """
     Return the account of `email` as a member of the site, made where it is missing.
 
-    A given name replaces the stored one. Without `role` a stranger becomes a user
-    and a member keeps their role.
+    A given name replaces the stored one, if this site was the first to know the account: no other
+    site's signatures change by it. Without `role` a stranger becomes a user and a member keeps
+    their role.
     """
     account = find_account(connection, email)
     if account is None:
@@ -97,7 +99,7 @@ def register(
         )
         key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
         account = Account(key, canonical_email(email), name)
-    elif name and name != account.name:
+    elif name and name != account.name and home_of(connection, account.id) in (None, site_id):
         connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.id == account.id).values(name=name))
         account = Account(account.id, account.email, name)
     _join(connection, site_id, account.id, role, now)
@@ -137,9 +139,17 @@ def set_signature(connection: Connection, account_id: int, image: str | None) ->
     connection.execute(statement)
 
 
-def account_ids(connection: Connection, site_id: str) -> list[int]:
-    """Return the accounts that belong to a site."""
-    query = select(MEMBERSHIPS.c.account_id).where(MEMBERSHIPS.c.site_id == site_id)
+def home_of(connection: Connection, account_id: int) -> str | None:
+    """Return the site that knew an account first: its administrators answer for it."""
+    query = select(MEMBERSHIPS.c.site_id).where(MEMBERSHIPS.c.account_id == account_id)
+    return connection.execute(query.order_by(*_FIRST).limit(1)).scalar_one_or_none()
+
+
+def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
+    """Return the accounts that this site knew first."""
+    rank = func.row_number().over(partition_by=MEMBERSHIPS.c.account_id, order_by=_FIRST)
+    ranked = select(MEMBERSHIPS.c.account_id, MEMBERSHIPS.c.site_id, rank.label("rank")).subquery()
+    query = select(ranked.c.account_id).where(ranked.c.site_id == site_id, ranked.c.rank == 1)
     return list(connection.execute(query).scalars())
 
 

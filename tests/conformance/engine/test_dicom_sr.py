@@ -174,7 +174,7 @@ def test_update_modes(service: Service, mode: str | None, kept: str) -> None:
     assert "New finding." in case.content("A1")
 
 
-@pytest.mark.parametrize("mode", ["REPLACE", "", "both", 1, None, []])
+@pytest.mark.parametrize("mode", ["REPLACE", "", "both", 1, {}, []])
 def test_modes_that_are_none(service: Service, mode: Any) -> None:
     """update-dicomsr: mode is replace or append."""
     case = Case(service)

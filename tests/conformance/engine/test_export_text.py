@@ -124,9 +124,9 @@ def test_rtf_in_base64(case: Case, kind: str, bare: bool) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"responseType": "hex"}, {"responseType": ""}, {"responseType": None},
+        {"responseType": "hex"}, {"responseType": ""}, {"responseType": {}},
         {"responseType": 64}, {"responseType": ["base64"]}, {"contentOnly": "true"},
-        {"contentOnly": 1}, {"contentOnly": None},
+        {"contentOnly": 1}, {"contentOnly": []},
     ],
 )  # fmt: skip
 def test_rtf_options_that_are_none(case: Case, more: dict[str, Any]) -> None:

@@ -164,6 +164,8 @@ def test_prelims_are_an_object(case: Case) -> None:
     assert found["clinicalInfo"] == [identity("A1")]
     assert found["userEmail"] == READER
     assert [each["clinicalInfo"][0]["Accession"] for each in found["reports"]] == ["A1", "A2"]
+    reads = [case.export(name)["prelimInfo"][0]["prelimAt"] for name in ("A1", "A2")]
+    assert [each["prelimAt"] for each in found["reports"]] == reads
 
 
 def test_no_prelims_are_left_when_signed(case: Case) -> None:

@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StringConstraints,
 )
 
@@ -81,6 +82,15 @@ OptionalIdentifier = Annotated[
     ),
 ]
 
+
+def _off(value: object) -> object:
+    """Null is silence: what is optional may be sent as null by clients that send every member."""
+    return False if value is None else value
+
+
+Flag = Annotated[StrictBool, BeforeValidator(_off, json_schema_input_type=StrictBool | None)]
+"""An optional switch, off when it is absent or null; nothing else passes for a boolean."""
+
 QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)]
 
 
@@ -110,6 +120,14 @@ class QrMode(StrEnum):
 
     LIGHT = "light"
     DARK = "dark"
+
+
+def silent(default: StrEnum) -> BeforeValidator:
+    """Take null for `default`, in an optional choice."""
+    return BeforeValidator(
+        lambda value: default if value is None else value,
+        json_schema_input_type=type(default) | None,
+    )
 
 
 def lift(body: Any, members: tuple[str, ...]) -> Any:

@@ -7,13 +7,14 @@ make sense together is decided by `bridge.engine.launching`.
 
 # ruff: noqa: N815  # the spelling of the interface document
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StrictBool
 from pydantic.config import JsonDict
 
 from bridge.engine.http.models.fields import (
     Body,
+    Flag,
     Identifier,
     OptionalIdentifier,
     QrMode,
@@ -21,6 +22,7 @@ from bridge.engine.http.models.fields import (
     ResponseType,
     Tag,
     Text,
+    silent,
 )
 
 EXAMPLE: JsonDict = {
@@ -86,8 +88,8 @@ class ReportingApp(Body):
 class QrCodeOptions(Body):
     """Size and background of the QR code."""
 
-    size: QrSize = QrSize.STANDARD
-    mode: QrMode = QrMode.LIGHT
+    size: Annotated[QrSize, silent(QrSize.STANDARD)] = QrSize.STANDARD
+    mode: Annotated[QrMode, silent(QrMode.LIGHT)] = QrMode.LIGHT
 
 
 class ResponseOptions(Body):
@@ -103,7 +105,7 @@ class UserInfo(Body):
     UserEmail: OptionalIdentifier = ""
     UserName: OptionalIdentifier = ""
     Auth: OptionalIdentifier = Field("", repr=False)
-    forceOwnershipTransfer: StrictBool = False
+    forceOwnershipTransfer: Flag = False
 
 
 class StructuredReportFile(Body):
@@ -129,9 +131,9 @@ class LaunchBody(Body):
     reportingApp: ReportingApp
     response: ResponseOptions
     userInfo: UserInfo | None = None
-    lazyLaunch: StrictBool = False
-    registerOrder: StrictBool = False
-    forceUpdatePatientName: StrictBool = False
+    lazyLaunch: Flag = False
+    registerOrder: Flag = False
+    forceUpdatePatientName: Flag = False
     dicomSR: list[StructuredReportFile] | None = None
     keyImages: list[KeyImageFile] | None = None
 
@@ -158,7 +160,7 @@ class InitUserInfo(Body):
 class InitBody(Body):
     """`POST /api/report/init`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [INIT_EXAMPLE]})
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [INIT_EXAMPLE]})
 
     clinicalInfo: InitClinicalInfo
     userInfo: InitUserInfo

@@ -10,16 +10,18 @@ only; the single-report endpoints take their identity nested and flat alike.
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 from pydantic.config import JsonDict
 
 from bridge.engine.http.models.fields import (
     Body,
+    Flag,
     Identifier,
     OptionalIdentifier,
     Tag,
     flatten,
     lift,
+    silent,
 )
 from bridge.engine.http.models.launch import StructuredReportFile
 
@@ -70,7 +72,7 @@ class DeleteBody(OneReport):
     transaction, so that a cancelled order never takes a text with it.
     """
 
-    onlyWhenOrdered: StrictBool = False  # spelled like the document's fields
+    onlyWhenOrdered: Flag = False  # spelled like the document's fields
 
 
 class StatusBody(Body):
@@ -98,7 +100,10 @@ class RtfResponse(StrEnum):
     BASE64 = "base64"
 
 
-def _lower(value: Any) -> Any:
+def _folded(value: Any) -> Any:
+    """Read `responseType` in any case; null is silence."""
+    if value is None:
+        return RtfResponse.ARRAYBUFFER
     return value.lower() if isinstance(value, str) else value
 
 
@@ -115,9 +120,9 @@ class RtfBody(ExportBody):
 
     responseType: Annotated[
         RtfResponse,
-        BeforeValidator(_lower, json_schema_input_type=RtfResponse),
+        BeforeValidator(_folded, json_schema_input_type=RtfResponse | None),
     ] = RtfResponse.ARRAYBUFFER
-    contentOnly: StrictBool = False
+    contentOnly: Flag = False
 
 
 class SignBody(OneReport):
@@ -130,7 +135,14 @@ class SignBody(OneReport):
     )
 
     timeZone: str | None = None
-    ignoreSignDelay: StrictBool = False
+    ignoreSignDelay: Flag = False
+
+
+def _true(value: bool) -> bool:
+    if not value:
+        message = "must be true"
+        raise ValueError(message)
+    return value
 
 
 class AddendumSignBody(OneReport):
@@ -138,14 +150,9 @@ class AddendumSignBody(OneReport):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{**_ONE, "ignoreSignDelay": True}]})
 
-    ignoreSignDelay: Annotated[StrictBool, Field(json_schema_extra={"const": True})]
-
-    @model_validator(mode="after")
-    def _must_be_true(self) -> "AddendumSignBody":
-        if not self.ignoreSignDelay:
-            message = "ignoreSignDelay must be true"
-            raise ValueError(message)
-        return self
+    ignoreSignDelay: Annotated[
+        StrictBool, AfterValidator(_true), Field(json_schema_extra={"const": True})
+    ]
 
 
 class PrelimBody(OneReport):
@@ -176,12 +183,13 @@ class UpdateStructuredReports(OneReport):
     )
 
     dicomSR: Annotated[list[StructuredReportFile], Field(json_schema_extra={"minItems": 1})]
-    mode: UpdateMode = UpdateMode.REPLACE
+    mode: Annotated[UpdateMode, silent(UpdateMode.REPLACE)] = UpdateMode.REPLACE
 
 
 class OrderInSite(Body):
-    """An order within the site that the body names once."""
+    """An order within the site that the body names once; naming another one is no slip to pass."""
 
+    SiteID: OptionalIdentifier = ""
     PatientMRN: Identifier
     Accession: Identifier
 
@@ -206,6 +214,13 @@ class LinkBody(Body):
     SiteID: Identifier
     SiteLocation: OptionalIdentifier = ""
     clinicalInfo: list[OrderInSite] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one_site(self) -> "LinkBody":
+        if any(each.SiteID not in ("", self.SiteID) for each in self.clinicalInfo):
+            message = "orders of one request belong to its SiteID"
+            raise ValueError(message)
+        return self
 
 
 class PatientUpdateBody(Body):

@@ -1,0 +1,69 @@
+"""What is optional may be null, and null is silence; what is required may not."""
+
+from typing import Any
+
+import pytest
+
+from tests.bridge.engine.http.house import Service, identity, user
+from tests.conformance.engine.cases import Case, ok
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"lazyLaunch": None}, {"registerOrder": None}, {"forceUpdatePatientName": None},
+        {"userInfo": None}, {"dicomSR": None}, {"keyImages": None},
+        {"userInfo": {**user(), "Auth": None, "forceOwnershipTransfer": None}},
+        {"reportingApp": {"SyncLaunch": None, "AutoComparePrior": None, "ApplyTemplate": None}},
+        {"response": {"type": "link", "qrCodeOptions": None}},
+        {"response": {"type": "all", "qrCodeOptions": {"size": None, "mode": None}}},
+    ],
+)  # fmt: skip
+def test_optional_members_of_a_launch(service: Service, more: dict[str, Any]) -> None:
+    """Launch request objects: default false, standard and light hold for null, too."""
+    body = ok(service.launch(**more)).json()
+    assert (body["status"], body["warnings"]) == ("Draft", [])
+
+
+def test_optional_members_of_other_requests(case: Case) -> None:
+    """rtf, sign: responseType, contentOnly, timeZone and ignoreSignDelay have defaults."""
+    case.draft("A1")
+    null = {"responseType": None, "contentOnly": None, "timeZone": None}
+    answer = ok(case.post("export/rtf", "A1", **null))
+    assert answer.headers["content-type"] == "application/rtf"
+    ok(case.post("sign", "A1", ignoreSignDelay=None, timeZone=None))
+    assert case.record("A1")["unsignUntil"] is not None
+
+
+@pytest.mark.parametrize("value", [None, False, "true", 1, {}, []])
+def test_what_is_required_is_not_null(case: Case, value: Any) -> None:
+    """addendum/sign: ignoreSignDelay is required and must be true; the place is named."""
+    case.draft("A1")
+    case.sign("A1", now=True)
+    case.addendum("A1", "More.")
+    answer = case.post("addendum/sign", "A1", ignoreSignDelay=value)
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "/ignoreSignDelay"
+    assert "Value error" not in answer.text
+    assert case.record("A1")["addendumUnsignUntil"] is not None
+
+
+def test_an_order_of_another_site_is_not_taken_for_one_of_this(case: Case) -> None:
+    """link-orders: SiteID stands once for all orders; one that names another is a mistake."""
+    for name in ("A1", "A2"):
+        case.order(name)
+    stray = {**identity("A2"), "SiteID": "SITE2"}
+    for path in ("link-orders", "unlink-orders"):
+        body = {"SiteID": "SITE1", "clinicalInfo": [identity("A1"), stray]}
+        assert case.service.post(f"report/{path}", body).status_code == 400
+    assert case.record("A1")["reportId"] != case.record("A2")["reportId"]
+    same = {"SiteID": "SITE1", "clinicalInfo": [identity("A1"), identity("A2")]}
+    ok(case.service.post("report/link-orders", same))
+    assert case.record("A1")["reportId"] == case.record("A2")["reportId"]
+
+
+@pytest.mark.parametrize("zone", ["localtime", "Factory", "posixrules", "+02:00", "europe/vienna"])
+def test_zones_of_the_machine_are_no_iana_zones(case: Case, zone: str) -> None:
+    """timeZone: an IANA zone, the same on every machine."""
+    case.draft("A1")
+    assert case.post("export/html", "A1", timeZone=zone).json()["code"] == "bad_zone"
