@@ -43,14 +43,33 @@ class Reports:
         )
 
     async def export_rtf(
-        self, order: OrderKey, time_zone: str | None = None, *, content_only: bool = False
+        self,
+        order: OrderKey,
+        time_zone: str | None = None,
+        *,
+        content_only: bool = False,
+        addenda: int | None = None,
     ) -> bytes:
-        """Export RTF, as bytes."""
+        """Export RTF, as bytes; our own engine shows only the first `addenda` addenda."""
         body = one_report(
-            order, timeZone=time_zone, responseType="arraybuffer", contentOnly=content_only or None
+            order,
+            timeZone=time_zone,
+            responseType="arraybuffer",
+            contentOnly=content_only or None,
+            addenda=addenda,
         )
         response = await self._transport.send(
             "POST", "/api/report/export/rtf", order.site, body=body
+        )
+        return response.content
+
+    async def export_pdf(
+        self, order: OrderKey, time_zone: str | None = None, *, addenda: int | None = None
+    ) -> bytes:
+        """Export PDF with the first `addenda` addenda; an addition of our own engine."""
+        body = one_report(order, timeZone=time_zone, addenda=addenda)
+        response = await self._transport.send(
+            "POST", "/api/report/export/pdf", order.site, body=body
         )
         return response.content
 

@@ -1,7 +1,8 @@
-"""`export/html`, `export/json` and `export/rtf`."""
+"""`export/html`, `export/json`, `export/rtf`, and `export/pdf`, which is ours."""
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from typing import Any, TypeVar
@@ -11,12 +12,15 @@ from fastapi import APIRouter, Request
 from sqlmodel import Session
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from bridge.engine.documents import html, record, rtf
+from bridge.engine.documents import html, pdf, record, rtf
+from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.model import Exported
 from bridge.engine.http.acting import look, place_of, triple_of, zone_of
 from bridge.engine.http.guard import ExportRoute
-from bridge.engine.http.models.reports import ExportBody, RtfBody, RtfResponse
+from bridge.engine.http.models.exports import PdfBody, RtfFileBody
+from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
+from bridge.engine.http.problems import bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.service.export import gather_report
 from bridge.engine.service.reading import read_report
@@ -24,13 +28,21 @@ from bridge.engine.service.reading import read_report
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
 
 RTF_TYPE = "application/rtf"
+PDF_TYPE = "application/pdf"
 Rendered = TypeVar("Rendered")
 
 
 async def _export(
-    request: Request, body: ExportBody, render: Callable[[Exported, tzinfo], Rendered]
+    request: Request,
+    body: ExportBody,
+    render: Callable[[Exported, tzinfo], Rendered],
+    addenda: int | None = None,
 ) -> Rendered:
-    """Gather a report, render it off the loop, and note in the audit trail who took it."""
+    """
+    Gather a report, render it off the loop, and note in the audit trail who took it.
+
+    With `addenda` only the first so many are shown.
+    """
     zone, triple = zone_of(body.timeZone), triple_of(body.clinicalInfo)
 
     def reading(session: Session) -> tuple[Exported, str]:
@@ -44,8 +56,9 @@ async def _export(
         reading,
         shown=lambda found: [(triple.site_id, found[1])],
     )
+    shown = replace(exported, addenda=exported.addenda[:addenda])
     engine = engine_of(request)
-    return await engine.work.run(lambda: render(exported, zone or _zone(exported)))
+    return await engine.work.run(lambda: render(shown, zone or _zone(shown)))
 
 
 def _zone(exported: Exported) -> tzinfo:
@@ -83,10 +96,10 @@ async def export_json(body: ExportBody, request: Request) -> Response:
         },
     },
 )
-async def export_rtf(body: RtfBody, request: Request) -> Response:
+async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     """Return the report as RTF: bytes by default, or in base64."""
     render = partial(rtf.render, content_only=body.contentOnly)
-    data = await _export(request, body, render)
+    data = await _export(request, body, render, body.addenda)
     if body.responseType is RtfResponse.ARRAYBUFFER:
         headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
         return Response(data, headers=headers, media_type=RTF_TYPE)
@@ -94,3 +107,24 @@ async def export_rtf(body: RtfBody, request: Request) -> Response:
     if request.headers.get("accept", "").startswith("text/plain"):
         return PlainTextResponse(encoded)
     return JSONResponse({"rtf": encoded})
+
+
+@router.post(
+    "/pdf",
+    response_class=Response,
+    responses={
+        **problems(501),
+        200: {
+            "description": "The PDF",
+            "content": {PDF_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        },
+    },
+)
+async def export_pdf(body: PdfBody, request: Request) -> Response:
+    """Return the report as PDF."""
+    try:
+        data = await _export(request, body, pdf.render, body.addenda)
+    except PdfUnavailable as error:
+        raise bad_request(str(error), code="pdf_unavailable", status=501) from None
+    headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
+    return Response(data, headers=headers, media_type=PDF_TYPE)

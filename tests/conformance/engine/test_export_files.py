@@ -1,0 +1,71 @@
+"""export/pdf, which is ours, and how many addenda a file shows."""
+
+import re
+import zlib
+
+import pytest
+from striprtf.striprtf import rtf_to_text
+
+from tests.conformance.engine.cases import Case, ok
+
+
+@pytest.fixture
+def report(case: Case) -> Case:
+    """A signed report with two addenda."""
+    case.draft("A1", "Clear lungs.")
+    case.sign("A1", now=True)
+    case.addendum("A1", "Earlier words.", "Later words.")
+    return case
+
+
+def test_a_pdf_is_a_pdf(report: Case) -> None:
+    """export/pdf: the bytes of a PDF, in the media type of one; nothing else is said."""
+    answer = ok(report.post("export/pdf", "A1"))
+    assert answer.headers["content-type"] == "application/pdf"
+    assert answer.content.startswith(b"%PDF-")
+    assert answer.content.rstrip().endswith(b"%%EOF")
+
+
+@pytest.mark.parametrize(("addenda", "shown"), [(0, []), (1, ["Earlier"]), (None, ["E", "L"])])
+def test_only_so_many_addenda(report: Case, addenda: int | None, shown: list[str]) -> None:
+    """export/rtf: `addenda` leaves out what must not leave yet; without it all are shown."""
+    more = {} if addenda is None else {"addenda": addenda}
+    text = rtf_to_text(ok(report.post("export/rtf", "A1", **more)).content.decode())
+    assert "Clear lungs." in text
+    assert ("Earlier words." in text) == (len(shown) > 0)
+    assert ("Later words." in text) == (len(shown) > 1)
+
+
+def test_a_pdf_shows_only_so_many_addenda(report: Case) -> None:
+    """export/pdf: fewer addenda, fewer glyphs on the page."""
+    sizes = [ink(ok(report.post("export/pdf", "A1", addenda=n)).content) for n in (0, 1, 2)]
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert ink(ok(report.post("export/pdf", "A1")).content) == sizes[2]
+
+
+def ink(pdf: bytes) -> int:
+    """How many text operators the streams of a PDF hold."""
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    return sum(len(re.findall(rb"T[jJ]\b", unpacked(each))) for each in streams)
+
+
+def unpacked(stream: bytes) -> bytes:
+    """A stream's content; of one that is not deflated, nothing."""
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return b""
+
+
+@pytest.mark.parametrize("wrong", [-1, "1", 1.5, True, 10_001])
+@pytest.mark.parametrize("path", ["export/pdf", "export/rtf"])
+def test_a_count_is_a_count(report: Case, path: str, wrong: object) -> None:
+    """`addenda` is a whole number, and not one in a text."""
+    assert report.post(path, "A1", addenda=wrong).status_code == 400
+
+
+def test_what_is_not_there(case: Case) -> None:
+    """export/pdf: no report, no PDF; another zone is no zone."""
+    assert case.post("export/pdf", "A1").status_code == 404
+    case.draft("A1")
+    assert case.post("export/pdf", "A1", timeZone="Mars/Base").status_code == 400
