@@ -4,18 +4,32 @@ Bring reports into being, and change the tags of their orders.
 One order a report at first; linking comes later. Whether a launch may do so is the launch's to say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from bridge.engine.records.tables import Report, ReportOrder
+from sqlalchemy import insert
+from sqlmodel import select
+
+from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Origin, Status
 from bridge.engine.rules.tags import merged_tags, search_text
 from bridge.engine.service import feed
-from bridge.engine.service.drafting import first_text
-from bridge.engine.service.finding import key_of, stamp
+from bridge.engine.service.drafting import FirstText, first_text_of
+from bridge.engine.service.finding import stamp
+from bridge.engine.service.reading import StatusRecord
+from bridge.engine.service.users import Account
 from bridge.engine.service.work import ChangeEvent, Work
+
+REPORTS = metadata.tables[str(Report.__tablename__)]
+ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
+_INSERT_REPORTS: Final = insert(REPORTS).returning(REPORTS.c.report_id, REPORTS.c.pk)
+_INSERT_ORDERS: Final = insert(ORDERS)
+_CREATED: Final = {
+    Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
+    Status.DRAFT: ChangeEvent.REPORT_CREATED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +48,49 @@ class OrderInput:
         return Triple(site_id, self.mrn, self.accession)
 
 
+@dataclass(frozen=True, slots=True)
+class NewReport:
+    """A report that is to be made of one order; `first` is its text, where it begins with one."""
+
+    triple: Triple
+    order: OrderInput
+    status: Status
+    origin: Origin
+    owner_id: int | None = None
+    owner_email: str = ""
+    first: FirstText | None = None
+
+
+def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
+    """Create reports with one statement for each kind of row; return their ids, in order."""
+    if not new:
+        return []
+    ids = [work.new_id() for _ in new]
+    reports = [_report_values(work, *pair) for pair in zip(ids, new, strict=True)]
+    stored = work.connection.execute(_INSERT_REPORTS, reports)
+    keys = {row.report_id: row.pk for row in stored}
+    pairs = list(zip(ids, new, strict=True))
+    rows = [_order_values(work, each, keys[report_id]) for report_id, each in pairs]
+    work.connection.execute(_INSERT_ORDERS, rows)
+    for (report_id, each), row in zip(pairs, rows, strict=True):
+        body = _body(report_id, each, row)
+        work.announce(each.triple.site_id, report_id, _CREATED[each.status], body)
+    return ids
+
+
 def create_draft(
     work: Work,
     site_id: str,
     order: OrderInput,
-    owner_id: int,
+    owner: Account,
     key_findings: str = "",
-    *,
-    email: str | None = None,
 ) -> Report:
-    """
-    Create a Draft for a user, as a launch does; key findings become its first text.
-
-    `email` is the user's, where it is known already.
-    """
-    report = Report(
-        report_id=work.new_id(),
-        site_id=site_id,
-        status=Status.DRAFT,
-        origin=Origin.LAUNCH,
-        owner_id=owner_id,
-        reporting=dict(order.reporting),
-        created_at=work.now,
-        updated_at=work.now,
-    )
-    first_text(work, report, key_findings)
-    work.session.add(report)
-    work.session.flush()
-    row = order_row(work, site_id, order, key_of(report))
-    work.session.add(row)
-    feed.announce_new(work, report, row, ChangeEvent.REPORT_CREATED, email)
-    return report
+    """Create a Draft for a user, as a launch does; key findings become its first text."""
+    first = first_text_of(work.connection, site_id, order.reporting, key_findings)
+    triple = order.triple(site_id)
+    new = NewReport(triple, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
+    query = select(Report).where(Report.report_id == create_many(work, [new])[0])
+    return work.session.exec(query).one()
 
 
 def create_ordered(work: Work, site_id: str, origin: Origin) -> Report:
@@ -82,21 +108,61 @@ def create_ordered(work: Work, site_id: str, origin: Origin) -> Report:
     return report
 
 
-def order_row(work: Work, site_id: str, order: OrderInput, report_pk: int) -> ReportOrder:
-    """Make the row of a new order: the anchor of its report."""
+def _report_values(work: Work, report_id: str, new: NewReport) -> dict[str, Any]:
+    first = new.first
+    text = first.text if first else ""
+    return {
+        "report_id": report_id,
+        "site_id": new.triple.site_id,
+        "status": new.status,
+        "origin": new.origin,
+        "owner_id": new.owner_id,
+        "document": dict(first.document) if first else None,
+        "content_text": text,
+        "key_findings": text,
+        "template_number": first.template_number if first else None,
+        "reporting": dict(new.order.reporting),
+        "version": 1,
+        "created_at": work.now,
+        "updated_at": work.now,
+    }
+
+
+def _order_values(work: Work, new: NewReport, report_pk: int) -> dict[str, Any]:
+    triple, order = new.triple, new.order
     tags = merged_tags({}, order.tags, clears=True)
-    return ReportOrder(
-        report_pk=report_pk,
-        site_id=site_id,
-        mrn=order.mrn,
-        accession=order.accession,
-        location=order.location,
-        tags=tags,
-        order_metadata=dict(order.metadata),
-        search=search_text(order.mrn, order.accession, tags),
-        created_at=work.now,
-        updated_at=work.now,
+    return {
+        "report_pk": report_pk,
+        "position": 0,
+        "site_id": triple.site_id,
+        "mrn": triple.mrn,
+        "accession": triple.accession,
+        "location": order.location,
+        "tags": tags,
+        "order_metadata": dict(order.metadata),
+        "search": search_text(triple.mrn, triple.accession, tags),
+        "created_at": work.now,
+        "updated_at": work.now,
+    }
+
+
+def _body(report_id: str, new: NewReport, row: dict[str, Any]) -> dict[str, Any]:
+    """Say what `feed.describe` would read back, without reading it back."""
+    written = new.first is not None and (
+        bool(new.first.text.strip()) or new.first.template_number is not None
     )
+    record = StatusRecord(
+        report_id, new.status, new.owner_email, None, (new.triple,), written, None
+    )
+    order = {
+        **row["tags"],
+        "SiteID": new.triple.site_id,
+        "SiteLocation": row["location"],
+        "PatientMRN": new.triple.mrn,
+        "Accession": new.triple.accession,
+        "Metadata": row["order_metadata"],
+    }
+    return {"record": record.as_json(), "orders": [order], "release": None}
 
 
 def update_order(

@@ -4,33 +4,56 @@ The first text of a report: key findings and SR texts, in the template that was 
 Knows no launch; whether a report has a text already is asked here and nowhere else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from sqlmodel import select
+from sqlalchemy import Connection, select
 
-from bridge.engine.records.tables import Report, Template
+from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.document import Document, from_text, parse, plain_text, to_json
 from bridge.engine.rules.mapping import apply_template
 from bridge.engine.service.work import Work
 
+TEMPLATES = metadata.tables["engine_template"]
 
-def first_text(work: Work, report: Report, text: str) -> bool:
+
+@dataclass(frozen=True, slots=True)
+class FirstText:
+    """The first text of a report, and the number of the template that it is written in."""
+
+    document: Mapping[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+    template_number: int | None
+
+
+def first_text_of(
+    connection: Connection, site_id: str, wishes: Mapping[str, Any], text: str
+) -> FirstText | None:
     """
-    Write the first text of a report that has none; tell whether it did.
+    Return the first text of a report that has none; None where there is nothing to write.
 
     With a template (ApplyTemplate) its document becomes the draft and the text is mapped into
     its sections; without one the text stands as it came.
     """
+    template, number = _template(connection, site_id, wishes)
+    if template is None and not text.strip():
+        return None
+    document = from_text(text) if template is None else apply_template(template, text)
+    return FirstText(to_json(document), plain_text(document), number)
+
+
+def first_text(work: Work, report: Report, text: str) -> bool:
+    """Write the first text of a report that has none; tell whether it did."""
     if report.content_text.strip() or report.template_number is not None:
         return False
-    template, number = _template(work, report)
-    if template is None and not text.strip():
+    first = first_text_of(work.connection, report.site_id, report.reporting, text)
+    if first is None:
         return False
-    document = from_text(text) if template is None else apply_template(template, text)
-    report.template_number = number
-    report.document = to_json(document)
+    report.template_number = first.template_number
+    report.document = dict(first.document)
     # What still equals the findings it was filled with, nobody has written in.
-    report.content_text = report.key_findings = plain_text(document)
+    report.content_text = report.key_findings = first.text
     return True
 
 
@@ -45,12 +68,14 @@ def joined(key_findings: str, texts: Iterable[str]) -> str:
     return "\n\n".join(part for each in (key_findings, *texts) if (part := each.strip()))
 
 
-def _template(work: Work, report: Report) -> tuple[Document | None, int | None]:
-    number = report.reporting.get("template")
+def _template(
+    connection: Connection, site_id: str, wishes: Mapping[str, Any]
+) -> tuple[Document | None, int | None]:
+    number = wishes.get("template")
     if number is None:
         return None, None
-    query = select(Template.document).where(
-        Template.site_id == report.site_id, Template.number == number
+    query = select(TEMPLATES.c.document).where(
+        TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number
     )
-    stored = work.session.exec(query).first()
+    stored = connection.execute(query).scalar_one_or_none()
     return (None, None) if stored is None else (parse(stored), int(number))

@@ -15,9 +15,8 @@ from sqlalchemy import Connection, delete, select
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Release, Report, ReportOrder
-from bridge.engine.rules.identity import Triple
 from bridge.engine.service.finding import group_of, key_of
-from bridge.engine.service.reading import StatusRecord, has_content, status_records
+from bridge.engine.service.reading import status_records
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 
 
@@ -69,21 +68,6 @@ def announce(
     """Announce a change of a report, with the report as it is now; `more` adds members."""
     work.session.flush()
     body = describe(work.session, report, work.now, release) | more
-    work.announce(report.site_id, report.report_id, event, body)
-
-
-def announce_new(
-    work: Work, report: Report, order: ReportOrder, event: ChangeEvent, email: str | None
-) -> None:
-    """Announce an unsigned report that was just made of one order, without reading it back."""
-    if email is None:
-        announce(work, report, event)
-        return
-    triple = Triple(order.site_id, order.mrn, order.accession)
-    record = StatusRecord(
-        report.report_id, report.status, email, None, (triple,), has_content(report), None
-    )
-    body = {"record": record.as_json(), "orders": [order_json(order)], "release": None}
     work.announce(report.site_id, report.report_id, event, body)
 
 

@@ -7,8 +7,9 @@ requests over the same reports wait for each other and never block each other fo
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import Connection, tuple_
+from sqlalchemy import Connection, bindparam, tuple_
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
@@ -19,11 +20,22 @@ from bridge.engine.service.work import Work
 
 POINTERS = metadata.tables[str(PatientPointer.__tablename__)]
 SITES = metadata.tables["engine_site"]
+ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
 _ATTEMPTS = 3
-_CHUNK = 400  # triples in one statement; SQLite takes 32,766 parameters
+_CHUNK = 500  # triples in one statement; SQLite takes 32,766 parameters
 
 REFUSE_MERGED = "refuseMergedIdentifiers"
 """Site setting: true refuses requests that name a merged identifier instead of following it."""
+
+# Statements that are made once: to make one costs more than to run it.
+_POINTED: Final = select(POINTERS.c.prior_mrn, POINTERS.c.mrn).where(
+    POINTERS.c.site_id == bindparam("site_id"),
+    POINTERS.c.prior_mrn.in_(bindparam("mrns", expanding=True)),
+)
+_IDENTITY: Final = (ORDERS.c.site_id, ORDERS.c.mrn, ORDERS.c.accession)
+_PLACED: Final = select(*_IDENTITY, ORDERS.c.report_pk).where(
+    tuple_(*_IDENTITY).in_(bindparam("triples", expanding=True))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +62,8 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     found: dict[str, str] = {}
     wanted = sorted(set(mrns))
     for start in range(0, len(wanted), _CHUNK):
-        query = select(POINTERS.c.prior_mrn, POINTERS.c.mrn).where(
-            POINTERS.c.site_id == site_id,
-            POINTERS.c.prior_mrn.in_(wanted[start : start + _CHUNK]),
-        )
-        found.update((row.prior_mrn, row.mrn) for row in connection.execute(query))
+        some = {"site_id": site_id, "mrns": wanted[start : start + _CHUNK]}
+        found.update((prior, mrn) for prior, mrn in connection.execute(_POINTED, some))
     if found and _refuses_merged(connection, site_id):
         raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
@@ -98,6 +107,16 @@ def current_triples(connection: Connection, triples: Sequence[Triple]) -> dict[T
         for triple in own:
             asked[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
     return asked
+
+
+def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Triple, int]:
+    """Return the keys of the reports that orders belong to; the triples are valid now."""
+    found: dict[Triple, int] = {}
+    wanted = sorted({_text(each) for each in triples})
+    for start in range(0, len(wanted), _CHUNK):
+        rows = connection.execute(_PLACED, {"triples": wanted[start : start + _CHUNK]})
+        found.update((Triple(*identity), key) for *identity, key in rows)
+    return found
 
 
 def _text(triple: Triple) -> tuple[str, str, str]:

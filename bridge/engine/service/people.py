@@ -77,6 +77,11 @@ class People:
         self._users.clear()
         self._joined.clear()
 
+    @property
+    def met(self) -> int:
+        """How many users launches have named or registered, at least all that are new."""
+        return len(self._users) + len(self._joined)
+
     def role(self, site_id: str) -> Role | None:
         """Return the caller's role on a site; raise `SiteNotFound`."""
         return self.standing(site_id).role

@@ -6,7 +6,9 @@ files' business.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from sqlalchemy import bindparam
 from sqlmodel import select
 
 from bridge.engine.errors import PatientNameMismatch
@@ -26,6 +28,14 @@ from bridge.engine.service.users import Account
 from bridge.engine.service.work import ChangeEvent, Work
 
 ORDERS = metadata.tables["engine_report_order"]
+_NAMES: Final = (
+    select(ORDERS.c.mrn, ORDERS.c.tags["PatientName"].as_string())
+    .where(
+        ORDERS.c.site_id == bindparam("site_id"),
+        ORDERS.c.mrn.in_(bindparam("mrns", expanding=True)),
+    )
+    .distinct()
+)
 
 
 def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
@@ -42,17 +52,11 @@ def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
 
 def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
     """Return the PatientNames that a site has under each of these identifiers."""
-    name = ORDERS.c.tags["PatientName"].as_string()
-    query = (
-        ORDERS.select()
-        .with_only_columns(ORDERS.c.mrn, name.label("name"))
-        .where(ORDERS.c.site_id == site_id, ORDERS.c.mrn.in_(sorted(set(mrns))))
-        .distinct()
-    )
     found: dict[str, set[str]] = {}
-    for row in work.connection.execute(query):
-        if row.name:
-            found.setdefault(row.mrn, set()).add(row.name)
+    wanted = {"site_id": site_id, "mrns": sorted(set(mrns))}
+    for mrn, name in work.connection.execute(_NAMES, wanted):
+        if name:
+            found.setdefault(mrn, set()).add(name)
     return found
 
 
@@ -68,7 +72,7 @@ def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Account) ->
     """Create a Draft that belongs to somebody, with what the launch brought."""
     text = joined(request.key_findings, _texts(request.attachments))
     order = order_input(request, triple)
-    report = create_draft(work, triple.site_id, order, owner.id, text, email=owner.email)
+    report = create_draft(work, triple.site_id, order, owner, text)
     if request.attachments:
         attach(work, report, request.attachments)
     return report

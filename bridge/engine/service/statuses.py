@@ -4,16 +4,16 @@ The status of many reports at once: a few statements over columns, no rows of th
 Says what `reading.status_records` says of reports that are already loaded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from sqlalchemy import Connection, func, or_, select, tuple_
+from sqlalchemy import Connection, func, or_, select
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState
-from bridge.engine.service.finding import current_triples
+from bridge.engine.service.finding import current_triples, report_keys
 from bridge.engine.service.reading import StatusRecord
 
 REPORTS = metadata.tables["engine_report"]
@@ -21,7 +21,6 @@ ORDERS = metadata.tables["engine_report_order"]
 ACCOUNTS = metadata.tables["engine_account"]
 ADDENDA = metadata.tables["engine_addendum"]
 
-_CHUNK = 500
 _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What `str.strip` takes away: a text of nothing else is no content."""
 
@@ -33,28 +32,12 @@ def query_status(connection: Connection, triples: Sequence[Triple], now: int) ->
     Raise ReportNotFound when the only triple asked for is unknown.
     """
     asked = current_triples(connection, triples)
-    places = _places(connection, set(asked.values()))
+    places = report_keys(connection, set(asked.values()))
     if not places and len(asked) == 1:
         raise ReportNotFound
     keys = dict.fromkeys(places[asked[each]] for each in triples if asked[each] in places)
     records = _records(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
-
-
-def _places(connection: Connection, triples: Iterable[Triple]) -> dict[Triple, int]:
-    """Return the keys of the reports that these orders belong to."""
-    identity = (ORDERS.c.site_id, ORDERS.c.mrn, ORDERS.c.accession)
-    found: dict[Triple, int] = {}
-    wanted = sorted((each.site_id, each.mrn, each.accession) for each in triples)
-    for start in range(0, len(wanted), _CHUNK):
-        query = select(*identity, ORDERS.c.report_pk).where(
-            tuple_(*identity).in_(wanted[start : start + _CHUNK])
-        )
-        found.update(
-            (Triple(site_id, mrn, accession), key)
-            for site_id, mrn, accession, key in connection.execute(query)
-        )
-    return found
 
 
 def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int, StatusRecord]:

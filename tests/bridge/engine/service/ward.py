@@ -12,6 +12,7 @@ from bridge.engine.service.creation import OrderInput, create_draft
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.ordering import register
 from bridge.engine.service.reading import StatusRecord
+from bridge.engine.service.users import Account as Person
 from bridge.engine.service.work import Actor, Work, transaction
 from bridge.store.database import Database
 
@@ -83,7 +84,7 @@ class Ward:
     ) -> Triple:
         """Launch a report with some text, for Ann."""
         order = OrderInput(mrn, accession, tags=PATIENT | tags)
-        self.do(create_draft, SITE, order, self.ann, text)
+        self.do(create_draft, SITE, order, Person(self.ann, "ann@example.org", "Ann"), text)
         return self.triple(accession, mrn)
 
     def on_report(self, triple: Triple, service: Callable[..., T], *args: Any, **options: Any) -> T:

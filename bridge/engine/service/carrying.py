@@ -1,0 +1,131 @@
+"""
+Carry out one launch: what becomes of its report, and what its answer says of it.
+
+Gives out no link, and takes launches one by one; those that go together are in `service.runs`.
+"""
+
+from dataclasses import dataclass
+
+from sqlmodel import select
+
+from bridge.engine.launching.errors import BadLaunch
+from bridge.engine.launching.outcome import Caution, Launched, launch_status
+from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.records.tables import Account as AccountRow
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import Status
+from bridge.engine.service.finding import current_triple, find_orders, lock_orders
+from bridge.engine.service.ordering import Registered, Registration, register_current
+from bridge.engine.service.patients import update_patient
+from bridge.engine.service.people import Launcher, People
+from bridge.engine.service.reading import reports_by_key
+from bridge.engine.service.starting import (
+    begin,
+    bring,
+    give,
+    has_template,
+    known_names,
+    order_input,
+    refuse_other_name,
+)
+from bridge.engine.service.users import Account
+from bridge.engine.service.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A launch that was carried out, before its link is issued."""
+
+    outcome: Launched
+    launcher: Launcher
+    request: LaunchRequest
+    creates: bool = False
+
+
+def carry_out(work: Work, people: People, request: LaunchRequest) -> Ready:
+    """Carry out one launch of any kind, or raise its refusal."""
+    launcher = people.launcher(request)
+    triple = current_triple(work.connection, request.triple)
+    names = known_names(work, triple.site_id, [triple.mrn])
+    refuse_other_name(names.get(triple.mrn, ()), request)
+    if request.force_name:
+        changed = {"PatientName": request.patient_name}
+        update_patient(work, triple.site_id, triple.mrn, changed)
+    if request.register_order:
+        done = register_current(work, [triple], [order_input(request, triple)])[0]
+        return registered(work, request, launcher, done)
+    report = _peek(work, triple) if request.lazy else open_report(work, launcher, request, triple)
+    return launched(work, request, launcher, report)
+
+
+def launched(
+    work: Work, request: LaunchRequest, launcher: Launcher, report: Report | None
+) -> Ready:
+    """Return what a launch says of the report that it found or made; None is none yet."""
+    status = report.status if report else None
+    outcome = Launched(
+        launch_status(status, lazy=request.lazy),
+        status,
+        report.report_id if report else None,
+        _owner(work, report, launcher) if report else None,
+        warnings=template_warnings(work, request),
+    )
+    return Ready(outcome, launcher, request, creates=request.lazy)
+
+
+def registered(work: Work, request: LaunchRequest, launcher: Launcher, done: Registered) -> Ready:
+    """Return what a launch says of the order that it registered."""
+    signed = done.outcome is Registration.SIGNED
+    warnings = template_warnings(work, request) + ((Caution.REPORT_SIGNED,) if signed else ())
+    owner = None
+    if done.status is not Status.ORDERED:
+        query = select(Report).where(Report.report_id == done.report_id)
+        owner = _owner(work, work.session.exec(query).one(), launcher)
+    status = launch_status(done.status, lazy=True)
+    outcome = Launched(status, done.status, done.report_id, owner, warnings=warnings)
+    return Ready(outcome, launcher, request)
+
+
+def owner_to_be(launcher: Launcher) -> Account:
+    """Return whose report a launch opens; raise where the token is nobody's and names nobody."""
+    if launcher.account is None:
+        detail = "the token belongs to no user: UserEmail says whose report it is"
+        raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
+    return launcher.account
+
+
+def template_warnings(work: Work, request: LaunchRequest) -> tuple[Caution, ...]:
+    """Return the caution of a launch that asks for a template that there is not."""
+    number = request.app.template
+    if number is None or has_template(work, request.triple.site_id, number):
+        return ()
+    return (Caution.UNKNOWN_TEMPLATE,)
+
+
+def _peek(work: Work, triple: Triple) -> Report | None:
+    """Find the report of a lazy launch; nothing changes until its link is opened."""
+    order = find_orders(work.session, [triple], current=True).get(triple)
+    if order is None:
+        return None
+    return reports_by_key(work.session, [order.report_pk])[order.report_pk]
+
+
+def open_report(work: Work, launcher: Launcher, request: LaunchRequest, triple: Triple) -> Report:
+    """Create the report of an eager launch, or bring the launch into the one there is."""
+    owner = owner_to_be(launcher)
+    found = lock_orders(work, [triple], current=True)[0]
+    if found is None:
+        return begin(work, request, triple, owner)
+    bring(work, found.report, found.order, request)
+    if found.report.status is Status.ORDERED:
+        give(work, found.report, owner.id)
+    return found.report
+
+
+def _owner(work: Work, report: Report, launcher: Launcher) -> tuple[str, str] | None:
+    mine = launcher.account
+    if mine is not None and report.owner_id == mine.id:
+        return mine.name, mine.email
+    account = None if report.owner_id is None else work.session.get(AccountRow, report.owner_id)
+    return None if account is None else (account.name, account.email)

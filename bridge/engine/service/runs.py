@@ -1,0 +1,231 @@
+"""
+Launches that go together: runs of one kind and one site, with few statements for all of a run.
+
+Comes to what each launch one after the other would come to. Where a rule makes one of them
+differ, the run is undone and they go one by one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+from bridge.engine.errors import EngineError
+from bridge.engine.launching.outcome import Launched, launch_status
+from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.status import Origin, Status
+from bridge.engine.service.carrying import (
+    Ready,
+    carry_out,
+    launched,
+    open_report,
+    owner_to_be,
+    registered,
+    template_warnings,
+)
+from bridge.engine.service.creation import NewReport, create_many
+from bridge.engine.service.drafting import first_text_of
+from bridge.engine.service.finding import follow_pointers, report_keys
+from bridge.engine.service.ordering import register_current
+from bridge.engine.service.people import Launcher, People
+from bridge.engine.service.reading import reports_by_key
+from bridge.engine.service.starting import known_names, order_input, refuse_other_name
+from bridge.engine.service.work import Work
+
+
+class Kind(StrEnum):
+    """What launches of a run have in common."""
+
+    REGISTER = "register"
+    LAZY = "lazy"
+    EAGER = "eager"
+    ALONE = "alone"  # changes other orders' names, or brings files
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A launch that may go on: for whom, and under which identifier."""
+
+    request: LaunchRequest
+    launcher: Launcher
+    triple: Triple
+
+
+class _OneByOne(Exception):  # noqa: N818  # named for what to do
+    """These launches cannot go together."""
+
+
+def carry_out_one(work: Work, people: People, request: LaunchRequest) -> Ready:
+    """Carry out one launch, or raise its refusal, after which nothing may be kept."""
+    if _kind(request)[0] is Kind.ALONE:
+        return carry_out(work, people, request)
+    try:
+        ready = _together(work, people, [request])[0]
+    except _OneByOne:
+        return carry_out(work, people, request)
+    if isinstance(ready, EngineError):
+        raise ready
+    return ready
+
+
+def carry_out_all(
+    work: Work, people: People, requests: Sequence[LaunchRequest]
+) -> list[Ready | EngineError]:
+    """Carry out launches in their order; a refused one leaves nothing behind."""
+    ready: list[Ready | EngineError] = []
+    for (kind, _), run in groupby(requests, key=_kind):
+        members = list(run)
+        if kind is Kind.ALONE:
+            ready += [_attempt(work, people, each) for each in members]
+        else:
+            ready += _attempt_together(work, people, members)
+    return ready
+
+
+def _kind(request: LaunchRequest) -> tuple[Kind, str]:
+    if request.force_name or request.attachments:
+        return Kind.ALONE, ""
+    if request.register_order:
+        return Kind.REGISTER, request.triple.site_id
+    return Kind.LAZY if request.lazy else Kind.EAGER, request.triple.site_id
+
+
+def _attempt(work: Work, people: People, request: LaunchRequest) -> Ready | EngineError:
+    announced = len(work.announced)
+    try:
+        with work.session.begin_nested():
+            return carry_out(work, people, request)
+    except EngineError as refusal:
+        _undone(work, people, announced)
+        return refusal
+
+
+def _attempt_together(
+    work: Work, people: People, requests: Sequence[LaunchRequest]
+) -> list[Ready | EngineError]:
+    announced = len(work.announced)
+    try:
+        with work.session.begin_nested():
+            return _together(work, people, requests)
+    except (EngineError, _OneByOne):
+        _undone(work, people, announced)
+        return [_attempt(work, people, each) for each in requests]
+
+
+def _undone(work: Work, people: People, announced: int) -> None:
+    del work.announced[announced:]
+    people.forget()  # whom it registered is not there any more
+    work.session.expire_all()
+
+
+def _together(
+    work: Work, people: People, requests: Sequence[LaunchRequest]
+) -> list[Ready | EngineError]:
+    site_id = requests[0].triple.site_id
+    met = people.met
+    outcomes = _admit_all(work, people, site_id, requests)
+    admitted = [each for each in outcomes if isinstance(each, _Admitted)]
+    if len(admitted) < len(requests) and people.met > met:
+        raise _OneByOne  # whom a refused launch has registered must not stay
+    ready = iter(_RUNS[_kind(requests[0])[0]](work, admitted) if admitted else [])
+    return [each if isinstance(each, EngineError) else next(ready) for each in outcomes]
+
+
+def _admit_all(
+    work: Work, people: People, site_id: str, requests: Sequence[LaunchRequest]
+) -> list[_Admitted | EngineError]:
+    try:
+        people.role(site_id)
+    except EngineError as refusal:
+        return [refusal] * len(requests)
+    mrns = {each.triple.mrn for each in requests}
+    pointers = follow_pointers(work.connection, site_id, mrns)
+    names = known_names(work, site_id, {pointers.get(mrn, mrn) for mrn in mrns})
+    outcomes: list[_Admitted | EngineError] = []
+    for request in requests:
+        mrn = pointers.get(request.triple.mrn, request.triple.mrn)
+        triple = Triple(site_id, mrn, request.triple.accession)
+        try:
+            outcomes.append(_admit(people, names.setdefault(mrn, set()), request, triple))
+        except EngineError as refusal:
+            outcomes.append(refusal)
+    return outcomes
+
+
+def _admit(people: People, names: set[str], request: LaunchRequest, triple: Triple) -> _Admitted:
+    launcher = people.launcher(request)
+    refuse_other_name(names, request)
+    if not request.lazy:
+        owner_to_be(launcher)
+    if request.patient_name:
+        names.add(request.patient_name)
+    return _Admitted(request, launcher, triple)
+
+
+def _register(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
+    inputs = [order_input(each.request, each.triple) for each in run]
+    done = register_current(work, [each.triple for each in run], inputs)
+    return [
+        registered(work, each.request, each.launcher, one)
+        for each, one in zip(run, done, strict=True)
+    ]
+
+
+def _look(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
+    """Find the reports of lazy launches; nothing changes until their links are opened."""
+    keys = report_keys(work.connection, _triples(run))
+    reports = reports_by_key(work.session, sorted(set(keys.values()))) if keys else {}
+    return [
+        launched(work, each.request, each.launcher, reports.get(keys.get(each.triple, 0)))
+        for each in run
+    ]
+
+
+def _open_all(work: Work, run: Sequence[_Admitted]) -> list[Ready]:
+    """Create the Drafts of eager launches together, and open what there is already."""
+    keys = report_keys(work.connection, _triples(run))
+    first = {each.triple: each for each in reversed(run) if each.triple not in keys}
+    fresh = [each for each in run if first.get(each.triple) is each]
+    ids = iter(create_many(work, [_draft(work, each) for each in fresh]))
+    new = {id(each) for each in fresh}
+    return [
+        _drafted(work, each, next(ids)) if id(each) in new else _opened(work, each) for each in run
+    ]
+
+
+def _opened(work: Work, each: _Admitted) -> Ready:
+    report = open_report(work, each.launcher, each.request, each.triple)
+    return launched(work, each.request, each.launcher, report)
+
+
+def _draft(work: Work, each: _Admitted) -> NewReport:
+    owner = owner_to_be(each.launcher)
+    order = order_input(each.request, each.triple)
+    text = each.request.key_findings.strip()
+    first = first_text_of(work.connection, each.triple.site_id, order.reporting, text)
+    return NewReport(each.triple, order, Status.DRAFT, Origin.LAUNCH, owner.id, owner.email, first)
+
+
+def _drafted(work: Work, each: _Admitted, report_id: str) -> Ready:
+    owner = owner_to_be(each.launcher)
+    outcome = Launched(
+        launch_status(Status.DRAFT, lazy=False),
+        Status.DRAFT,
+        report_id,
+        (owner.name, owner.email),
+        warnings=template_warnings(work, each.request),
+    )
+    return Ready(outcome, each.launcher, each.request)
+
+
+def _triples(run: Iterable[_Admitted]) -> list[Triple]:
+    return [each.triple for each in run]
+
+
+_RUNS: Final[dict[Kind, Callable[[Work, Sequence[_Admitted]], list[Ready]]]] = {
+    Kind.REGISTER: _register,
+    Kind.LAZY: _look,
+    Kind.EAGER: _open_all,
+}
