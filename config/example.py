@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
@@ -20,6 +21,9 @@ _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("database", Database),
     ("http", Http),
     ("engine", Engine),
+    ("rates", Rates),
+    ("sizes", Sizes),
+    ("lifetimes", Lifetimes),
     ("schedule", Schedule),
     ("log", Log),
 )
@@ -52,6 +56,7 @@ _SECONDS: Final = frozenset(
     | {"scan_every"}
     | {"poll_status_every"}
 )
+_SIZES: Final = frozenset({"max_frame", "body", "structured_report", "key_image", "metadata"})
 _COLUMN: Final = 44
 
 
@@ -87,11 +92,19 @@ def _line(section: str, key: str, value: Any, field: FieldInfo) -> str:
     return f"{text:<{_COLUMN}} # {field.description}"
 
 
+def _lifetime(seconds: float) -> str:
+    units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+    unit, size = next(each for each in units if seconds % each[1] == 0)
+    return f'"{seconds / size:g}{unit}"'
+
+
 def _toml(key: str, value: Any) -> str:
     if key in _SECONDS:
         return f'"{value:g}s"'
-    if key == "max_frame":
-        return f'"{value // 2**20}MiB"'
+    if key in _SIZES:
+        return f'"{value // 2**20}MiB"' if value >= 2**20 else f'"{value // 2**10}KiB"'
+    if key in Lifetimes.model_fields:
+        return _lifetime(value)
     if isinstance(value, Path):
         return json.dumps(str(value))
     return json.dumps(value, ensure_ascii=False)

@@ -100,6 +100,9 @@ class Engine(Section):
     link_keys_file: Path = Field(
         Path("secrets/link.keys"), description="the key ring that seals links; newest first"
     )
+    browser_init: bool = Field(
+        True, description="GET /reporting/init, whose address carries a token"
+    )
 
     @field_validator("base_url")
     @classmethod

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
+from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.places import line_of
 from config.sections import Database, Destination, Engine, Http, Log, Schedule
@@ -39,6 +40,9 @@ class Settings(BaseSettings):
     database: Database = Database()
     http: Http = Http()
     engine: Engine = Engine()
+    rates: Rates = Rates()
+    sizes: Sizes = Sizes()
+    lifetimes: Lifetimes = Lifetimes()
     listener: list[Listener] = Field(default_factory=list)
     destination: list[Destination] = Field(default_factory=list)
     schedule: Schedule = Schedule()

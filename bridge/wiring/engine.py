@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
-from bridge.engine.settings import EngineSettings
+from bridge.engine.settings import EngineSettings, Lifetimes, Quota, RateLimits, SizeLimits
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.transport import Tokens
 from bridge.store.database import Database
@@ -17,6 +17,7 @@ from config.quantities import Address
 
 Clock = Callable[[], int]
 
+_FAILURES_WITHIN: Final = 15 * 60
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 _LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what such a bind is reached by
@@ -32,6 +33,22 @@ def engine_settings(settings: Settings) -> EngineSettings:
         regional_urls=tuple(settings.http.regional_urls),
         trusted_proxies=tuple(settings.http.trusted_proxies),
         service_token=read_token(settings.path(settings.engine.token_file)),
+        browser_init=settings.engine.browser_init,
+        rates=_rates(settings),
+        sizes=SizeLimits(**settings.sizes.model_dump()),
+        lifetimes=Lifetimes(
+            **{name: int(value) for name, value in settings.lifetimes.model_dump().items()}
+        ),
+    )
+
+
+def _rates(settings: Settings) -> RateLimits:
+    given = settings.rates
+    return RateLimits(
+        reads=Quota(given.reads),
+        launches=Quota(given.launches),
+        exports=Quota(given.exports),
+        failed_authentications=Quota(given.failed_authentications, _FAILURES_WITHIN),
     )
 
 

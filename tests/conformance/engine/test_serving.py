@@ -56,3 +56,22 @@ def status(house: House) -> dict[str, Any]:
     """Return the status record of A1."""
     (record,) = house.post("/api/report/status", {"clinicalInfo": [identity()]})
     return dict(record)
+
+
+def test_limits_are_settings(house: House) -> None:
+    """V84, V85: rates and sizes of the home's settings hold, with headers that tell."""
+    house.settings = '[rates]\nlaunches = 2\n[sizes]\nbody = "4KiB"\nkey_findings = 10\n'
+    house.configure()
+    house.start("--role", "engine")
+    headers = {"x-access-token": house.token}
+    with httpx.Client(base_url=house.url, headers=headers) as http:
+        path = "/api/report/launch/clinical"
+        large = launch_body(tags={"Notes": "n" * 5000})
+        assert http.post(path, json=large).json()["code"] == "too_large"
+        granted = http.post(path, json=launch_body(tags={"KeyFindings": "more than ten"}))
+        assert granted.json()["code"] == "too_long"
+        assert granted.headers["ratelimit-policy"] == '"launches";q=2;w=60'
+        refused = http.post(path, json=launch_body())
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert "4096 bytes" in http.get("/docs").text

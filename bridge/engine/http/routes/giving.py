@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.guard import SessionRoute
-from bridge.engine.http.initiating import iso
 from bridge.engine.http.launching import link_to
 from bridge.engine.http.models.fields import Body
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
 from bridge.engine.links.handles import Purpose
+from bridge.engine.rules.moments import iso
 from bridge.engine.service import editing, sharing
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.work import Work

@@ -1,0 +1,58 @@
+"""Rates, sizes and lifetimes of the internal engine are settings, and their defaults are its own."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from bridge.engine import settings as engine
+from config.errors import SettingsError
+from config.limits import Lifetimes, Rates, Sizes
+from config.settings import parse
+
+LIMITS = """\
+[rates]
+launches = 10
+[sizes]
+body = "1MiB"
+[lifetimes]
+frame_link = "1h"
+session_idle = "5m"
+"""
+
+
+def test_what_is_set_is_read(tmp_path: Path) -> None:
+    """Sizes and durations as people write them; what is left out keeps its default."""
+    settings = parse(LIMITS, tmp_path, tmp_path / "bridge.toml")
+    assert (settings.rates.launches, settings.rates.reads) == (10, 6000)
+    assert settings.sizes.body == 2**20
+    assert (settings.lifetimes.frame_link, settings.lifetimes.session_idle) == (3600, 300)
+
+
+def test_the_environment_reaches_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BRIDGE_RATES__EXPORTS=0 switches that limit off."""
+    monkeypatch.setenv("BRIDGE_RATES__EXPORTS", "0")
+    assert parse(LIMITS, tmp_path, tmp_path / "bridge.toml").rates.exports == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[rates]\nreads = -1\n", "[rates]\nread = 1\n", '[sizes]\nbody = "big"\n',
+        "[sizes]\nlink_list = 1\n", '[lifetimes]\nsession_idle = "9h"\n',
+        '[lifetimes]\nsession_link = "1h"\n',
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
+    """Unknown keys and impossible values; the five minutes of a session link are no setting."""
+    with pytest.raises(SettingsError):
+        parse(text, tmp_path, tmp_path / "bridge.toml")
+
+
+def test_the_defaults_are_the_engines_own() -> None:
+    """An engine without settings is limited as one with an empty file."""
+    own = asdict(engine.RateLimits())
+    assert {name: own[name]["count"] for name in own} == Rates().model_dump()
+    sizes, lives = asdict(engine.SizeLimits()), asdict(engine.Lifetimes())
+    assert {name: sizes[name] for name in Sizes.model_fields} == Sizes().model_dump()
+    assert {name: lives[name] for name in Lifetimes.model_fields} == Lifetimes().model_dump()
