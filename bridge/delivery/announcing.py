@@ -30,10 +30,10 @@ PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
         "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
         "report_created": (ResultEvent.ORDER_STATUS,),
         "report_opened": (ResultEvent.ORDER_STATUS,),
-        "report_reset": (ResultEvent.ORDER_STATUS,),
+        "report_reset": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
         "report_unassigned": (ResultEvent.ORDER_STATUS,),
-        "report_discarded": (ResultEvent.ORDER_STATUS,),
-        "report_deleted": (ResultEvent.ORDER_STATUS,),
+        "report_discarded": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
+        "report_deleted": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
         "addendum_unsigned": (ResultEvent.ORDER_STATUS,),
     }
 )
@@ -73,7 +73,8 @@ def news_of(change: Change, addenda: int) -> list[News]:
         event = KINDS.get(change.release.kind)
         if event is None:
             return []
-        out = max(addenda, change.release.sequence) if event is ResultEvent.ADDENDUM else addenda
+        place = change.release.sequence if change.addenda is None else change.addenda
+        out = max(addenda, place) if event is ResultEvent.ADDENDUM else addenda
         name = f"{change.release.kind}:{change.release.sequence}"
         return released(News(event, *common, name, status, orders, out, change.at))
     return [

@@ -175,7 +175,12 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of the change feed (DESIGN chapter 6); `at` in milliseconds."""
+    """
+    One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
+
+    `addenda` is the place of a released addendum among those of the export, from 1. Its
+    number may be higher: numbers of addenda that a recall cleared are not used again.
+    """
 
     cursor: int
     at: int
@@ -183,6 +188,7 @@ class Change:
     record: StatusRecord
     orders: tuple[Mapping[str, Any], ...]
     release: Release | None
+    addenda: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

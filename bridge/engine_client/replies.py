@@ -201,6 +201,7 @@ def _change(value: object) -> Change:
         record=status_record(body.get("record") or body.get("status") or body),
         orders=_each(body.get("orders") or [], "orders", _tags),
         release=None if release is None else _release(release),
+        addenda=_number(body.get("addenda"), "addenda"),
     )
 
 

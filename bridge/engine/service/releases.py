@@ -14,6 +14,7 @@ from bridge.engine.rules.status import ReleaseKind
 from bridge.engine.service import feed
 from bridge.engine.service.audit import Deed
 from bridge.engine.service.finding import key_of, stamp
+from bridge.engine.service.lifecycle import addenda_of, signed_addenda
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 
@@ -55,6 +56,7 @@ def _next(work: Work, report: Report, kind: ReleaseKind) -> int:
 
 
 def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | None) -> None:
+    more: dict[str, int] = {}
     release.released_at = work.now
     work.session.add(release)
     if release.kind is ReleaseKind.FINAL:
@@ -63,6 +65,8 @@ def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | N
         addendum.cooling_until = None
         addendum.released_at = work.now
         work.session.add(addendum)
+        signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
+        more["addenda"] = signed.index(addendum.pk) + 1  # its place in the export
     stamp(work, report)
     work.note(
         Deed(
@@ -74,7 +78,7 @@ def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | N
             details={"kind": release.kind.value, "sequence": release.sequence},
         )
     )
-    feed.announce(work, report, _EVENTS[release.kind], release=release)
+    feed.announce(work, report, _EVENTS[release.kind], release=release, **more)
 
 
 def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[Release]:

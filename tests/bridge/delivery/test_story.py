@@ -83,23 +83,6 @@ async def test_unsigned_inside_the_delay_nothing_is_sent(
         assert "First." not in texts(oru)
 
 
-async def test_an_addendum_is_a_correction_of_the_same_report(
-    tmp_path: Path, database: Database
-) -> None:
-    """The addendum's ORU holds the report and the addendum, and comes after the report's."""
-    async with open_hospital(tmp_path, database, destination()) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.read_and_sign("A1", "Report.")
-        await page("addendum/create")
-        await page("addendum/save", text="Addition.")
-        await page("addendum/sign")
-        await hospital.follow()
-        first, second = await hospital.delivered(2)
-        assert "Addition." not in texts(first)
-        assert {"Report.", "Addition."} <= set(texts(second))
-        assert Message.parse(second).value("OBR-25") == "C"
-
-
 async def test_a_linked_report_answers_for_each_order(tmp_path: Path, database: Database) -> None:
     """One ORU an order, with the same text and the order's own numbers."""
     async with open_hospital(tmp_path, database, destination()) as hospital:

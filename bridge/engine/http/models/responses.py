@@ -185,6 +185,9 @@ class ChangeBody(BaseModel):
     record: StatusRecordBody
     orders: list[dict[str, Any]]
     release: ReleaseBody | None
+    addenda: int | None = Field(
+        default=None, description="Place of a released addendum among those of the export"
+    )
 
 
 class ChangesResponse(BaseModel):

@@ -1,0 +1,72 @@
+"""Addenda on their way to the RIS: what each message holds, and what it must not hold yet."""
+
+from pathlib import Path
+
+import pytest
+
+from bridge.engine_client import OrderKey
+from bridge.store.database import Database
+from mappings.hl7.message import Message
+from tests.bridge.delivery.hospital import SITE, Page, destination, open_hospital, until
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+A1 = OrderKey(SITE, "M1", "A1")
+DELAY = 60
+UNDELIVERED = "SELECT count(*) FROM delivery WHERE state <> 'done'"
+
+
+def texts(payload: bytes) -> list[str]:
+    """Every OBX-5 of a message."""
+    return Message.parse(payload).values("OBX[*]-5")
+
+
+async def sign_addendum(page: Page, words: str) -> None:
+    """Write an addendum and sign it."""
+    await page("addendum/create")
+    await page("addendum/save", text=words)
+    await page("addendum/sign")
+
+
+async def test_an_addendum_is_a_correction_of_the_same_report(
+    tmp_path: Path, database: Database
+) -> None:
+    """The addendum's ORU holds the report and the addendum, and comes after the report's."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await sign_addendum(page, "Addition.")
+        await hospital.follow()
+        first, second = await hospital.delivered(2)
+        assert "Addition." not in texts(first)
+        assert {"Report.", "Addition."} <= set(texts(second))
+        assert Message.parse(second).value("OBR-25") == "C"
+
+
+async def test_an_addendum_that_cools_stays_at_home_whatever_the_numbers(
+    tmp_path: Path, database: Database
+) -> None:
+    """A recall cleared number 1: number 2's message holds number 2, and 3 only when it is due."""
+    async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await sign_addendum(page, "Cleared.")
+        await hospital.client.release_addendum(A1)
+        await page("unsign")
+        await page("sign")
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await hospital.follow()
+        await until(lambda: hospital.rows(UNDELIVERED) == [(0,)])
+        before = len(hospital.receivers["ris"].sent)
+        await sign_addendum(page, "Second.")
+        await hospital.client.release_addendum(A1)
+        await sign_addendum(page, "Third.")
+        await hospital.follow()
+        sent = await hospital.delivered(before + 1)
+        assert {"Report.", "Second."} <= set(texts(sent[-1]))
+        assert not {"Cleared.", "Third."} & set(texts(sent[-1]))
+        await hospital.client.release_addendum(A1)
+        await hospital.follow()
+        sent = await hospital.delivered(before + 2)
+        assert {"Second.", "Third."} <= set(texts(sent[-1]))
