@@ -48,6 +48,7 @@ _COMMENTED: Final = {
     "destination.times": '"offset"',
     "destination.echo": '"fields"',
     "destination.metadata": '{ "*" = "OBX", Room = "NTE", Dose = "OBR-21", Plan = "ZMD-3" }',
+    "listener.profile": '"profiles/orders.xml"',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
@@ -81,7 +82,7 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
         model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
     ):
         value = values.get(key, field.get_default(call_default_factory=True))
-        yield _line(section, key, value, field)
+        yield _line(section, field.alias or key, value, field)
 
 
 def _line(section: str, key: str, value: Any, field: FieldInfo) -> str:

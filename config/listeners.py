@@ -42,6 +42,14 @@ class ReusedControlId(StrEnum):
     REFUSE = "refuse"
 
 
+class Validation(StrEnum):
+    """What a message that is against its structure or profile leads to."""
+
+    OFF = "off"
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
 class Listener(Section):
     """One MLLP port, folder or HTTP address on which orders and patient updates arrive."""
 
@@ -55,6 +63,14 @@ class Listener(Section):
     acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
     reused_control_id: ReusedControlId = Field(
         ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"
+    )
+    validation: Validation = Field(
+        Validation.OFF,
+        alias="validate",
+        description="off | warn | refuse: by hl7apy against the version's structure; slow",
+    )
+    profile: Path | None = Field(
+        None, description="validate against this conformance profile (XML) instead"
     )
     processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
     charset: str = Field("utf-8", description="where MSH-18 is silent")
@@ -87,4 +103,8 @@ class Listener(Section):
         wrong = [name for name in idle if getattr(self, name) != fields[name].default]
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: no setting of {kind} listeners")
+        if self.validation is Validation.REFUSE and self.acknowledge is Acknowledge.STORED:
+            raise ValueError('validate = "refuse" needs acknowledge = "checked" or "applied"')
+        if self.profile is not None and self.validation is Validation.OFF:
+            raise ValueError('profile: needs validate = "warn" or "refuse"')
         return self

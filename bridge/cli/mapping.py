@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridge.cli.options import AsJson, Home
+
+if TYPE_CHECKING:
+    from bridge.cli.trials import Validate
 
 group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
 
@@ -33,6 +36,12 @@ def try_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
     home: Home,
     site: Annotated[str, typer.Option(help="SiteID where the message yields none.")] = "SITE1",
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Hold them against their version's structure too.")
+    ] = False,
+    profile: Annotated[
+        Path | None, typer.Option(help="Hold them against this conformance profile (XML) instead.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a definition makes of messages. Patient data: for your eyes only."""
@@ -42,4 +51,15 @@ def try_(
     messages = [message for file in files for message in messages_in(file.read_bytes())]
     if not messages:
         raise typer.BadParameter("no HL7 message in these files")
-    sys.exit(0 if show_trials(home / "mappings", name, messages, site, as_json=as_json) else 1)
+    look = _validator(profile) if validate or profile else None
+    folder = home / "mappings"
+    sys.exit(0 if show_trials(folder, name, messages, site, look, as_json=as_json) else 1)
+
+
+def _validator(profile: Path | None) -> "Validate":
+    from functools import partial
+
+    from bridge.validation.profiles import load_profile
+    from bridge.validation.structure import validate
+
+    return partial(validate, profile=None if profile is None else load_profile(profile))

@@ -19,6 +19,7 @@ ACKS: Final = "bridge_acknowledgments"
 DUPLICATES: Final = "bridge_retransmits"
 REUSED_IDS: Final = "bridge_reused_control_ids"
 CHARSET_SUSPECTS: Final = "bridge_charset_suspects"
+VALIDATION_FINDINGS: Final = "bridge_validation_findings"
 ACK_SECONDS: Final = "bridge_acknowledgment_seconds"
 QUEUE_DEPTH: Final = "bridge_queue_depth"
 QUEUE_AGE: Final = "bridge_queue_oldest_seconds"
@@ -65,6 +66,9 @@ class Metrics:
         self.reused_ids = counter(REUSED_IDS, "Control ids with other bytes", "listener")
         self.charset_suspects = counter(
             CHARSET_SUSPECTS, "Messages not in the charset they claim", "listener"
+        )
+        self.validation_findings = counter(
+            VALIDATION_FINDINGS, "Differences from the structure", "listener", "error"
         )
         self.ack_seconds = Histogram(
             ACK_SECONDS, "Frame to ACK", ("listener",), registry=registry, buckets=FAST

@@ -28,7 +28,8 @@ from bridge.runtime.step import Step, now_ms
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring.intake import listenings
-from bridge.wiring.ports import folder_listener, handler, wired
+from bridge.wiring.ports import Answering, folder_listener, handler, wired
+from bridge.wiring.validation import in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
@@ -94,8 +95,10 @@ class Intake:
         ]
 
     def _port(self, listener: Listener) -> Port:
-        listening = self._listenings[listener.name]
-        handle = handler(listening, self._ledger, self._waiting, self._metrics)
+        check = validator(self._settings, listener, self._metrics)
+        listening = policy(self._listenings[listener.name], check)
+        answering = handler(listening, self._ledger, self._waiting, self._metrics)
+        handle = Answering(in_front(check, answering), answering.unframed)
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return folder

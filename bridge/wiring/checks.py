@@ -15,10 +15,12 @@ from sqlalchemy.exc import ArgumentError
 
 from bridge.engine.service.sites import list_sites
 from bridge.errors import BridgeError
+from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
 from bridge.wiring import delivery, intake, senders, stores
 from bridge.wiring.secret_files import read_link_keys, read_token
+from bridge.wiring.validation import validator
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, Where
 from mappings import compiler
@@ -154,6 +156,7 @@ def _listeners(settings: Settings) -> Iterator[Finding]:
         place = f"listener {listener.name}"
         try:
             intake.compiled(settings, listener)
+            validator(settings, listener, Metrics())
             if listener.tls is not None:
                 intake.tls_options(settings, listener.tls)
         except MappingErrors:

@@ -27,7 +27,7 @@ from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
 from config.quantities import Address
-from mllp.contract import ServerLimits
+from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.server import MLLPServerFactory
 
 DRAIN_WITHIN = 10.0  # seconds for HTTP answers in hand
@@ -40,6 +40,14 @@ class Wired:
     factory: Any
     endpoint: Any
     drain: Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """What answers frames, and what answers those that are given up."""
+
+    handle: Handler
+    unframed: NakBuilder
 
 
 def handler(
@@ -57,7 +65,7 @@ def handler(
 
 
 def folder_listener(
-    settings: Settings, listener: Listener, handle: IntakeHandler, metrics: Metrics
+    settings: Settings, listener: Listener, answering: Answering, metrics: Metrics
 ) -> FolderListener | None:
     """Make a folder's listener; None where the listener is none of that kind."""
     if not isinstance(listener.bind, FolderAddress):
@@ -67,11 +75,13 @@ def folder_listener(
     )
     folder = Folder(settings.path(Path(listener.bind.path)))
     observer = WireCounter(metrics, listener.name)
-    return FolderListener(listener.name, folder, handle, handle.unframed, rules, observer)
+    return FolderListener(
+        listener.name, folder, answering.handle, answering.unframed, rules, observer
+    )
 
 
 def wired(
-    settings: Settings, listener: Listener, handle: IntakeHandler, metrics: Metrics, reactor: Any
+    settings: Settings, listener: Listener, answering: Answering, metrics: Metrics, reactor: Any
 ) -> Wired:
     """Make what listens on a socket. Raises TLSConfigurationError, AuthorizationUnusable."""
     address = listener.bind
@@ -86,11 +96,15 @@ def wired(
     observer = WireCounter(metrics, listener.name)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
-        desk = Desk(handle, web_rules(settings, listener, address), observer)
+        desk = Desk(answering.handle, web_rules(settings, listener, address), observer)
         site = MessageSite(desk, limits, clock=reactor, observer=observer)
         return Wired(site, endpoint, lambda: _drain(site))
     factory = MLLPServerFactory(
-        handle, limits, clock=reactor, observer=observer, on_unframed=handle.unframed
+        answering.handle,
+        limits,
+        clock=reactor,
+        observer=observer,
+        on_unframed=answering.unframed,
     )
     return Wired(factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop()))
 

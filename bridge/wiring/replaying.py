@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 
 from bridge.errors import BridgeError
 from bridge.intake.verdict import Judge
+from bridge.observability.metrics import Metrics
 from bridge.queue import browse, operate
 from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.wiring.intake import listenings
 from bridge.wiring.stores import bridge_database
+from bridge.wiring.validation import policy, validator
 from config import Settings
 from mllp.framing import Frame
 
@@ -31,9 +33,12 @@ def _routing(settings: Settings, database: Database, message_id: int) -> operate
     detail = browse.message(database, message_id)
     if detail.row.state is not State.REFUSED:
         return None
-    listening = listenings(settings).get(detail.row.listener)
+    name = detail.row.listener
+    listening = listenings(settings).get(name)
     if listening is None:
         raise StillRefused("its listener is no longer in the settings")
+    section = next(each for each in settings.listener if each.name == name)
+    listening = policy(listening, validator(settings, section, Metrics()))
     troubles: list[BaseException] = []
     verdict = Judge(listening, troubles.append).judge(Frame(detail.payload), datetime.now(UTC))
     if verdict.refusals or verdict.definition is None:

@@ -12,6 +12,10 @@ Refusals: exceptions that know how they read in an acknowledgment.
     * UnknownCode               AE, 103   a coded value is in no table of ours
     * UnknownKey                AE, 204   it speaks of something we do not have
     * DuplicateKey              AE, 205   it creates what exists, or merges a thing with itself
+    * OutOfStructure            AE, 100   validation: a segment or group is missing or misplaced
+    * ForbiddenElement          AE, 100   validation: an element that may not stand there
+    * TooMany                   AE, 198   validation: repeated too often
+    * TooLong                   AE, 104   validation
     * InternalError             AE, 207   our fault; the sender may try again
 
 Texts travel to the sender (MSA-3, ERR-8): they are the class's own and name places, never values.
@@ -153,6 +157,34 @@ class DuplicateKey(Refusal):
 
     error_code = ErrorCode.DUPLICATE_KEY
     problem = "duplicate key identifier"
+
+
+class OutOfStructure(Refusal):
+    """A segment or group is missing, or stands where its message has no place for it."""
+
+    error_code = ErrorCode.SEGMENT_SEQUENCE
+    problem = "not as the message's structure demands"
+
+
+class ForbiddenElement(Refusal):
+    """Something stands in an element that its structure does not know."""
+
+    error_code = ErrorCode.SEGMENT_SEQUENCE
+    problem = "holds what its structure does not allow"
+
+
+class TooMany(Refusal):
+    """Something is repeated more often than its structure allows."""
+
+    error_code = ErrorCode.CARDINALITY
+    problem = "repeated too often"
+
+
+class TooLong(Refusal):
+    """A value is longer than its structure allows."""
+
+    error_code = ErrorCode.VALUE_TOO_LONG
+    problem = "value too long"
 
 
 class InternalError(Refusal):

@@ -1,0 +1,152 @@
+"""
+Validation before the handler: slow work on a thread of its own, in the order of arrival.
+
+What a validator finds is kept for the moment in which the definition examines the message; there
+it becomes a refusal, or is only counted. One thread a listener: nobody is overtaken.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import structlog
+from twisted.internet.defer import Deferred
+
+from bridge.intake.batches import looks_like_batch, open_batch
+from bridge.intake.listening import Definition, Listening
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe
+from bridge.validation.findings import Finding
+from mappings.acceptance import Acceptance
+from mappings.events import Issue, OrderEvent
+from mappings.hl7.header import Header
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import InternalError
+from mappings.inbound import Examination
+from mappings.scope import Defaults
+from mllp.contract import Handler, Peer
+from mllp.framing import Frame
+
+Validate = Callable[[bytes], Sequence[Finding]]
+"""Gives what is against the structure of a message. Blocking."""
+
+
+class Validator:
+    """The findings of one listener's messages."""
+
+    def __init__(
+        self, listener: str, validate: Validate, metrics: Metrics, *, refuse: bool
+    ) -> None:
+        """`refuse` grave findings; otherwise all are only counted and logged."""
+        self._log = structlog.get_logger("intake").bind(listener=listener)
+        self._listener = listener
+        self._validate = validate
+        self._counter = metrics.validation_findings
+        self._refuse = refuse
+        self._known: dict[bytes, Sequence[Finding]] = {}
+
+    def prepare(self, frame: Frame) -> list[bytes]:
+        """Look at the messages of a frame; give which, for `forget`."""
+        frames = open_batch(frame) if looks_like_batch(frame.payload) else [frame]
+        payloads = [each.payload for each in frames]
+        for payload in payloads:
+            self._known[payload] = self._look(payload)
+        return payloads
+
+    def forget(self, payloads: Sequence[bytes]) -> None:
+        """Drop what was prepared, once it has been examined."""
+        for payload in payloads:
+            self._known.pop(payload, None)
+
+    def issues(self, payload: bytes) -> tuple[Issue, ...]:
+        """Give what the examination adds, prepared or not (a replay prepares nothing)."""
+        found = self._known[payload] if payload in self._known else self._look(payload)
+        for finding in found:
+            refusal = finding.refusal
+            self._counter.labels(self._listener, refusal.error_code.value).inc()
+            self._log.warning(
+                "against the structure", code=refusal.error_code.value, place=refusal.place
+            )
+        if not self._refuse:
+            return ()
+        return tuple(
+            Issue(each.refusal.place, "validate", each.refusal.text, refusal=each.refusal)
+            for each in found
+            if each.grave
+        )
+
+    def _look(self, payload: bytes) -> Sequence[Finding]:
+        try:
+            return self._validate(payload)
+        except Exception as error:  # noqa: BLE001  # a validator that fails accepts nothing
+            self._log.error("not validated", error=describe(error))
+            return [Finding(InternalError(), grave=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedDefinition:
+    """A definition whose examination knows what the validator found."""
+
+    inner: Definition
+    validator: Validator = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The definition's name."""
+        return self.inner.name
+
+    @property
+    def version(self) -> str:
+        """The hash of its sources."""
+        return self.inner.version
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """Which messages it takes."""
+        return self.inner.acceptance
+
+    def accepts(self, header: Header) -> bool:
+        """Whether type, trigger and sender are its own."""
+        return self.inner.accepts(header)
+
+    def examine(self, message: Message, defaults: Defaults) -> Examination:
+        """Say what is wrong with a message, by the definition and by the validator."""
+        found = self.inner.examine(message, defaults)
+        return replace(found, issues=(*found.issues, *self.validator.issues(message.raw)))
+
+    def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
+        """Read what it asks for."""
+        return self.inner.apply(message, defaults)
+
+
+def validated(listening: Listening, validator: Validator) -> Listening:
+    """Give a listener's policy with the validator in all of its definitions."""
+    definitions = tuple(ValidatedDefinition(each, validator) for each in listening.definitions)
+    return replace(listening, definitions=definitions)
+
+
+class ValidatingHandler:
+    """The handler of a listener whose messages are validated first."""
+
+    def __init__(self, validator: Validator, handle: Handler) -> None:
+        """Hand over to `handle` what has been looked at."""
+        self._validator = validator
+        self._handle = handle
+        self._thread = ThreadPoolExecutor(1, "validation")
+
+    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """Validate on the thread, then answer on the loop, in the order of the calls."""
+        loop = asyncio.get_running_loop()
+        looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
+        answered: Deferred[Sequence[bytes]] = Deferred()
+
+        def go_on(done: "asyncio.Future[list[bytes]]") -> None:
+            payloads = done.result()
+            try:
+                self._handle(frame, peer).chainDeferred(answered)
+            finally:  # it was examined within the call
+                self._validator.forget(payloads)
+
+        looked.add_done_callback(go_on)
+        return answered

@@ -1,0 +1,105 @@
+"""
+Hold one message against its version's structure, or against a profile: the door to hl7apy.
+
+Slow (tens of milliseconds a message) and blocking: call it from a thread. Nothing of a message
+is written anywhere: the report goes through memory.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final
+
+from bridge.validation.findings import Finding, read_report
+from bridge.validation.profiles import Reference
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import OutOfStructure, Refusal
+
+# HL7 table 0354, for senders that name no structure in MSH-9.3 (as many before 2.4).
+_ADT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("A04", "A08", "A13"), "ADT_A01"),
+        **dict.fromkeys(("A14", "A28", "A31"), "ADT_A05"),
+        **dict.fromkeys(("A07",), "ADT_A06"),
+        **dict.fromkeys(("A10", "A11"), "ADT_A09"),
+        **dict.fromkeys(("A22", "A23", "A25", "A26", "A27", "A29", "A32", "A33"), "ADT_A21"),
+        **dict.fromkeys(("A34", "A35", "A36", "A46", "A47", "A48", "A49"), "ADT_A30"),
+        **dict.fromkeys(("A40", "A41", "A42"), "ADT_A39"),
+        **dict.fromkeys(("A44",), "ADT_A43"),
+        **dict.fromkeys(("A51",), "ADT_A50"),
+    }
+)
+
+_MISSING: Final = re.compile(r"Error: Missing required child (\w+)\.")
+
+
+def validate(
+    payload: bytes, profile: Reference | None = None, fallback: str = "utf-8"
+) -> list[Finding]:
+    """Say what is against the structure; empty when nothing is. Never raises for a message."""
+    try:
+        message = Message.parse(payload, fallback=fallback)
+    except Refusal as refusal:
+        return [Finding(refusal, grave=True)]
+    from hl7apy.exceptions import HL7apyException  # noqa: PLC0415  # slow to load, rarely wanted
+
+    text = "\r".join(segment.text() for segment in message.segments) + "\r"
+    structure = _structure(message)
+    if profile is not None and structure not in profile:
+        return [Finding(OutOfStructure("MSH-9"), grave=True)]
+    try:
+        return read_report(_report(text, structure, profile and profile[structure]))
+    except (HL7apyException, AttributeError):  # it cannot even be taken apart
+        return [Finding(OutOfStructure("MSH-9"), grave=True)]
+
+
+def _structure(message: Message) -> str:
+    header = message.header
+    named = message.value("MSH-9.3").strip().upper()
+    plain = f"{header.message_code}_{header.trigger}"
+    return named or (_ADT.get(header.trigger, plain) if header.message_code == "ADT" else plain)
+
+
+def _report(text: str, structure: str, reference: Any) -> list[str]:
+    from hl7apy.consts import VALIDATION_LEVEL  # noqa: PLC0415  # as above
+    from hl7apy.core import Message as Parsed  # noqa: PLC0415
+    from hl7apy.exceptions import ValidationError  # noqa: PLC0415
+    from hl7apy.parser import get_message_info, parse_segments  # noqa: PLC0415
+    from hl7apy.validation import Validator  # noqa: PLC0415
+
+    marks, _, version = get_message_info(text)
+    level = VALIDATION_LEVEL.TOLERANT
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = Parsed(
+            structure,
+            reference=reference,
+            version=version,
+            validation_level=level,
+            encoding_chars=marks,
+        )
+        whole.children = parse_segments(text, version, marks, level, whole.reference, True)
+        descriptor = os.memfd_create("hl7")
+        kept = os.dup(descriptor)
+        with suppress(ValidationError):  # the first of those that the report lists
+            Validator.validate(whole, reference, report_file=descriptor)
+        with os.fdopen(kept, encoding="utf-8", errors="replace") as report:
+            report.seek(0)
+            return [line for line in report if not _of_a_choice(line, version)]
+
+
+def _of_a_choice(line: str, version: str) -> bool:
+    """Whether only the other members of a choice are missed: hl7apy asks for all of them."""
+    from hl7apy import load_reference  # noqa: PLC0415  # as above
+    from hl7apy.exceptions import ChildNotFound  # noqa: PLC0415
+
+    told = _MISSING.match(line)
+    if told is None or "_" not in told[1]:
+        return False
+    try:
+        return bool(load_reference(told[1], "Group", version)[0] == "choice")
+    except ChildNotFound:
+        return False

@@ -1,0 +1,175 @@
+"""What hl7apy finds, with its place and never with its value; profiles; order is kept."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from bridge.intake.validating import ValidatingHandler, Validator, validated
+from bridge.observability.metrics import Metrics
+from bridge.store.database import Database
+from bridge.validation.errors import ProfileUnusable
+from bridge.validation.findings import Finding, place_of, read_report
+from bridge.validation.profiles import load_profile
+from bridge.validation.structure import validate
+from mappings.hl7.ack import read_ack
+from mappings.hl7.refusals import MissingField
+from mllp.framing import Frame
+from tests.bridge.intake.desk import LISTENING, Caller, open_desk, order
+
+SECRET = "SECRETNAME"
+PROFILE = """<HL7v2xConformanceProfile HL7Version="2.5.1">
+<HL7v2xStaticDef MsgType="ORM" EventType="O01" MsgStructID="ORM_O01">
+<Segment Name="MSH" Usage="R" Min="1" Max="1"/>
+<SegGroup Name="PATIENT" Usage="R" Min="1" Max="1">
+<Segment Name="PID" Usage="R" Min="1" Max="1">
+<Field Name="Set ID" Usage="O" Min="0" Max="1" Datatype="SI"/>
+<Field Name="Patient ID" Usage="X" Min="0" Max="0" Datatype="CX"/>
+<Field Name="Patient Identifier List" Usage="R" Min="1" Max="1" Datatype="CX">
+<Component Name="ID Number" Usage="R" Datatype="ST" Length="15"/>
+</Field></Segment></SegGroup></HL7v2xStaticDef></HL7v2xConformanceProfile>"""
+
+
+def message(*segments: str, version: str = "2.5.1", kind: str = "ORM^O01^ORM_O01") -> bytes:
+    """Build a message with the usual header."""
+    head = f"MSH|^~\\&|A|B|C|D|20260101||{kind}|1|P|{version}"
+    return "\r".join([head, *segments, ""]).encode()
+
+
+PID, ORC = f"PID|1||M1^^^H^MR||{SECRET}^A", "ORC|NW|1"
+OBR = "OBR|1|1|1|71250^CT^L"
+
+
+def told(findings: Sequence[Finding]) -> set[tuple[str, str]]:
+    """Code and place of the grave ones."""
+    return {(f.refusal.error_code.value, f.refusal.place) for f in findings if f.grave}
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.5", "2.5.1"])
+def test_a_plain_order_is_valid(version: str) -> None:
+    """An ORM with its OBR: the other members of the choice are not missed."""
+    assert told(validate(message(PID, ORC, OBR, version=version))) == set()
+
+
+@pytest.mark.parametrize("version", ["2.2", "2.3", "2.3.1"])
+def test_older_structures(version: str) -> None:
+    """Each version has its own; none asks for all members of a choice."""
+    found = told(validate(message(PID, ORC, OBR, version=version)))
+    assert not {place for _, place in found} & {"RQD", "RQ1", "RXO", "ODS", "ODT"}
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        (("PID|1||M1",), {("101", "PID-5"), ("100", "MSH-9")}),
+        ((PID, "ORC", OBR), {("101", "ORC-1")}),
+        ((PID, ORC, "OBR|1|1|1|"), {("101", "OBR-4")}),
+        ((f"PID|1|2~3|M1||{SECRET}^A", ORC, OBR), {("198", "PID-2")}),
+    ],
+)
+def test_what_is_missing_or_too_much(
+    segments: tuple[str, ...], expected: set[tuple[str, str]]
+) -> None:
+    """Fields by number with their codes, segments and groups as the structure's."""
+    assert told(validate(message(*segments))) >= expected
+
+
+def test_no_value_is_told() -> None:
+    """Not in findings of tables and lengths either, which hl7apy quotes."""
+    found = validate(message(f"PID|1||M1||{SECRET}^A|||{SECRET}", ORC, OBR))
+    assert any(not each.grave for each in found)
+    assert SECRET not in "".join(map(str, found))
+
+
+def test_what_is_no_message() -> None:
+    """It is told as what it is."""
+    assert told(validate(b"hello")) == {("100", "MSH")}
+    assert told(validate(message(PID, kind="ABC^X99"))) == {("100", "MSH-9")}
+
+
+def test_structures_that_are_not_named() -> None:
+    """ADT^A08 has the structure ADT_A01, named or not."""
+    plain = message("EVN||20260101", PID, "PV1|1|O", kind="ADT^A08")
+    assert told(validate(plain)) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("PID.PID_3", "PID-3"),
+        ("PID_3.CX_1", "PID-3.1"),
+        ("CX_4.HD_2", "HD.2"),
+        ("ORM_O01.MSH", "MSH"),
+        ("ORM_O01.ORM_O01_ORDER", "MSH-9"),
+    ],
+)
+def test_places(path: str, place: str) -> None:
+    """hl7apy's paths as HL7 writes them."""
+    assert place_of(path) == place
+
+
+def test_strange_lines_are_passed_over() -> None:
+    """A value with a line end in it makes no finding of its own."""
+    lines = ["Warning: Value a", "b not in table HL70001 in element PID.PID_8", "Error: Missing x"]
+    assert read_report(lines) == []
+
+
+def test_a_profile(tmp_path: Path) -> None:
+    """A conformance profile replaces the version's structure."""
+    file = tmp_path / "orders.xml"
+    file.write_text(PROFILE, "utf-8")
+    profile = load_profile(file)
+    assert told(validate(message("PID|1||M1"), profile)) == set()
+    assert ("198", "PID-2") in told(validate(message("PID|1|OLD|M1"), profile))
+    assert ("101", "PID-3") in told(validate(message("PID|1"), profile))
+    assert told(validate(message(PID, kind="ADT^A01^ADT_A01"), profile)) == {("100", "MSH-9")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<a/>",
+        "<HL7v2xStaticDef/>",
+        PROFILE.replace('Min="1"', 'Min="x"'),
+    ],
+)
+def test_no_profile(tmp_path: Path, text: str) -> None:
+    """What is none is refused at the start."""
+    file = tmp_path / "profile.xml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ProfileUnusable):
+        load_profile(file)
+    with pytest.raises(ProfileUnusable):
+        load_profile(tmp_path / "missing.xml")
+
+
+def slow_first(payload: bytes) -> list[Finding]:
+    """Take long for the first message, and find it wrong."""
+    if b"|ID1|" not in payload:
+        return []
+    sleep(0.2)
+    return [Finding(MissingField("PID-7"), grave=True)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("refuse", "code"), [(True, "AE"), (False, "AA")])
+async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) -> None:
+    """`refuse` answers with code and place, `warn` counts; nobody overtakes the slow one."""
+    metrics = Metrics()
+    validator = Validator("ris", slow_first, metrics, refuse=refuse)
+    async with open_desk(database, validated(LISTENING, validator)) as desk:
+        handle = ValidatingHandler(validator, desk.handler)
+        loop = asyncio.get_running_loop()
+        asked = [handle(Frame(order(f"ID{n}", f"A{n}")), Caller()) for n in (1, 2, 3)]
+        first, *others = [await each.asFuture(loop) for each in asked]
+        answer = read_ack(first[0])
+        assert answer.code == code
+        assert answer.error_codes == (("101",) if refuse else ())
+        assert all(read_ack(each[0]).code == "AA" for each in others)
+        body = "(SELECT payload FROM message_body WHERE message_id = message.id)"
+        stored = [bytes(row[0]).split(b"|")[9] for row in desk.rows(body)]
+        assert stored == [b"ID1", b"ID2", b"ID3"]
+    assert b'bridge_validation_findings_total{error="101",listener="ris"} 1.0' in metrics.render()
