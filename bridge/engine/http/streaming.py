@@ -62,6 +62,16 @@ async def events(desk: Desk, after: int | None, stream: str) -> AsyncIterator[st
                 yield ": beat\n\n"
 
 
+async def present(desk: Desk, after: int | None, stream: str) -> AsyncIterator[str]:
+    """Tell a page what there is to tell at this moment; it will ask again."""
+    await _open(desk, stream)
+    told = Teller(await _begin(desk) if after is None else after)
+    reading = await desk.engine.work.read_session(lambda rows: _read(rows, desk, told.cursor))
+    yield ": this moment\n\n"
+    for message in told.tell(reading):
+        yield message
+
+
 async def _rest(watch: Watch) -> bool:
     return await watch.wait(HEARTBEAT_SECONDS)
 

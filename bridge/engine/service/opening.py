@@ -182,7 +182,7 @@ def present(
         language=language,
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
-        window=window_facts(work, report.report_id, seat, site.settings, door.lifetimes),
+        window=window_facts(work, report.report_id, seat, site, door.lifetimes),
     )
 
 

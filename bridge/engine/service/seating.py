@@ -42,6 +42,7 @@ class WindowFacts:
     expires_at: int
     persistent: bool
     web_view_objects: bool
+    any_host: bool
 
     def as_json(self) -> dict[str, Any]:
         """Return the boot's member `window` (web/src/report/boot.ts)."""
@@ -51,6 +52,7 @@ class WindowFacts:
             "expiresAt": self.expires_at,
             "persistent": self.persistent,
             "webViewObjects": self.web_view_objects,
+            "anyHost": self.any_host,
         }
 
 
@@ -91,15 +93,15 @@ def seat_again(work: Work, session: Session) -> Seat:
     return Seat(session.framed, None, details)
 
 
-def window_facts(
-    work: Work, report_id: str, seat: Seat, settings: Mapping[str, Any], life: Lifetimes
-) -> WindowFacts:
-    """Return what the page must know of its window; the report is locked."""
+def window_facts(work: Work, report_id: str, seat: Seat, site: Any, life: Lifetimes) -> WindowFacts:
+    """Return what the page must know of its window; `site` is the row, the report is locked."""
     newest = select(func.max(CHANGES.c.cursor)).where(CHANGES.c.report_id == report_id)
     return WindowFacts(
         cursor=work.connection.execute(newest).scalar_one() or 0,
-        idle_seconds=idle_seconds(settings, life),
+        idle_seconds=idle_seconds(site.settings, life),
         expires_at=work.now + life.session * 1000,
         persistent=bool(seat.details.get("persistent")),
-        web_view_objects=read_preferences(settings).webViewObjects,
+        web_view_objects=read_preferences(site.settings).webViewObjects,
+        # An administrator's link, on a site that has not said who its hosts are.
+        any_host=seat.framed and not site.host_origins,
     )

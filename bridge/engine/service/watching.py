@@ -85,6 +85,7 @@ def _told(rows: Rows, session: Session, report: Report | None, change: Change) -
     text = _text(rows, report, change, event)
     if text is not None:
         told["content"] = text.content
+        told["reportContent"] = report.content_text if report else ""
         if event in _SIGNED:
             told["html_content"] = fragment(_document(text))
     return told

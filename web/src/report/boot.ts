@@ -7,6 +7,20 @@ export interface PrelimGroup {
   tags: string[];
 }
 
+/** What the page must know of its window (bridge/engine/service/seating.py). */
+export interface WindowFacts {
+  /** Where the live feed begins. */
+  cursor: number;
+  idleSeconds: number;
+  /** Milliseconds since the epoch. */
+  expiresAt: number;
+  /** Whether the window follows launches with SyncLaunch. */
+  persistent: boolean;
+  webViewObjects: boolean;
+  /** No host origins are configured: the page that frames this one is the host. */
+  anyHost: boolean;
+}
+
 export interface Boot {
   mode: Mode;
   /** The page's session, sent as the bearer; null where an account's cookie speaks. */
@@ -20,10 +34,13 @@ export interface Boot {
   transfer: boolean;
   owner: string;
   prelimGroups: PrelimGroup[];
+  window: WindowFacts;
   /** mode 'message' and 'login' */
   message: string;
   /** mode 'login': the link that is opened after it */
   handle: string;
+  /** mode 'login': the page that it leads to otherwise */
+  next: string;
 }
 
 const NOTHING: Boot = {
@@ -37,8 +54,17 @@ const NOTHING: Boot = {
   transfer: false,
   owner: "",
   prelimGroups: [],
+  window: {
+    cursor: 0,
+    idleSeconds: 1800,
+    expiresAt: 0,
+    persistent: false,
+    webViewObjects: false,
+    anyHost: false,
+  },
   message: "",
   handle: "",
+  next: "",
 };
 
 /** Returns what the page was started with; what the engine left out has its neutral value. */

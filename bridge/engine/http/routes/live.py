@@ -40,11 +40,18 @@ class Staying(Following):
 async def events(
     desk: DeskDep,
     last_event_id: Annotated[str, Header(pattern=r"^[0-9]{0,18}$")] = "",
+    *,
+    once: bool = False,
 ) -> Response:
-    """Send server-sent events: changes after Last-Event-ID, presence, launches to follow."""
+    """
+    Send server-sent events: changes after Last-Event-ID, presence, launches to follow.
+
+    `once` ends the stream after what there is now, for networks that let no stream through.
+    """
     after = int(last_event_id) if last_event_id else None
     stream = desk.engine.random(12).hex()
-    return StreamingResponse(streaming.events(desk, after, stream), headers=streaming.HEADERS)
+    told = streaming.present(desk, after, stream) if once else streaming.events(desk, after, stream)
+    return StreamingResponse(told, headers=streaming.HEADERS)
 
 
 @router.post("/activity", status_code=204, response_class=Response)

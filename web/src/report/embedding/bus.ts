@@ -1,26 +1,170 @@
-// What the page says to its host, and what the host asks of it.
+// The page's line to its host: the parent of a frame, the opener of a tab, or WebView2.
+//
+// Speaks to allowed origins only, never to "*", and hears nobody else. Holds back what comes before
+// report_ready, which is the first event of a study. What an action does is its handler's business.
+import {
+  type ActionName,
+  type ExtraName,
+  type OrderIdentity,
+  isAction,
+  missingParameter,
+} from "./contract";
+import { type Channel, openChannel } from "./channel";
+
+export interface ReportIdentity {
+  reportId: string;
+  /** The anchor first, then linked orders. */
+  clinicalInfo: readonly OrderIdentity[];
+}
+
+export type ActionHandler = (payload: unknown) => void | Promise<void>;
 
 export interface HostBus {
   emit(event: string, payload: unknown): void;
-  on(action: string, handler: (payload: unknown) => void): () => void;
+  /** Registers the one handler of an action; it may reject, which the host is told. */
+  on(action: string, handler: ActionHandler): () => void;
   readonly embedded: boolean;
+  /** Says which report the events are about from now on. */
+  identify(report: ReportIdentity): void;
+  /** Hears what is emitted. */
+  watch(listener: (event: string, payload: unknown) => void): () => void;
+  close(): void;
 }
 
-export function createHostBus(options: { origins: readonly string[]; window: Window }): HostBus {
-  const { window, origins } = options;
-  const host = window.parent !== window ? window.parent : (window.opener as Window | null);
+export interface BusOptions {
+  origins: readonly string[];
+  window: Window;
+  /** Without configured origins the page that frames an administrator's link is its host. */
+  anyHost?: boolean;
+  /** WebView2 gets objects instead of serialized strings. */
+  objects?: boolean;
+  now?: () => Date;
+}
+
+/** At most so many actions wait for report_ready. */
+export const MAX_WAITING = 20;
+
+const BEFORE_READY: readonly string[] = [
+  "report_transfer_cancelled",
+  "report_transfer_proceeded",
+  "session_expired",
+  "action_failed",
+] satisfies (ExtraName | "report_transfer_cancelled" | "report_transfer_proceeded")[];
+
+interface Waiting {
+  action: ActionName;
+  message: Record<string, unknown>;
+}
+
+/** Opens the line. `embedded` is false where there is no host that may be spoken to. */
+export function createHostBus(options: BusOptions): HostBus {
+  const now = options.now ?? (() => new Date());
+  const channel: Channel = openChannel(options);
+  const handlers = new Map<string, ActionHandler>();
+  const watchers = new Set<(event: string, payload: unknown) => void>();
+  let held: [string, unknown][] = [];
+  let waiting: Waiting[] = [];
+  let ready = false;
+  let report: ReportIdentity = { reportId: "", clinicalInfo: [] };
+
+  function send(event: string, payload: unknown): void {
+    const [anchor, ...linked] = report.clinicalInfo;
+    channel.send({
+      reportId: report.reportId,
+      clinicalInfo: identityOf(anchor),
+      linkedClinicalInfo: linked.map(identityOf),
+      ...(payload as object),
+      type: event,
+      messageId: messageId(),
+      timestamp: now().toISOString(),
+      protocolVersion: 1,
+    });
+    for (const watcher of watchers) watcher(event, payload);
+  }
+
+  function emit(event: string, payload: unknown): void {
+    if (!ready && event !== "report_ready" && !BEFORE_READY.includes(event)) {
+      held.push([event, payload]);
+      return;
+    }
+    send(event, payload);
+    if (event === "report_ready" && !ready) begin();
+  }
+
+  function begin(): void {
+    ready = true;
+    const events = held;
+    const actions = waiting;
+    [held, waiting] = [[], []];
+    for (const [event, payload] of events) send(event, payload);
+    for (const each of actions) void carryOut(each.action, each.message);
+  }
+
+  function hear(message: unknown): void {
+    const said = readMessage(message);
+    if (!said || !isAction(said["action"])) return;
+    const action = said["action"];
+    if (ready || action === "user_activity") void carryOut(action, said);
+    else if (waiting.length < MAX_WAITING) waiting.push({ action, message: said });
+  }
+
+  async function carryOut(action: ActionName, message: Record<string, unknown>): Promise<void> {
+    const missing = missingParameter(action, message);
+    if (missing) return fail(action, "missing_parameter", missing);
+    const handler = handlers.get(action);
+    if (!handler) return fail(action, "not_available", "");
+    try {
+      await handler(message);
+    } catch (error) {
+      const code = (error as { code?: unknown }).code;
+      const text = error instanceof Error ? error.message : "";
+      fail(action, typeof code === "string" && code ? code : "failed", text);
+    }
+  }
+
+  function fail(action: ActionName, code: string, message: string): void {
+    emit("action_failed", { action, code, message });
+  }
+
+  const silence = channel.listen(hear);
   return {
-    embedded: host !== null,
-    emit(event, payload) {
-      for (const origin of origins) host?.postMessage({ event, payload }, origin);
-    },
+    embedded: channel.open,
+    emit,
     on(action, handler) {
-      const listen = (message: MessageEvent<{ action?: string; payload?: unknown }>) => {
-        if (message.source !== host || !origins.includes(message.origin)) return;
-        if (message.data?.action === action) handler(message.data.payload);
-      };
-      window.addEventListener("message", listen);
-      return () => window.removeEventListener("message", listen);
+      if (!isAction(action)) throw new Error(`no such action: ${action}`);
+      if (handlers.has(action)) throw new Error(`${action} has a handler already`);
+      handlers.set(action, handler);
+      return () => void (handlers.get(action) === handler && handlers.delete(action));
     },
+    identify: (next) => void (report = next),
+    watch(listener) {
+      watchers.add(listener);
+      return () => watchers.delete(listener);
+    },
+    close: silence,
   };
+}
+
+function identityOf(order: OrderIdentity | undefined): OrderIdentity {
+  const { SiteID = "", PatientMRN = "", Accession = "" } = order ?? {};
+  return { SiteID, PatientMRN, Accession };
+}
+
+/** Reads an action: an object, or the JSON of one (WebView2 sends either). */
+function readMessage(message: unknown): Record<string, unknown> | null {
+  let value = message;
+  if (typeof value === "string") {
+    try {
+      value = JSON.parse(value);
+    } catch {
+      return null;
+    }
+  }
+  return value !== null && typeof value === "object" ? (value as Record<string, unknown>) : null;
+}
+
+/** Makes an id without crypto.randomUUID, which plain HTTP hosts do not have. */
+function messageId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
 }

@@ -1,27 +1,179 @@
-// What the engine tells an open page: looks at the report's state again and again.
-import type { Api } from "../../shared/api/client";
+// What happens elsewhere, told to this page: changes of the report, who else is here, launches to
+// follow, the session's end. Read by fetch, because EventSource cannot send the page's bearer.
+//
+// Comes back by itself after every interruption and asks for what it missed.
+import { ApiProblem, type Api } from "../../shared/api/client";
+import { createParser } from "./sse";
 
 export interface LiveStream {
+  /**
+   * Kinds: `change` (LiveChange), `report` (the page's state, read again after somebody else's
+   * change), `presence` (Presence), `follow` (FollowRequest), `ended` ({reason}), and `connection`
+   * ({online}).
+   */
   on(kind: string, handler: (data: unknown) => void): () => void;
   close(): void;
 }
 
-export function createLiveStream(api: Api, every = 10_000): LiveStream {
+/** One change of the report, whoever made it; `own`: this very page did. */
+export interface LiveChange {
+  cursor: number;
+  event: string;
+  at: string;
+  own: boolean;
+  /** The report does not exist any more. */
+  gone: boolean;
+  status: string;
+  record: {
+    reportId: string;
+    clinicalInfo: { SiteID: string; PatientMRN: string; Accession: string }[];
+  };
+  content?: string;
+  reportContent?: string;
+  html_content?: string;
+  signedAt?: string;
+  mine?: boolean;
+  newOwnerName?: string;
+}
+
+export interface Presence {
+  others: { name: string; sameUser: boolean; writing: boolean }[];
+}
+
+export interface FollowRequest {
+  sequence: number;
+  accession: string;
+}
+
+export interface StreamOptions {
+  /** The cursor that the page's state includes; null: from now on. */
+  after?: number | null;
+  /** Silence for so long means that the line is dead: the server is never silent for 10 s. */
+  silenceMs?: number;
+  pauseMs?: (attempt: number) => number;
+}
+
+const HOME = "/reporting/api/session/";
+const STALLS_BEFORE_POLLING = 2;
+const POLL_MS = 3000;
+
+export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStream {
+  const { silenceMs = 25_000, pauseMs = backoff } = options;
   const handlers = new Map<string, Set<(data: unknown) => void>>();
-  const timer = setInterval(() => {
-    const told = handlers.get("report");
-    if (!told?.size) return;
-    api.get("/reporting/api/session/report").then(
-      (page) => told.forEach((handler) => handler(page)),
-      () => undefined,
-    );
-  }, every);
+  const closing = new AbortController();
+  let cursor = options.after === undefined || options.after === null ? "" : String(options.after);
+  let online = true;
+  let wake: (() => void) | null = null;
+  let reading: Promise<void> | null = null;
+  let stale = false;
+
+  function tell(kind: string, data: unknown): void {
+    for (const handler of [...(handlers.get(kind) ?? [])]) handler(data);
+  }
+
+  function setOnline(next: boolean): void {
+    if (next === online) return;
+    online = next;
+    tell("connection", { online });
+  }
+
+  /** Reads the report again, once however many changes there were. */
+  function refresh(): void {
+    stale = true;
+    reading ??= (async () => {
+      while (stale && !closing.signal.aborted) {
+        stale = false;
+        const page = await api.get(HOME + "report", { signal: closing.signal }).catch(() => null);
+        if (page) tell("report", page);
+      }
+      reading = null;
+    })();
+  }
+
+  function take(kind: string, text: string, id: string): void {
+    if (id) cursor = id;
+    const data: unknown = JSON.parse(text);
+    tell(kind, data);
+    if (kind === "change" && !(data as LiveChange).own && !(data as LiveChange).gone) refresh();
+    if (kind === "ended") closing.abort();
+  }
+
+  /** Listens once; resolves to whether anything was heard. */
+  async function listen(once: boolean): Promise<boolean> {
+    const silence = new AbortController();
+    const stop = () => silence.abort();
+    let timer = setTimeout(stop, silenceMs);
+    closing.signal.addEventListener("abort", stop);
+    let heard = false;
+    try {
+      const headers: Record<string, string> = cursor ? { "Last-Event-ID": cursor } : {};
+      const path = `${HOME}events${once ? "?once=true" : ""}`;
+      const response = await api.raw(path, { headers, signal: silence.signal });
+      if (response.status === 401) {
+        take("ended", '{"reason":"ended"}', "");
+        return true;
+      }
+      if (!response.ok || !response.body) throw new ApiProblem(response.status, "no_stream", "");
+      const parse = createParser();
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return heard;
+        heard = true;
+        setOnline(true);
+        clearTimeout(timer);
+        timer = setTimeout(stop, silenceMs);
+        for (const event of parse(value)) take(event.kind, event.data, event.id);
+      }
+    } catch (error) {
+      if (error instanceof ApiProblem) setOnline(false);
+      return heard;
+    } finally {
+      clearTimeout(timer);
+      closing.signal.removeEventListener("abort", stop);
+    }
+  }
+
+  const rest = (ms: number) =>
+    new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+
+  async function run(): Promise<void> {
+    let [failures, stalls] = [0, 0];
+    while (!closing.signal.aborted) {
+      const polling = stalls >= STALLS_BEFORE_POLLING;
+      const began = performance.now();
+      const heard = await listen(polling);
+      failures = heard ? 0 : failures + 1;
+      // A proxy that collects the stream lets nothing through until it ends: ask again and again.
+      if (!heard && performance.now() - began >= silenceMs) stalls += 1;
+      if (!closing.signal.aborted) await rest(polling && heard ? POLL_MS : pauseMs(failures));
+    }
+  }
+
+  const hurry = () => wake?.();
+  globalThis.addEventListener("online", hurry);
+  closing.signal.addEventListener("abort", () => {
+    globalThis.removeEventListener("online", hurry);
+    hurry();
+  });
+  void run();
   return {
     on(kind, handler) {
       const set = handlers.get(kind) ?? new Set();
       handlers.set(kind, set.add(handler));
       return () => set.delete(handler);
     },
-    close: () => clearInterval(timer),
+    close: () => closing.abort(),
   };
+}
+
+/** Waits longer after each failure, up to five seconds, and never in step with other pages. */
+function backoff(attempt: number): number {
+  return Math.min(5000, 250 * 2 ** attempt) * (0.5 + Math.random() / 2);
 }

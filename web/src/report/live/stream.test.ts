@@ -1,0 +1,68 @@
+import { afterEach, expect, it, vi } from "vitest";
+import { createApi } from "../../shared/api/client";
+import { createLiveStream, type LiveStream } from "./stream";
+
+let live: LiveStream | null = null;
+afterEach(() => live?.close());
+
+interface Call {
+  path: string;
+  lastEventId: string | null;
+  bearer: string | null;
+}
+
+/** An engine whose stream gives one text after the other, and whose report is always the same. */
+function engine(texts: (string | number)[]) {
+  const calls: Call[] = [];
+  const api = createApi({ token: "secret" }, async (input, init) => {
+    const headers = new Headers(init?.headers);
+    const path = String(input);
+    if (path.endsWith("/report")) return Response.json({ version: 2 });
+    calls.push({
+      path,
+      lastEventId: headers.get("Last-Event-ID"),
+      bearer: headers.get("Authorization"),
+    });
+    const next = texts.shift();
+    if (typeof next === "number") return new Response("{}", { status: next });
+    if (next === undefined) throw new TypeError("unreachable");
+    return new Response(next);
+  });
+  return { api, calls };
+}
+
+const quickly = { pauseMs: () => 1 };
+const CHANGE = 'id: 5\nevent: change\ndata: {"event":"report_signed","own":false}\n\n';
+
+it("asks for what it missed when the line was cut, and reads the report again", async () => {
+  const { api, calls } = engine([CHANGE, ": beat\n\n"]);
+  live = createLiveStream(api, { after: 3, ...quickly });
+  const [changed, report] = [vi.fn(), vi.fn()];
+  live.on("change", changed);
+  live.on("report", report);
+  await vi.waitFor(() => expect(calls.length).toBeGreaterThan(1));
+  await vi.waitFor(() => expect(report).toHaveBeenCalledWith({ version: 2 }));
+  expect(changed).toHaveBeenCalledTimes(1);
+  expect(calls[0]).toMatchObject({ lastEventId: "3", bearer: "Bearer secret" });
+  expect(calls[1]?.lastEventId).toBe("5");
+});
+
+it("says when the engine cannot be reached, and when it can again", async () => {
+  const { api } = engine([": beat\n\n", 503, ": beat\n\n"]);
+  live = createLiveStream(api, quickly);
+  const told: unknown[] = [];
+  live.on("connection", (data) => told.push(data));
+  await vi.waitFor(() => expect(told.slice(0, 2)).toEqual([{ online: false }, { online: true }]));
+});
+
+it("ends with the session, whether it is told or refused", async () => {
+  for (const text of ['event: ended\ndata: {"reason":"inactivity"}\n\n', 401]) {
+    const { api, calls } = engine([text]);
+    live = createLiveStream(api, quickly);
+    const ended = vi.fn();
+    live.on("ended", ended);
+    await vi.waitFor(() => expect(ended).toHaveBeenCalledTimes(1));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(calls).toHaveLength(1);
+  }
+});
