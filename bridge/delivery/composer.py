@@ -5,19 +5,21 @@ Asks the report service and the order index; sends nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from bridge.delivery.announcing import key_of
 from bridge.delivery.destinations import Destination, control_id
-from bridge.delivery.errors import NothingToSay, NotSigned
+from bridge.delivery.errors import NeverTold, NothingToSay, NotSigned, Unsettled
+from bridge.delivery.history import Told, as_told, document_names, since_cancelled, told_before
 from bridge.engine_client.models import Export, ExportedText, OrderKey, Person
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
-from mappings.results import Addendum, ResultContext, ResultEvent, ResultOrder, Signer
+from mappings.results import Addendum, Format, ResultContext, ResultEvent, ResultOrder, Signer
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""
@@ -25,8 +27,14 @@ SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
 """Events that must not be sent when the report turns out not to be signed."""
 
+WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
+"""Events whose messages say that what was sent does not stand, and nothing else."""
+
 WITHDRAWN = "This report has been withdrawn."
 """Stands for the text of a retracted report: what is in the editor by now is a draft."""
+
+_LOOKS = 3
+"""How often a report is read until nothing changes between its text and its files."""
 
 
 class Exporter(Protocol):
@@ -34,6 +42,29 @@ class Exporter(Protocol):
 
     async def export_json(self, order: OrderKey) -> Export:
         """Export a report."""
+
+    async def export_pdf(
+        self, order: OrderKey, time_zone: str | None = None, *, addenda: int | None = None
+    ) -> bytes:
+        """Export a report with its first addenda as PDF."""
+
+    async def export_rtf(
+        self,
+        order: OrderKey,
+        time_zone: str | None = None,
+        *,
+        content_only: bool = False,
+        addenda: int | None = None,
+    ) -> bytes:
+        """Export a report with its first addenda as RTF."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What our own database knows: the orders as they came in, and what was told before."""
+
+    orders: list[IndexedOrder | None]
+    told: list[Told]
 
 
 class Composer:
@@ -53,42 +84,83 @@ class Composer:
         """
         Give the message and its control id.
 
-        Raises EngineFailure, StoreError, NothingToSay and NotSigned.
+        Raises EngineFailure, StoreError and CompositionError.
         """
-        event = ResultEvent(delivery.event)
-        mapping = destination.mapping_for(event)
+        known = await asyncio.to_thread(self._known, delivery)
+        now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
+        mapping = destination.mapping_for(now.event)
         orders = delivery.orders["orders"]
         if mapping is None or not orders:
             raise NothingToSay(delivery.event)
-        export = None
-        if event not in SILENT and event is not ResultEvent.RETRACTION:
-            export = await self._exporter.export_json(key_of(orders[0]))
-            if event in SIGNED and export.report.signed_at is None:
-                raise NotSigned
-        known = await asyncio.to_thread(self._known, orders)
+        earlier = since_cancelled(known.told)
+        if now.event is ResultEvent.CANCELLATION and ResultEvent.PRELIMINARY not in earlier:
+            raise NeverTold
+        addenda = int(delivery.orders["addenda"])
+        export, files = await self._export(
+            key_of(orders[0]), now.event, destination, mapping.manner.formats, addenda
+        )
         name = control_id(destination.name, delivery.release_key)
         context = ResultContext(
-            event=event,
+            event=now.event,
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
-            orders=tuple(_order(tags, index) for tags, index in zip(orders, known, strict=True)),
+            orders=tuple(map(_order, orders, known.orders)),
             destination=dict(destination.fields),
             report_status=str(delivery.orders["status"]),
             time_zone=destination.time_zone,
-            **_texts(event, export, int(delivery.orders["addenda"])),
+            earlier=earlier,
+            files=files,
+            document=document_names(delivery.report_id, delivery.release_key, [*known.told, now]),
+            **_texts(now.event, export, addenda),
         )
         return mapping.render(context), name
 
-    def _known(self, orders: Sequence[Mapping[str, Any]]) -> list[IndexedOrder | None]:
+    async def _export(
+        self,
+        order: OrderKey,
+        event: ResultEvent,
+        destination: Destination,
+        formats: Collection[Format],
+        addenda: int,
+    ) -> tuple[Export | None, dict[Format, bytes]]:
+        """Read the report, and its files such that they say the same."""
+        if event in SILENT or event in WITHDRAWALS:
+            return None, {}
+        export = await self._read(order, event)
+        for _ in range(_LOOKS):
+            files = {
+                each: await self._file(order, each, destination.time_zone, addenda)
+                for each in formats
+            }
+            before, export = export, await self._read(order, event) if files else export
+            if before == export:
+                return export, files
+        raise Unsettled
+
+    async def _read(self, order: OrderKey, event: ResultEvent) -> Export:
+        export = await self._exporter.export_json(order)
+        if event in SIGNED and export.report.signed_at is None:
+            raise NotSigned
+        return export
+
+    async def _file(self, order: OrderKey, wanted: Format, zone: str, addenda: int) -> bytes:
+        if wanted is Format.PDF:
+            return await self._exporter.export_pdf(order, zone, addenda=addenda)
+        return await self._exporter.export_rtf(order, zone, addenda=addenda)
+
+    def _known(self, delivery: ClaimedDelivery) -> _Known:
         """Find the orders as they came in; by accession alone where a merge changed the MRN."""
-        keys = [Key(key.site, key.mrn, key.accession) for key in map(key_of, orders)]
+        keys = [
+            Key(key.site, key.mrn, key.accession) for key in map(key_of, delivery.orders["orders"])
+        ]
         with self._database.read() as connection:
             found = order_index.find(connection, keys)
-            return [
+            orders = [
                 found.get(key) or order_index.find_by_accession(connection, key.site, key.accession)
                 for key in keys
             ]
+            return _Known(orders, told_before(connection, delivery))
 
 
 def _order(tags: Mapping[str, Any], index: IndexedOrder | None) -> ResultOrder:
@@ -106,7 +178,7 @@ def _order(tags: Mapping[str, Any], index: IndexedOrder | None) -> ResultOrder:
 
 
 def _texts(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
-    if event is ResultEvent.RETRACTION:
+    if event in WITHDRAWALS:
         return {"report_text": WITHDRAWN}
     if export is None:
         return {}

@@ -14,7 +14,7 @@ from typing import Protocol
 import structlog
 from twisted.internet.defer import Deferred
 
-from bridge.delivery.appraisal import Appraiser, given_up
+from bridge.delivery.appraisal import Appraiser, given_up, not_composed
 from bridge.delivery.breaker import Breaker, Circuit
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
@@ -202,7 +202,7 @@ class Courier:
         except StoreError:
             return self._appraiser.postponed(delivery, Failure.TRANSIENT, "store", None)
         except CompositionError as error:
-            return given_up(delivery, error.code)
+            return not_composed(delivery, error)
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
             self._alarm("not composed", error)
             return given_up(delivery, "not_composed")

@@ -16,7 +16,8 @@ from mappings.results import ResultEvent
 EVERY_SITE = "*"
 
 FOLLOWS: Mapping[ResultEvent, ResultEvent] = {
-    ResultEvent.CORRECTION: ResultEvent.ADDENDUM,
+    ResultEvent.CORRECTION: ResultEvent.FINAL,
+    ResultEvent.CANCELLATION: ResultEvent.PRELIMINARY,
     ResultEvent.RETRACTION: ResultEvent.ADDENDUM,
 }
 """Events that nobody subscribes to by name: who was told the one is told the other."""

@@ -4,6 +4,8 @@ Why a result cannot be composed.
 * CompositionError
     * NothingToSay    no definition of the destination has a message for the event
     * NotSigned       the report is not signed (any more)
+    * Unsettled       the report changed each time it was read
+    * NeverTold       the receiver was never told what would have to be taken back
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
@@ -35,3 +37,23 @@ class NotSigned(CompositionError):
     def __init__(self) -> None:
         """Say so."""
         super().__init__("the report is not signed any more")
+
+
+class Unsettled(CompositionError):
+    """The report's text and its files never said the same."""
+
+    code = "unsettled"
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("the report changed each time it was read")
+
+
+class NeverTold(CompositionError):
+    """There is nothing to take back: no message is owed."""
+
+    code = "never_told"
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("the receiver was never told of the report")

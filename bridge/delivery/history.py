@@ -1,0 +1,103 @@
+"""
+What a receiver was told of a report before, and what that makes of the next message.
+
+The names of documents (TXA-12, TXA-13) follow from it. Reads the deliveries; queues nothing.
+"""
+
+from base64 import b32encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from sqlalchemy import Connection, text
+
+from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.states import State
+from mappings.results import DocumentNames, ResultEvent
+
+ALL_ORDERS = "all"
+"""Ends the release key of a message about all orders of a report."""
+
+FINISHED = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent.RETRACTION})
+REPLACING = frozenset({ResultEvent.CORRECTION, ResultEvent.RETRACTION})
+
+_NUMBER_BYTES = 10  # 16 characters of base 32; with what is added, less than the 30 of TXA-12
+_TOLD = text("""
+    SELECT release_key, event FROM delivery
+    WHERE report_id = :report_id AND id < :id AND destination = :destination AND state = :done
+    ORDER BY id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One message that was delivered; `sequence` is the number of an addendum, else 0."""
+
+    event: ResultEvent
+    sequence: int = 0
+
+
+def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]:
+    """Read what was delivered to the same receiver about the same report and orders."""
+    which = _which(delivery.release_key)
+    rows = connection.execute(
+        _TOLD,
+        {
+            "report_id": delivery.report_id,
+            "id": delivery.delivery_id,
+            "destination": delivery.destination,
+            "done": State.DONE.value,
+        },
+    )
+    told: list[Told] = []
+    for row in rows:
+        if which == ALL_ORDERS or _which(row.release_key) in (which, ALL_ORDERS):
+            told.append(as_told(told, ResultEvent(row.event), row.release_key))
+    return told
+
+
+def as_told(before: Sequence[Told], event: ResultEvent, release_key: str) -> Told:
+    """Say what an event is to somebody who was told others: a second final text corrects."""
+    if event is ResultEvent.FINAL and any(each.event in FINISHED for each in before):
+        event = ResultEvent.CORRECTION
+    return Told(event, _sequence(release_key) if event is ResultEvent.ADDENDUM else 0)
+
+
+def since_cancelled(told: Sequence[Told]) -> tuple[ResultEvent, ...]:
+    """Give the events that still stand: what came before a cancellation does not."""
+    events = [each.event for each in told]
+    while ResultEvent.CANCELLATION in events:
+        del events[: events.index(ResultEvent.CANCELLATION) + 1]
+    return tuple(events)
+
+
+def document_names(report_id: str, release_key: str, told: Sequence[Told]) -> DocumentNames:
+    """Name the document that the last of `told` is about, and the one it follows."""
+    base = _base(report_id, _which(release_key))
+    current, number, parent, cancelled, replaced = base, base, "", 0, 0
+    for each in told:
+        number, parent = current, ""
+        if each.event is ResultEvent.ADDENDUM:
+            number, parent = f"{base}.A{each.sequence}", current
+        elif each.event in REPLACING:
+            replaced += 1
+            number, parent = f"{base}.R{replaced}", current
+            current = number
+        elif each.event is ResultEvent.CANCELLATION:
+            cancelled += 1
+            current = f"{base}.N{cancelled}"
+    return DocumentNames(number, parent)
+
+
+def _base(report_id: str, which: str) -> str:
+    digest = blake2b(f"{report_id}\x1f{which}".encode(), digest_size=_NUMBER_BYTES).digest()
+    return b32encode(digest).decode()
+
+
+def _which(release_key: str) -> str:
+    return release_key.rpartition(":")[2]
+
+
+def _sequence(release_key: str) -> int:
+    number = release_key.split(":")[-2]
+    return int(number) if number.isdecimal() else 0
