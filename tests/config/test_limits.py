@@ -1,4 +1,4 @@
-"""Rates, sizes and lifetimes of the internal engine are settings, and their defaults are its own."""
+"""Rates, sizes and lifetimes of the internal engine are settings; the defaults are its own."""
 
 from dataclasses import asdict
 from pathlib import Path

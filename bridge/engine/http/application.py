@@ -11,12 +11,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic.json_schema import models_json_schema
 
 from bridge.engine.http import refusals
+from bridge.engine.http.describing import complete
 from bridge.engine.http.envelope import Envelope
-from bridge.engine.http.guard import TOKEN_HEADER
-from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.routes import (
     account,
     account_administration,
@@ -67,7 +65,6 @@ ROUTERS = (
     rows.router,
     account_administration.router,
 )
-_SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 
 
 def create_application(
@@ -101,27 +98,6 @@ def _version() -> str:
 
 
 def _described(application: FastAPI, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Complete FastAPI's description: problem bodies instead of 422, and the token header."""
-    if application.openapi_schema:
-        return application.openapi_schema
-    description = describe()
-    _, problem = models_json_schema(
-        [(ProblemBody, "serialization")], ref_template="#/components/schemas/{model}"
-    )
-    components = description.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
-    schemas.update(problem["$defs"])
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-    components["securitySchemes"] = {
-        "token": {"type": "apiKey", "in": "header", "name": TOKEN_HEADER},
-        "session": {"type": "http", "scheme": "bearer"},
-    }
-    for path, operations in description["paths"].items():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-            scheme = next((name for start, name in _SCHEMES.items() if path.startswith(start)), "")
-            if scheme:
-                operation["security"] = [{scheme: []}]
-    application.openapi_schema = description
-    return description
+    if not application.openapi_schema:
+        application.openapi_schema = complete(describe())
+    return application.openapi_schema

@@ -18,6 +18,12 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.problems import FieldError, Problem, Refused
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 
+UNAVAILABLE = Problem(
+    503,
+    "unavailable",
+    "the database is not available at the moment",
+    headers={"Retry-After": "1"},
+)
 _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 
 
@@ -98,8 +104,7 @@ def _methods(request: Request) -> list[str]:
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:
-    detail = "the database is not available at the moment"
-    return answer(request, Problem(503, "unavailable", detail, headers={"Retry-After": "1"}))
+    return answer(request, UNAVAILABLE)
 
 
 async def _changed(request: Request, error: Exception) -> Response:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.bridge.engine.http.house import Service
-from tests.conformance.engine.cases import ok
+from tests.conformance.engine.cases import Case, ok
 
 DOCUMENTED = {
     "/api/report/launch/clinical": "post", "/api/report/init": "post",
@@ -77,3 +77,68 @@ def test_the_examples_can_be_sent(service: Service, description: dict[str, Any])
             assert b'"invalid_request"' not in answer.content, path
             business = answer.headers.get("x-error-class") == "business"
             assert answer.status_code in (200, 400, 404) or business, path
+
+
+def test_refusals_have_examples_of_their_own(description: dict[str, Any]) -> None:
+    """OpenAPI: all error bodies, each with what it says, the literal 500s and 409s among them."""
+    for path, method in DOCUMENTED.items():
+        operation = description["paths"][path][method]
+        for status in (each for each in operation["responses"] if each != "200"):
+            response = operation["responses"][status]
+            assert "X-Request-Id" in response["headers"]
+            shown = response["content"]["application/problem+json"]["examples"]
+            for code, example in shown.items():
+                body = example["value"]
+                assert (body["code"], body["status"]) == (code, int(status))
+                assert body["message"] == body["detail"]
+    sign = description["paths"]["/api/report/addendum/sign"]["post"]["responses"]["500"]
+    assert set(sign["content"]["application/problem+json"]["examples"]) == {
+        *("no_signed_addendum", "cooling_elapsed", "sign_delay_disabled")
+    }
+    assert "X-Error-Class" in sign["headers"]
+    launch = description["paths"]["/api/report/launch/clinical"]["post"]["responses"]
+    conflict = launch["409"]["content"]["application/problem+json"]["examples"]
+    assert "patient_name_mismatch" in conflict
+    assert "Retry-After" in launch["429"]["headers"]
+
+
+def test_answers_have_examples(description: dict[str, Any]) -> None:
+    """OpenAPI: an example of every answer that has a body."""
+    ours = {"/api/report/changes": "get", "/api/worklist": "get"}
+    for path, method in {**DOCUMENTED, **ours}.items():
+        answer = description["paths"][path][method]["responses"]["200"]
+        for kind, content in answer["content"].items():
+            if kind == "application/json":
+                schema = content["schema"].get("items", content["schema"])
+                (example,) = examples(description, {**content, "schema": schema})
+                known = description["components"]["schemas"].get(named(schema), {})
+                assert set(known.get("required", ())) <= set(example), path
+
+
+def named(schema: dict[str, Any]) -> str:
+    """Return the name of a schema; empty for one without."""
+    return str(schema.get("$ref", "")).rpartition("/")[2]
+
+
+def test_the_export_record_is_described_as_it_is(case: Case, description: dict[str, Any]) -> None:
+    """JSON export record: the described members are those that are sent."""
+    case.draft("A1")
+    ok(case.post("prelim", "A1", prelimGroup="G", prelimTag="T"))
+    case.sign("A1", now=True)
+    case.addendum("A1", "More.")
+    record = case.export("A1")
+    (example,) = description["components"]["schemas"]["ExportRecord"]["examples"]
+    for member, shown in example.items():
+        sent, like = record[member], shown
+        if isinstance(shown, list):
+            sent, like = sent[0], like[0]
+        assert set(sent) == set(like), member
+    assert set(record) == set(example)
+
+
+def test_repeatable_requests_name_their_key(description: dict[str, Any]) -> None:
+    """Idempotency keys: sign, prelim, delete, link take one, and the description says so."""
+    for name in ("sign", "prelim", "delete", "link-orders", "unassign"):
+        (parameter,) = description["paths"][f"/api/report/{name}"]["post"]["parameters"]
+        assert parameter["$ref"].endswith("/IdempotencyKey")
+    assert description["components"]["parameters"]["IdempotencyKey"]["in"] == "header"

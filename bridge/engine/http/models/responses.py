@@ -14,6 +14,23 @@ from pydantic.config import JsonDict
 from bridge.engine.http.problems import MEDIA_TYPE
 
 _ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+_RECORD: JsonDict = {
+    "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
+    "status": "Addendum",
+    "userEmail": "person@hospital.example",
+    "unsignUntil": 1800000060000,
+    "clinicalInfo": [_ORDER],
+    "hasContent": True,
+    "addendumUnsignUntil": 1800000090000,
+}
+_WAITING: JsonDict = {name: _RECORD[name] for name in ("reportId", "clinicalInfo", "userEmail")}
+_TAGS: JsonDict = {
+    **_ORDER,
+    "SiteLocation": "",
+    "PatientName": "EXAMPLE^PERSON",
+    "Modality": "CT",
+    "Metadata": {"ward": "3B"},
+}
 _LINK = "https://reports.example/reporting/launch-report/clinical?token=Zm9vYmFyYmF6cXV4MTIzNA"
 
 
@@ -113,17 +130,7 @@ class Identity(BaseModel):
 class StatusRecordBody(BaseModel):
     """The report status record."""
 
-    model_config = _example(
-        {
-            "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
-            "status": "Final",
-            "userEmail": "person@hospital.example",
-            "unsignUntil": 1800000060000,
-            "clinicalInfo": [_ORDER],
-            "hasContent": True,
-            "addendumUnsignUntil": None,
-        }
-    )
+    model_config = _example(_RECORD)
 
     reportId: str
     status: str
@@ -150,22 +157,26 @@ class HtmlResponse(BaseModel):
     html: str
 
 
+class WaitingBody(BaseModel):
+    """A report that waits for its review, since `prelimAt`."""
+
+    reportId: str
+    clinicalInfo: list[Identity]
+    userEmail: str
+    prelimAt: str
+
+
 class PrelimsResponse(BaseModel):
     """The longest-waiting match, and all matches."""
 
     model_config = _example(
-        {
-            "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
-            "clinicalInfo": [_ORDER],
-            "userEmail": "person@hospital.example",
-            "reports": [],
-        }
+        {**_WAITING, "reports": [{**_WAITING, "prelimAt": "2027-01-15T07:55:00.000Z"}]}
     )
 
     reportId: str | None
     clinicalInfo: list[Identity]
     userEmail: str | None
-    reports: list[dict[str, Any]]
+    reports: list[WaitingBody]
 
 
 class ReleaseBody(BaseModel):
@@ -193,12 +204,45 @@ class ChangeBody(BaseModel):
 class ChangesResponse(BaseModel):
     """Changes in commit order; go on from `cursor`."""
 
+    model_config = _example(
+        {
+            "changes": [
+                {
+                    "cursor": 4711,
+                    "at": 1800000000000,
+                    "event": "report_finalized",
+                    "reportId": _RECORD["reportId"],
+                    "record": _RECORD,
+                    "orders": [_TAGS],
+                    "release": {"kind": "final", "sequence": 1},
+                }
+            ],
+            "cursor": 4711,
+        }
+    )
+
     changes: list[ChangeBody]
     cursor: int
 
 
 class WorklistResponse(BaseModel):
     """A page of the worklist; `next` is null on the last one."""
+
+    model_config = _example(
+        {
+            "items": [
+                {
+                    **_RECORD,
+                    "ownerName": "Example Person",
+                    "orders": [_TAGS],
+                    "createdAt": 1799999000000,
+                    "updatedAt": 1800000000000,
+                    "signedAt": 1800000000000,
+                }
+            ],
+            "next": "WyItdXBkYXRlZCIsMTgwMDAwMDAwMDAwMCw0Ml0",
+        }
+    )
 
     items: list[dict[str, Any]]
     next: str | None = Field(default=None)

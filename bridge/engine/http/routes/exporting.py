@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request
@@ -17,6 +17,7 @@ from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.model import Exported
 from bridge.engine.http.acting import look, place_of, triple_of, zone_of
 from bridge.engine.http.guard import ExportRoute
+from bridge.engine.http.models.export_record import ExportRecord
 from bridge.engine.http.models.exports import PdfBody, RtfFileBody
 from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
@@ -71,7 +72,7 @@ async def export_html(body: ExportBody, request: Request) -> Response:
     return JSONResponse({"html": await _export(request, body, html.render)})
 
 
-@router.post("/json", response_model=dict[str, Any], responses=problems())
+@router.post("/json", response_model=ExportRecord, responses=problems())
 async def export_json(body: ExportBody, request: Request) -> Response:
     """Return the JSON export record."""
     return JSONResponse(
@@ -89,7 +90,8 @@ async def export_json(body: ExportBody, request: Request) -> Response:
             "content": {
                 RTF_TYPE: {"schema": {"type": "string", "format": "binary"}},
                 "application/json": {
-                    "schema": {"type": "object", "properties": {"rtf": {"type": "string"}}}
+                    "schema": {"type": "object", "properties": {"rtf": {"type": "string"}}},
+                    "example": {"rtf": "e1xydGYxXGFuc2kgLi4ufQ=="},
                 },
                 "text/plain": {"schema": {"type": "string"}},
             },

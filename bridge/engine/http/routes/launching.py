@@ -7,8 +7,13 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http import initiating, launching
 from bridge.engine.http.guard import LaunchRoute
-from bridge.engine.http.models.launch import InitBody, LaunchBody
-from bridge.engine.http.models.responses import InitResponse, LaunchResponse, problems
+from bridge.engine.http.models.launch import EXAMPLE, InitBody, LaunchBody
+from bridge.engine.http.models.responses import (
+    InitResponse,
+    LaunchResponse,
+    ProblemBody,
+    problems,
+)
 from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 
@@ -23,14 +28,19 @@ async def launch(body: LaunchBody, request: Request) -> Response:
 
 @router.post(
     "/launch/clinical/batch",
-    response_model=list[dict[str, Any]],
+    response_model=list[LaunchResponse | ProblemBody],
     responses=problems(),
     openapi_extra={"x-addition": True},
 )
 async def launch_batch(
     request: Request,
     bodies: Annotated[
-        list[Any], Body(description="Launch requests, each as for a single launch", min_length=1)
+        list[Any],
+        Body(
+            description="Launch requests, each as for a single launch",
+            min_length=1,
+            examples=[[EXAMPLE]],
+        ),
     ],
 ) -> Response:
     """Launch many reports in one transaction: a response or a problem body for each, in order."""

@@ -21,7 +21,7 @@ router = APIRouter(
     responses=problems(500),
 )
 
-Number = Annotated[StrictInt, Field(ge=1, lt=2**63)]
+Number = Annotated[StrictInt, Field(ge=1, le=2**53)]
 
 
 class Following(Body):

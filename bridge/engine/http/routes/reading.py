@@ -33,8 +33,14 @@ router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
 Optional = Annotated[str, Query(max_length=TAG_LENGTH)]
 
 
+Site = Annotated[QueryText, Query(examples=["SITE1"])]
+
+
 def _identity(
-    SiteID: QueryText, PatientMRN: QueryText, Accession: QueryText, SiteLocation: Optional = ""
+    SiteID: Site,
+    PatientMRN: Annotated[QueryText, Query(examples=["MRN-1001"])],
+    Accession: Annotated[QueryText, Query(examples=["ACC-2001"])],
+    SiteLocation: Optional = "",
 ) -> OrderIdentity:
     return OrderIdentity(
         SiteID=SiteID, SiteLocation=SiteLocation, PatientMRN=PatientMRN, Accession=Accession
@@ -80,7 +86,10 @@ async def content(
 
 @router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
 async def prelims(
-    SiteID: QueryText, prelimGroup: QueryText, prelimTag: QueryText, request: Request
+    SiteID: Site,
+    prelimGroup: Annotated[QueryText, Query(examples=["Night"])],
+    prelimTag: Annotated[QueryText, Query(examples=["Resident"])],
+    request: Request,
 ) -> Response:
     """Return the report that waits longest for a review in a group and tag, and all others."""
     now = engine_of(request).clock()
@@ -118,7 +127,7 @@ async def changes(
 async def worklist(
     *,
     request: Request,
-    SiteID: QueryText,
+    SiteID: Site,
     status: Annotated[list[Status] | None, Query()] = None,
     PatientMRN: Optional = "",
     Accession: Optional = "",
