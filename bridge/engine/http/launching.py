@@ -25,7 +25,8 @@ from bridge.engine.launching.outcome import Launched
 from bridge.engine.launching.reading import LaunchParts, read_launch
 from bridge.engine.launching.request import LaunchRequest
 from bridge.engine.links.handles import Purpose
-from bridge.engine.service.launch import Desk, deeds_of, launch_all, launch_one
+from bridge.engine.live.launches import Asked
+from bridge.engine.service.launch import Desk, deeds_of, launch_all
 from bridge.engine.service.links import Vault
 from bridge.engine.service.work import Work
 
@@ -51,17 +52,21 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
     """Carry out one launch; return the response's members."""
     engine, desk = engine_of(request), desk_of(engine_of(request), request)
     options = qr_options(body.response)
-    wanted = await engine.work.run(lambda: read_launch(_parts(body), engine.settings.sizes))
-
-    def deed(work: Work) -> Launched:
-        outcome = launch_one(work, desk, wanted)
-        work.deeds += deeds_of(desk, [wanted], [outcome], origin(request))
-        return outcome
-
-    launched = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
+    wanted = await _understood(engine, body)
+    launched = await engine.launches.launch(Asked(desk, wanted, origin(request)))
     outcome = await settled(engine, launched)
-    base = engine.base_url(request)
-    return await engine.work.run(lambda: answer(outcome, body.response.type, options, base))
+    base, kind = engine.base_url(request), body.response.type
+    if kind is ResponseType.LINK:
+        return answer(outcome, kind, options, base)
+    return await engine.work.run(lambda: answer(outcome, kind, options, base))
+
+
+async def _understood(engine: Engine, body: LaunchBody) -> LaunchRequest:
+    """Read a launch: where there are files, in a thread."""
+    parts, sizes = _parts(body), engine.settings.sizes
+    if parts.structured_reports or parts.key_images:
+        return await engine.work.run(lambda: read_launch(parts, sizes))
+    return read_launch(parts, sizes)
 
 
 async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:

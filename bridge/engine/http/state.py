@@ -14,8 +14,10 @@ from fastapi import Depends, Request
 from bridge.engine.http.addresses import Addresses
 from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
+from bridge.engine.live.bearers import Bearers
 from bridge.engine.live.hub import Hub
 from bridge.engine.live.journal import Journal
+from bridge.engine.live.launches import Launches
 from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
 from bridge.engine.service import tokens
@@ -43,7 +45,8 @@ class Engine:
         self.stopping = False
         self.hub = Hub(self.work, clock, lambda: self.stopping)
         self._ticker = Ticker(self.work, clock)
-        self._used: dict[int, int] = {}
+        self._bearers = Bearers(self.work, clock)
+        self.launches = Launches(self.work, clock)
 
     async def start(self) -> None:
         """Make the service token known and begin to watch for releases that fall due."""
@@ -64,15 +67,7 @@ class Engine:
 
     async def bearer(self, secret: str) -> Caller | None:
         """Return whoever a token belongs to, and note once a minute that it is used."""
-        now = self.clock()
-        caller = await self.work.read(lambda c: tokens.authenticate(c, secret, now))
-        if caller is not None and now - self._used.get(caller.token_id, 0) >= (
-            tokens.USE_RECORDED_EVERY_MS
-        ):
-            self._used[caller.token_id] = now
-            token_id = caller.token_id
-            await self.work.run(lambda: self._record_use(token_id, now))
-        return caller
+        return await self._bearers.bearer(secret)
 
     def base_url(self, request: Request) -> str:
         """Return the public address that a request came in on."""
@@ -81,11 +76,6 @@ class Engine:
     def client(self, request: Request) -> str:
         """Return the address of whoever asks."""
         return self.addresses.client(request.headers, _peer(request))
-
-    def _record_use(self, token_id: int, now: int) -> None:
-        # Not a change of any report: nobody is woken for it.
-        with self.work.database.write() as connection:
-            tokens.record_use(connection, token_id, now)
 
 
 def _peer(request: Request) -> str:

@@ -93,31 +93,23 @@ def _kind(request: LaunchRequest) -> tuple[Kind, str]:
 
 
 def _attempt(work: Work, people: People, request: LaunchRequest) -> Ready | EngineError:
-    announced = len(work.announced)
     try:
-        with work.session.begin_nested():
+        with work.attempt():
             return carry_out(work, people, request)
     except EngineError as refusal:
-        _undone(work, people, announced)
+        people.forget()  # whom it registered is not there any more
         return refusal
 
 
 def _attempt_together(
     work: Work, people: People, requests: Sequence[LaunchRequest]
 ) -> list[Ready | EngineError]:
-    announced = len(work.announced)
     try:
-        with work.session.begin_nested():
+        with work.attempt():
             return _together(work, people, requests)
     except (EngineError, _OneByOne):
-        _undone(work, people, announced)
+        people.forget()
         return [_attempt(work, people, each) for each in requests]
-
-
-def _undone(work: Work, people: People, announced: int) -> None:
-    del work.announced[announced:]
-    people.forget()  # whom it registered is not there any more
-    work.session.expire_all()
 
 
 def _together(

@@ -8,8 +8,9 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, true, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
@@ -23,6 +24,25 @@ TOKENS = metadata.tables["engine_access_token"]
 ACCOUNTS = metadata.tables["engine_account"]
 
 RandomBytes = Callable[[int], bytes]
+
+_VALID: Final = (
+    select(
+        TOKENS.c.token_hash,
+        TOKENS.c.id,
+        TOKENS.c.account_id,
+        TOKENS.c.service,
+        TOKENS.c.scopes,
+        ACCOUNTS.c.email,
+        ACCOUNTS.c.name,
+    )
+    .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
+    .where(
+        TOKENS.c.token_hash.in_(bindparam("hashes", expanding=True)),
+        TOKENS.c.revoked_at.is_(None),
+        (TOKENS.c.expires_at.is_(None)) | (TOKENS.c.expires_at > bindparam("now")),
+        ACCOUNTS.c.disabled_at.is_(None),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +67,27 @@ def token_hash(secret: str) -> str:
 
 def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
     """Return the bearer of a token that is known, unexpired, unrevoked and whose account works."""
-    row = connection.execute(
-        select(
-            TOKENS.c.id,
-            TOKENS.c.account_id,
-            TOKENS.c.service,
-            TOKENS.c.scopes,
-            ACCOUNTS.c.email,
-            ACCOUNTS.c.name,
+    return authenticate_all(connection, [secret], now)[0]
+
+
+def authenticate_all(
+    connection: Connection, secrets: Sequence[str], now: int
+) -> list[Caller | None]:
+    """Return the bearer of each of these tokens."""
+    hashes = [token_hash(secret) for secret in secrets]
+    rows = connection.execute(_VALID, {"hashes": list(dict.fromkeys(hashes)), "now": now})
+    found = {
+        row.token_hash: Caller(
+            row.id,
+            row.account_id,
+            row.email or "",
+            row.name or "",
+            bool(row.service),
+            frozenset(Scope(each) for each in row.scopes),
         )
-        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
-        .where(
-            TOKENS.c.token_hash == token_hash(secret),
-            TOKENS.c.revoked_at.is_(None),
-            (TOKENS.c.expires_at.is_(None)) | (TOKENS.c.expires_at > now),
-            ACCOUNTS.c.disabled_at.is_(None),
-        )
-    ).first()
-    if row is None:
-        return None
-    scopes = frozenset(Scope(each) for each in row.scopes)
-    return Caller(
-        row.id, row.account_id, row.email or "", row.name or "", bool(row.service), scopes
-    )
+        for row in rows
+    }
+    return [found.get(hashed) for hashed in hashes]
 
 
 def record_use(connection: Connection, token_id: int, now: int) -> None:

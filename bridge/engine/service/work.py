@@ -104,6 +104,19 @@ class Work:
         """Remember a deed for the audit trail: it is recorded if, and only if, the work is kept."""
         self.deeds.append(deed)
 
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Keep what is done inside, or, when it raises, undo it and what it announced."""
+        announced, noted = len(self.announced), len(self.deeds)
+        try:
+            with self.session.begin_nested():
+                self.session.connection()  # the savepoint is set now, and not at the first row
+                yield
+        except BaseException:
+            del self.announced[announced:], self.deeds[noted:]
+            self.session.expire_all()
+            raise
+
 
 @dataclass(slots=True)
 class Minutes:

@@ -1,0 +1,46 @@
+"""
+Whose tokens are presented: asked for together, by whoever waits at the same moment.
+
+Nothing is remembered from one request to the next but when a token's use was last noted: a token
+that was revoked, on whatever node, is refused at once.
+"""
+
+from collections.abc import Callable, Sequence
+
+from bridge.engine.live.gathering import Gatherer
+from bridge.engine.live.workshop import Workshop
+from bridge.engine.service import tokens
+from bridge.engine.service.caller import Caller
+
+MOST_TOGETHER = 200
+
+
+class Bearers:
+    """Tells who presents a token."""
+
+    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+        self._work = work
+        self._clock = clock
+        self._parties = Gatherer[str, Caller | None](self._read, MOST_TOGETHER)
+        self._used: dict[int, int] = {}
+
+    async def bearer(self, secret: str) -> Caller | None:
+        """Return whoever a token belongs to, and note once a minute that it is used."""
+        caller = await self._parties.give(secret)
+        now = self._clock()
+        if caller is not None and now - self._used.get(caller.token_id, 0) >= (
+            tokens.USE_RECORDED_EVERY_MS
+        ):
+            self._used[caller.token_id] = now
+            token_id = caller.token_id
+            await self._work.run(lambda: self._record_use(token_id, now))
+        return caller
+
+    async def _read(self, secrets: Sequence[str]) -> list[Caller | None]:
+        now = self._clock()
+        return await self._work.read(lambda c: tokens.authenticate_all(c, secrets, now))
+
+    def _record_use(self, token_id: int, now: int) -> None:
+        # Not a change of any report: nobody is woken for it.
+        with self._work.database.write() as connection:
+            tokens.record_use(connection, token_id, now)

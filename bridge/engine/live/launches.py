@@ -1,0 +1,104 @@
+"""
+Launches that wait at the same moment are carried out together.
+
+Those of one token share their statements and their commit; each keeps its own outcome or refusal
+and its own deed in the audit trail. Launches that bring files go alone: they take longer.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bridge.engine.errors import EngineError
+from bridge.engine.launching.outcome import Launched
+from bridge.engine.launching.request import LaunchRequest
+from bridge.engine.live.gathering import Gatherer
+from bridge.engine.live.workshop import Workshop
+from bridge.engine.service.caller import Caller
+from bridge.engine.service.launch import Desk, deeds_of, launch_all, launch_one
+from bridge.engine.service.work import Actor, Work
+from bridge.store.errors import StoreUnavailable
+
+MOST_TOGETHER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A launch that was asked for; `origin` says where from, for the audit trail."""
+
+    desk: Desk
+    request: LaunchRequest
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+
+class Launches:
+    """Takes launches on the event loop; hands them to the workshop in parties."""
+
+    def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
+        self._work = work
+        self._clock = clock
+        self._parties = Gatherer[Asked, Launched](self._together, MOST_TOGETHER)
+
+    async def launch(self, asked: Asked) -> Launched:
+        """Carry out one launch, or raise its refusal."""
+        if asked.request.attachments:
+            return await self._alone(asked)
+        return await self._parties.give(asked)
+
+    async def _together(self, party: Sequence[Asked]) -> list[Launched | Exception]:
+        tables: dict[Caller, list[int]] = {}
+        for place, asked in enumerate(party):
+            tables.setdefault(asked.desk.caller, []).append(place)
+        served = await asyncio.gather(
+            *(self._of_one_caller([party[place] for place in table]) for table in tables.values())
+        )
+        places = (place for table in tables.values() for place in table)
+        outcomes = (outcome for each in served for outcome in each)
+        return [outcome for _, outcome in sorted(zip(places, outcomes, strict=True), key=_place)]
+
+    async def _of_one_caller(self, party: Sequence[Asked]) -> list[Launched | Exception]:
+        if len(party) > 1:
+            try:
+                return [*await self._in_one(party)]
+            except StoreUnavailable as error:
+                return [error] * len(party)
+            except Exception:  # noqa: BLE001, S110  # whose fault it was shows when each goes alone
+                pass
+        alone = (self._alone(asked) for asked in party)
+        done = await asyncio.gather(*alone, return_exceptions=True)
+        return [_checked(outcome) for outcome in done]
+
+    async def _in_one(self, party: Sequence[Asked]) -> list[Launched | EngineError]:
+        desk, requests = party[0].desk, [asked.request for asked in party]
+
+        def deed(work: Work) -> list[Launched | EngineError]:
+            outcomes = launch_all(work, desk, requests)
+            for asked, outcome in zip(party, outcomes, strict=True):
+                if isinstance(outcome, Launched):
+                    work.deeds += deeds_of(desk, [asked.request], [outcome], asked.origin)
+            return outcomes
+
+        return await self._work.change(_actor(desk), self._clock(), deed)
+
+    async def _alone(self, asked: Asked) -> Launched:
+        def deed(work: Work) -> Launched:
+            outcome = launch_one(work, asked.desk, asked.request)
+            work.deeds += deeds_of(asked.desk, [asked.request], [outcome], asked.origin)
+            return outcome
+
+        return await self._work.change(_actor(asked.desk), self._clock(), deed)
+
+
+def _actor(desk: Desk) -> Actor:
+    return Actor(desk.caller.account_id, desk.caller.token_id)
+
+
+def _place(pair: tuple[int, Launched | Exception]) -> int:
+    return pair[0]
+
+
+def _checked(outcome: Launched | BaseException) -> Launched | Exception:
+    """Return a result or an error; what ends the whole loop is raised."""
+    if isinstance(outcome, (Launched, Exception)):
+        return outcome
+    raise outcome
