@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
-from bridge.engine.app.built import entry
+from bridge.engine.app.built import Entry, entry
 from bridge.engine.service.opening import Opened
 from bridge.engine.settings import EngineSettings
 
@@ -25,6 +25,9 @@ ASSETS = {
 }
 ASSET_PATH = "/reporting/assets/"
 REPORT_APP = "src/report/main.ts"
+REPORT_WINDOW = "src/report/embedding/ReportWindow.svelte"
+_LATER = {"report": REPORT_WINDOW, "waiting": REPORT_WINDOW}
+"""What a page of each mode will load in any case, fetched at once beside its entry."""
 COOKIE = "report_session"
 _SECURE_COOKIE = "__Host-report_session"
 PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
@@ -92,6 +95,16 @@ def report_boot(opened: Opened) -> dict[str, Any]:
     }
 
 
+def waiting_page(language: str, ancestors: Sequence[str]) -> Response:
+    """Return the page of a pre-warmed session: the app is loaded, and waits for a study."""
+    words = (
+        '<main class="notice" role="main"><h1>Waiting for a study</h1>'
+        "<p>The session is ready. The report opens here as soon as a study is opened.</p></main>"
+    )
+    boot = {"mode": "waiting", "locale": language}
+    return app_page(boot, headers=policy(ancestors), fallback=words)
+
+
 def app_page(
     boot: Mapping[str, Any],
     *,
@@ -107,8 +120,16 @@ def app_page(
     Raises NotBuilt where the app is not built in.
     """
     begin = entry(REPORT_APP)
-    links = [f'<link rel="modulepreload" href="{ASSET_PATH}{each}">' for each in begin.preloads]
-    links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in begin.styles]
+    later = _LATER.get(str(boot.get("mode")))
+    also = entry(later) if later else Entry("", (), ())
+    scripts = dict.fromkeys((*begin.preloads, *also.preloads, also.script))
+    styles = dict.fromkeys((*begin.styles, *also.styles))
+    links = [
+        f'<link rel="modulepreload" href="{ASSET_PATH}{each}">'
+        for each in scripts
+        if each not in ("", begin.script)
+    ]
+    links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in styles]
     filled = _template("app.html").substitute(
         language=html.escape(str(boot.get("locale", "en-US"))),
         theme=html.escape(str(boot.get("theme", "dark"))),

@@ -6,6 +6,7 @@ that a link does not exist.
 """
 
 from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from fastapi import Request
@@ -53,6 +54,12 @@ def is_prefetch(request: Request) -> bool:
     return "prefetch" in purpose or request.method == "HEAD"
 
 
+def host_of(request: Request) -> str:
+    """Return the origin of the page that frames this one, where the browser says so."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    return f"{parts.scheme}://{parts.netloc}" if in_frame(request) and parts.netloc else ""
+
+
 async def visitor(engine: Engine, request: Request) -> Session | None:
     """Return the session of the browser's cookie, if there is one."""
     name = pages.cookie_name(secure=engine.addresses.secure)
@@ -74,7 +81,7 @@ async def open_report(request: Request, handle: str) -> Response:
     door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
     signed = await whoever_signed_in(engine, request)
     known = signed.account.id if signed else session.account_id if session else None
-    visit = Visit(handle, in_frame(request), known)
+    visit = Visit(handle, in_frame(request), known, host_of(request))
 
     def deed(work: Work) -> Opened:
         if session is not None and not handle:
@@ -183,12 +190,7 @@ async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
 
     warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
     ancestors = ["'self'", *origins] if origins else ["*"]
-    page = pages.notice_page(
-        "Waiting for a study",
-        "The session is ready. The report opens here as soon as a study is opened.",
-        headers=pages.policy(ancestors),
-        language=warmed.language,
-    )
+    page = pages.waiting_page(warmed.language, ancestors)
     if warmed.secret:
         _set_cookie(engine, page, warmed.secret, request)
     return page

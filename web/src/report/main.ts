@@ -7,8 +7,12 @@ import App from "./App.svelte";
 import { readBoot } from "./boot";
 
 const boot = readBoot(document);
-// The handle in the address was exchanged for a session: it need not stay there.
-if (location.search && boot.mode === "report") history.replaceState(null, "", location.pathname);
+// The handle in the address was exchanged for a session: it need not stay there. In a frame it does:
+// nobody sees it, and where no cookie is kept it is what loads the frame again.
+const framed = window.parent !== window;
+if (location.search && boot.mode === "report" && !framed) {
+  history.replaceState(null, "", location.pathname);
+}
 applyTheme(boot.theme, document);
 await locale.set(boot.locale);
 document.getElementById("fallback")?.remove();

@@ -146,9 +146,19 @@ def test_the_end_of_a_session_is_told_and_ends_the_stream(service: Service, page
         assert (await ask(page, "report")).status_code == 401
         async with listening(second) as listener:
             service.clock.pass_seconds(31 * 60)
+            await api(service, "unassign")  # what happens to the report makes the stream look
+            assert await listener.next("ended") == {"reason": "inactivity"}
+
+    service.runner.run(story())
+
+
+def test_a_report_that_was_deleted_elsewhere_is_gone(service: Service, page: Page) -> None:
+    """The page hears of the deletion although there is nothing left to read."""
+
+    async def story() -> None:
+        async with listening(page) as listener:
             await api(service, "delete")
             assert (await listener.change("report_deleted"))["gone"] is True
-            assert await listener.next("ended") == {"reason": "inactivity"}
 
     service.runner.run(story())
 

@@ -7,9 +7,8 @@ import { createParser } from "./sse";
 
 export interface LiveStream {
   /**
-   * Kinds: `change` (LiveChange), `report` (the page's state, read again after somebody else's
-   * change), `presence` (Presence), `follow` (FollowRequest), `ended` ({reason}), and `connection`
-   * ({online}).
+   * Kinds: `change` (LiveChange), `presence` (Presence), `follow` (FollowRequest), `ended`
+   * ({reason}), and `connection` ({online}).
    */
   on(kind: string, handler: (data: unknown) => void): () => void;
   close(): void;
@@ -64,8 +63,6 @@ export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStr
   let cursor = options.after === undefined || options.after === null ? "" : String(options.after);
   let online = true;
   let wake: (() => void) | null = null;
-  let reading: Promise<void> | null = null;
-  let stale = false;
 
   function tell(kind: string, data: unknown): void {
     for (const handler of [...(handlers.get(kind) ?? [])]) handler(data);
@@ -77,24 +74,10 @@ export function createLiveStream(api: Api, options: StreamOptions = {}): LiveStr
     tell("connection", { online });
   }
 
-  /** Reads the report again, once however many changes there were. */
-  function refresh(): void {
-    stale = true;
-    reading ??= (async () => {
-      while (stale && !closing.signal.aborted) {
-        stale = false;
-        const page = await api.get(HOME + "report", { signal: closing.signal }).catch(() => null);
-        if (page) tell("report", page);
-      }
-      reading = null;
-    })();
-  }
-
   function take(kind: string, text: string, id: string): void {
     if (id) cursor = id;
     const data: unknown = JSON.parse(text);
     tell(kind, data);
-    if (kind === "change" && !(data as LiveChange).own && !(data as LiveChange).gone) refresh();
     if (kind === "ended") closing.abort();
   }
 
