@@ -164,7 +164,9 @@ def narrowed(text: str, component: int, subcomponent: int, delimiters: Delimiter
 
 def _part(text: str, number: int, separator: str) -> str:
     """Take a part; a separator that was not declared separates nothing."""
-    parts = text.split(separator) if separator else [text]
+    if not separator or separator not in text:
+        return text if number == 1 else ""
+    parts = text.split(separator, number)
     return parts[number - 1] if len(parts) >= number else ""
 
 
@@ -173,6 +175,8 @@ def narrowing(path: Path) -> Narrow:
     component, subcomponent = path.component, path.subcomponent
     if not component:
         return _whole
+    if not subcomponent:
+        return lambda text, delimiters: _part(text, component, delimiters.component)
     return lambda text, delimiters: narrowed(text, component, subcomponent, delimiters)
 
 

@@ -29,6 +29,8 @@ class Examination:
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Why the message is not taken; empty when it is."""
+        if not self.issues:  # nearly always
+            return ()
         return tuple(issue.refusal for issue in self.issues if issue.refusal is not None)
 
 
@@ -49,7 +51,7 @@ class InboundMapping:
         """Check a message and name its lanes, in one pass. Raises nothing."""
         scopes = self.plan.scopes(message, defaults)
         found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
-        issues = tuple(_issue(refusal) for refusal in _distinct(found))
+        issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
             issues += (_SUSPECT,)
         return Examination(issues, self._lanes(scopes))

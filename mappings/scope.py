@@ -6,9 +6,11 @@ A scope sees its own segments and, where it has none of a kind, those of the hea
 (HL7 v2.5.1 §2.12; Z segments, NTE, ZDS in mid group). Knows no tags.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
 
 from mappings.hl7.message import Message, Segment
 
@@ -30,42 +32,43 @@ class Defaults:
     now: datetime
 
 
+class Places:
+    """Which segments of a message belong together: their places in order, and by their name."""
+
+    __slots__ = ("filed", "order")
+
+    def __init__(self, order: Sequence[int], names: Sequence[str]) -> None:
+        """Take places in the message, and the names of all its segments."""
+        self.order = order
+        self.filed: dict[str, list[int]] = {}
+        for place in order:
+            self.filed.setdefault(names[place], []).append(place)
+
+    def named(self, message: Message, name: str) -> list[Segment]:
+        """Return the segments of a name among them."""
+        return [message.segment(place) for place in self.filed.get(name, ())]
+
+
 class Rows(dict[str, Sequence[Segment]]):
     """Segments by their id, those at some places, else those beyond. Looks when first asked."""
 
-    __slots__ = ("_beyond", "_filed", "_message", "_places")
+    __slots__ = ("_beyond", "_message", "_places")
 
-    def __init__(
-        self, message: Message, places: Sequence[int], beyond: "Rows | None" = None
-    ) -> None:
+    def __init__(self, message: Message, places: Places, beyond: "Rows | None" = None) -> None:
         super().__init__()
         self._message = message
         self._places = places
         self._beyond = beyond
-        self._filed: dict[str, list[int]] | None = None
 
     def __missing__(self, name: str) -> Sequence[Segment]:
         """Find the segments of a name; none is an answer too, and remembered."""
-        filed = self._file() if self._filed is None else self._filed
         rows: Sequence[Segment] = ()
-        if name in filed:
-            rows = [self._message.segment(place) for place in filed[name]]
+        if name in self._places.filed:
+            rows = self._places.named(self._message, name)
         elif self._beyond is not None:
             rows = self._beyond[name]
         self[name] = rows
         return rows
-
-    def _file(self) -> dict[str, list[int]]:
-        names = self._message.names
-        filed = self._filed = {}
-        for place in self._places:
-            filed.setdefault(names[place], []).append(place)
-        return filed
-
-
-def _named(message: Message, places: Sequence[int], name: str) -> list[Segment]:
-    names = message.names
-    return [message.segment(place) for place in places if names[place] == name]
 
 
 def _behind(rows: Sequence[Segment], anchor: str, names: Sequence[str]) -> Iterator[Segment]:
@@ -91,9 +94,8 @@ class Scope:
     )
 
     def __init__(
-        self, message: Message, defaults: Defaults, header: "Header", own: list[int], place: str
+        self, message: Message, defaults: Defaults, header: "Header", own: Places, place: str
     ) -> None:
-        """Take places; they may be added to until the first question."""
         self.message = message
         self.delimiters = message.delimiters
         self.defaults = defaults
@@ -108,40 +110,42 @@ class Scope:
     @property
     def segments(self) -> list[Segment]:
         """The header's segments, then its own."""
-        return [self.message.segment(place) for place in (*self.header.places, *self.own)]
+        places = (*self.header.places.order, *self.own.order)
+        return [self.message.segment(place) for place in places]
 
     def every(self, key: str) -> Sequence[Segment]:
         """All segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
         anchor, _, name = key.rpartition(">")
-        found = [*self.header.rows[name], *_named(self.message, self.own, name)]
+        found = [*self.header.rows[name], *self.own.named(self.message, name)]
         return list(_behind(found, anchor, self.message.names)) if anchor else found
 
     def only(self, key: str, row: Segment) -> "Scope":
         """See one segment of its kind instead of all."""
         one = self.among([row])
-        one.rows = Rows(self.message, (), self.rows)
+        one.rows = Rows(self.message, _NOWHERE, self.rows)
         one.rows[key] = (row,)
         return one
 
     def among(self, rows: Sequence[Segment]) -> "Scope":
         """See no more than these segments wherever all of a kind are asked for."""
-        places = [row.index for row in rows]
-        few = Scope(self.message, self.defaults, Header(self.message, []), places, self.place)
+        places = Places([row.index for row in rows], self.message.names)
+        few = Scope(self.message, self.defaults, Header(self.message, _NOWHERE), places, self.place)
         few.rows = self.rows
         return few
 
     def owns(self, name: str) -> bool:
         """Whether a segment of this name is its own, and not the header's."""
-        names = self.message.names
-        return any(names[place] == name for place in self.own)
+        return name in self.own.filed
 
     def locate(self, path: str) -> str:
         """Write a path with the number of its segment in this message: OBR[2]-18."""
         name, _, rest = path.partition("-")
-        names = self.message.names
-        first = next((place for place in self.own if names[place] == name), None)
-        number = 1 if first is None else self.message.numbers[first]
+        mine = self.own.filed.get(name)
+        number = self.message.numbers[mine[0]] if mine else 1
         return f"{name}[{number}]-{rest}" if number > 1 and rest else path
+
+
+_NOWHERE = Places((), ())
 
 
 class Header:
@@ -149,42 +153,71 @@ class Header:
 
     __slots__ = ("places", "rows")
 
-    def __init__(self, message: Message, places: list[int]) -> None:
-        """Take places; they may be added to until the first question."""
+    def __init__(self, message: Message, places: Places) -> None:
         self.places = places
         self.rows = Rows(message, places)
 
 
 def whole(message: Message, defaults: Defaults) -> Scope:
     """See the whole message as one scope."""
-    return Scope(message, defaults, Header(message, [*range(len(message.names))]), [], "MSH")
+    everything = Places(range(len(message.names)), message.names)
+    return Scope(message, defaults, Header(message, everything), _NOWHERE, "MSH")
+
+
+class Cut(NamedTuple):
+    """How a message falls into groups: headers, and for each group its header, places, name."""
+
+    headers: tuple[Places, ...]
+    groups: tuple[tuple[int, Places, str], ...]
+
+
+_Cutter = Callable[[tuple[str, ...]], Cut]
+_LONGEST_SHAPE = 100  # segments of a message whose cut is worth remembering
 
 
 def order_groups(message: Message, defaults: Defaults) -> list[Scope]:
     """Cut an order message at each ORC, and at each further OBR of the same ORC."""
-    scopes: list[Scope] = []
-    names = message.names
-    header = Header(message, [])
-    own = header.places  # where the next segment goes
+    scopes = _scopes(message, defaults, _order_cut, _known_order_cut)
+    _share_tail(scopes)
+    return scopes
+
+
+def patient_groups(message: Message, defaults: Defaults) -> list[Scope]:
+    """Cut an ADT message at each PID: A39/A40 may merge several pairs."""
+    return _scopes(message, defaults, _patient_cut, _known_patient_cut)
+
+
+def _scopes(message: Message, defaults: Defaults, cut: _Cutter, known: _Cutter) -> list[Scope]:
+    """Make the scopes of a cut. Senders repeat themselves: the same names are cut but once."""
+    names = tuple(message.names)
+    headers, groups = (known if len(names) <= _LONGEST_SHAPE else cut)(names)
+    made = [Header(message, places) for places in headers]
+    return [Scope(message, defaults, made[at], own, label) for at, own, label in groups]
+
+
+def _order_cut(names: tuple[str, ...]) -> Cut:
+    headers: list[list[int]] = [[]]
+    groups: list[tuple[int, list[int], str]] = []
+    own = headers[0]  # where the next segment goes
     orders = details = 0
     detailed = True  # whether an OBR begins a group
     for place, name in enumerate(names):
         if name == "ORC":
             orders += 1
             own, detailed = [], False
-            scopes.append(Scope(message, defaults, header, own, f"ORC[{orders}]"))
+            groups.append((len(headers) - 1, own, f"ORC[{orders}]"))
         elif name == "OBR":
             details += 1
             if detailed:
-                own = [] if own is header.places else _governing(own, names)
-                scopes.append(Scope(message, defaults, header, own, f"OBR[{details}]"))
+                own = [] if own is headers[-1] else _governing(own, names)
+                groups.append((len(headers) - 1, own, f"OBR[{details}]"))
             detailed = True
-        elif name == "PID" and own is not header.places:
-            header = _next_header(message, header)
-            own, detailed = header.places, True
+        elif name == "PID" and own is not headers[-1]:
+            # Only MSH is common to two patients of one message.
+            own, detailed = [at for at in headers[-1] if names[at] == "MSH"], True
+            headers.append(own)
         own.append(place)
-    _share_tail(scopes)
-    return scopes
+    return _filed(headers, groups, names)
 
 
 def _governing(before: list[int], names: Sequence[str]) -> list[int]:
@@ -192,9 +225,29 @@ def _governing(before: list[int], names: Sequence[str]) -> list[int]:
     return [place for place in before if names[place] == "ORC"]
 
 
-def _next_header(message: Message, header: Header) -> Header:
-    """Begin a new header: only MSH is common to two patients of one message."""
-    return Header(message, [place for place in header.places if message.names[place] == "MSH"])
+def _patient_cut(names: tuple[str, ...]) -> Cut:
+    header: list[int] = []
+    groups: list[tuple[int, list[int], str]] = []
+    own = header
+    for place, name in enumerate(names):
+        if name == "PID":
+            own = []
+            groups.append((0, own, f"PID[{len(groups) + 1}]"))
+        own.append(place)
+    return _filed([header], groups, names)
+
+
+def _filed(
+    headers: list[list[int]], groups: list[tuple[int, list[int], str]], names: Sequence[str]
+) -> Cut:
+    return Cut(
+        tuple(Places(places, names) for places in headers),
+        tuple((at, Places(own, names), label) for at, own, label in groups),
+    )
+
+
+_known_order_cut = lru_cache(maxsize=512)(_order_cut)
+_known_patient_cut = lru_cache(maxsize=512)(_patient_cut)
 
 
 def _share_tail(scopes: list[Scope]) -> None:
@@ -202,31 +255,19 @@ def _share_tail(scopes: list[Scope]) -> None:
     if len(scopes) < 2 or any(scope.owns(SHARED_TAIL) for scope in scopes[:-1]):  # noqa: PLR2004  # "several"
         return
     last = scopes[-1]
-    tail = [place for place in last.own if last.message.names[place] == SHARED_TAIL]
+    tail = last.own.filed.get(SHARED_TAIL)
     accession = _accession(last)
     if not tail or not accession:
         return
-    for scope in scopes[:-1]:
+    for at, scope in enumerate(scopes[:-1]):
         if scope.header is last.header and _accession(scope) == accession:
-            scope.own += tail
+            own = Places([*scope.own.order, *tail], scope.message.names)
+            scopes[at] = Scope(scope.message, scope.defaults, scope.header, own, scope.place)
 
 
 def _accession(scope: Scope) -> str:
-    rows = _named(scope.message, scope.own, "OBR")
+    rows = scope.own.named(scope.message, "OBR")
     return rows[0].field_text(_ACCESSION_FIELD) if rows else ""
-
-
-def patient_groups(message: Message, defaults: Defaults) -> list[Scope]:
-    """Cut an ADT message at each PID: A39/A40 may merge several pairs."""
-    scopes: list[Scope] = []
-    header = Header(message, [])
-    own = header.places
-    for place, name in enumerate(message.names):
-        if name == "PID":
-            own = []
-            scopes.append(Scope(message, defaults, header, own, f"PID[{len(scopes) + 1}]"))
-        own.append(place)
-    return scopes
 
 
 def is_imaging(scope: Scope, details: Collection[str] = NON_IMAGING) -> bool:

@@ -40,8 +40,8 @@ class _Watched(Segment):
 
     __slots__ = ("read",)
 
-    def __init__(self, raw: bytes, index: int, reading: Reading) -> None:
-        super().__init__(raw, index, reading)
+    def __init__(self, raw: bytes, name: str, index: int, reading: Reading) -> None:
+        super().__init__(raw, name, index, reading)
         self.read: set[int] = set()
 
     @override

@@ -18,7 +18,7 @@ from mllp.conversation import Conversation
 from mllp.deadline import Deadline
 from mllp.framing import frame
 from mllp.gate import Gate, Hold
-from mllp.wire import Wire, end_writing, is_tls, tune
+from mllp.wire import Outlet, Wire, end_writing, is_tls, tune
 
 LINGER = 2.0
 """How long a connection that we end still swallows what the peer is sending: closing with
@@ -58,6 +58,7 @@ class ServerConnection(Protocol):
         address = self.transport.getPeer()
         self.host, self.port = getattr(address, "host", ""), getattr(address, "port", 0)
         tune(self.transport)
+        self._outlet = Outlet(self.transport)
         self.transport.registerProducer(self, True)
         self._observer.connection_opened(self)
         self._gate.attach(self.transport)
@@ -121,7 +122,7 @@ class ServerConnection(Protocol):
         """Send a frame that answers no frame; False when the connection is gone or ending."""
         if self._ended:
             return False
-        self.transport.write(frame(payload))
+        self._outlet.write(frame(payload))
         return True
 
     def pause(self) -> None:
@@ -147,7 +148,7 @@ class ServerConnection(Protocol):
 
     def _write(self, data: bytes) -> None:
         self._idle.touch()
-        self.transport.write(data)
+        self._outlet.write(data)
 
     def _end(self) -> None:
         """Close, so that what we have written arrives: swallow the rest of what is sent to us."""

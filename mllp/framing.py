@@ -65,13 +65,14 @@ class FrameReader:
     `max_payload` plus what one `receive` hands in: noise is not kept.
     """
 
-    __slots__ = ("_buffer", "_in_frame", "_max_payload", "_searched")
+    __slots__ = ("_buffer", "_in_frame", "_max_payload", "_searched", "_whole")
 
     def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD) -> None:
         self._max_payload = max_payload
         self._buffer = bytearray()
         self._in_frame = False
         self._searched = 0  # END cannot begin before this offset
+        self._whole: Frame | None = None  # comes before the buffer
 
     @property
     def in_frame(self) -> bool:
@@ -89,7 +90,10 @@ class FrameReader:
 
     def receive(self, data: bytes) -> None:
         """Add bytes from the peer; `next_event` makes sense of them."""
-        self._buffer += data
+        if self._buffer or self._in_frame or self._whole or not self._is_one_frame(data):
+            self._buffer += data
+        else:  # nearly always: a packet is a frame, and need not be searched twice
+            self._whole = Frame(data[1 : -len(END)])
 
     def receive_eof(self) -> None:
         """Tell that the peer will send no more; raise `TruncatedFrame` inside a frame."""
@@ -104,6 +108,9 @@ class FrameReader:
         no more use except for `head`.
         """
         if not self._in_frame:
+            if self._whole is not None:
+                frame, self._whole = self._whole, None
+                return frame
             if not self._buffer:
                 return None
             if self._buffer[0] != _VT:
@@ -113,6 +120,16 @@ class FrameReader:
         if self._buffer and not self._searched and self._buffer[0] == _VT:
             return self._skip_repeated_starts()
         return self._read_frame()
+
+    def _is_one_frame(self, data: bytes) -> bool:
+        """Whether it is START, a payload without either mark, and END."""
+        length = len(data) - len(END) - 1
+        return (
+            0 < length <= self._max_payload
+            and data.startswith(START)
+            and data.find(END) == length + 1
+            and data.rfind(START) == 0
+        )
 
     def _skip_noise(self) -> Noise:
         """Drop what precedes START, or everything if there is none."""

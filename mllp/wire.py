@@ -5,6 +5,7 @@ Decides nothing about frames.
 """
 
 import socket
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from twisted.internet.interfaces import ISSLTransport
@@ -53,6 +54,33 @@ def end_writing(wire: Wire) -> None:
         wire.loseWriteConnection()
     else:
         wire.loseConnection()
+
+
+class Outlet:
+    """
+    Writes to a transport, and does not wait for the reactor's next turn where it need not.
+
+    A reply is small and the peer waits for it: nearly always the socket takes it whole, and the
+    reactor need not watch it. Once it does not, the transport's own buffer does all the rest.
+    """
+
+    __slots__ = ("_at_once", "_wire")
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._at_once: Callable[[bytes], object] | None = (
+            None if is_tls(wire) else getattr(wire, "writeSomeData", None)
+        )
+
+    def write(self, data: bytes) -> None:
+        """Send, or keep until it can be sent."""
+        if self._at_once is not None:
+            sent = self._at_once(data)  # a number of bytes, or an exception as a value
+            if sent == len(data):
+                return
+            self._at_once = None  # what is buffered goes first, from now on
+            data = data[sent:] if isinstance(sent, int) else data
+        self._wire.write(data)
 
 
 def tune(wire: Wire) -> None:

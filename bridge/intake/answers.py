@@ -119,6 +119,7 @@ def _message_type(header: Header | None) -> str:
 
 
 def _codes(verdict: Verdict) -> tuple[AckCode, ...]:
-    if verdict.header is None:
+    header = verdict.header
+    if header is None or not header.enhanced:
         return (verdict.code,)
-    return owed(verdict.header, verdict.code).codes
+    return owed(header, verdict.code).codes

@@ -7,10 +7,9 @@ negatively; what fails is logged by class and place. Runs on the reactor, never 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
@@ -58,8 +57,7 @@ class Outcomes(Protocol):
         """Resolve when the message is finished, or with its state after `limit` seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(NamedTuple):
     """One frame on its way through."""
 
     payload: bytes

@@ -6,8 +6,8 @@ Pure. Refusals are collected with their places; an exception nobody foresaw is a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from bridge.intake.identity import lane
 from bridge.intake.listening import Acknowledge, Definition, Listening
@@ -24,8 +24,7 @@ Alarm = Callable[[Exception], None]
 """Told of an exception that nobody foresaw, before it becomes a refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Accepted for these lanes, or refused. `header` is None when MSH could not be read."""
 
     header: Header | None
@@ -37,7 +36,7 @@ class Verdict:
     @property
     def code(self) -> AckCode:
         """The application acknowledgment that says so."""
-        return strictest(self.refusals)
+        return strictest(self.refusals) if self.refusals else AckCode.ACCEPT
 
     @property
     def is_ours(self) -> bool:
@@ -103,4 +102,6 @@ def _numbers(patients: Sequence[str]) -> tuple[int, ...]:
     more) waits for the first pair, and its other pairs are settled by the service's merges,
     which are idempotent and leave a pointer behind.
     """
+    if len(patients) == 1:  # nearly always
+        return (lane(patients[0]),)
     return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))[:MOST_LANES]

@@ -7,6 +7,7 @@ or neither.
 
 from dataclasses import dataclass
 from enum import IntFlag
+from typing import NamedTuple
 
 from bridge.queue.states import ENTRY, Acknowledgment, State
 
@@ -55,12 +56,12 @@ class Arrival:
     def __post_init__(self) -> None:
         if self.state not in ENTRY:
             raise ValueError(f"nothing arrives {self.state}")
-        if len(set(self.lanes)) != len(self.lanes) or len(self.lanes) > MOST_LANES:
+        lanes = self.lanes
+        if len(lanes) > MOST_LANES or (len(lanes) > 1 and lanes[0] == lanes[1]):
             raise ValueError("a message has at most two lanes, and each once")
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """
     Stored, durably: what the sender is to be told.
 

@@ -1,9 +1,9 @@
 """
 Keep what arrives before anybody is told that it was kept.
 
-One thread writes: whatever waits shares one transaction and one flush to disk, and the event
-loop learns of it only after the commit. A storage failure fails the futures of its batch, and
-the next batch tries afresh. What a message means is not known here.
+Whatever waits shares one transaction and one flush to disk. Where the disk is quick, that is
+done in the event loop's own turn; where it is slow, or somebody else writes, by a thread, and
+the loop learns of it after the commit. What a message means is not known here.
 """
 
 import asyncio
@@ -11,35 +11,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
-from bridge.queue import statements as sql
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.gathering import Gathering
-from bridge.queue.inserts import admit
+from bridge.queue.keeper import Answer, Group, Keeper
 from bridge.store.database import Database
-from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
 
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
-_ACKNOWLEDGMENTS_EVERY = 0.5  # seconds a note may wait for an arrival's commit to share
-_TRIES = 3  # of a batch that lost a race against another node
-
-
-_Answer = Sequence[Receipt] | BaseException
-
-
-@dataclass(slots=True)
-class _Group:
-    """Arrivals that are kept all or none, and who waits for them."""
-
-    arrivals: Sequence[Arrival]
-    settle: Callable[[_Answer], object]
-    size: int
+_ACKNOWLEDGMENTS_EVERY = 0.5  # seconds a note may wait for others to share its statement
+_MOST_HERE = 200  # arrivals that are kept in the loop's own turn
 
 
 def _nobody() -> None:
@@ -58,17 +41,20 @@ class Ledger:
     def __init__(
         self, database: Database, *, timer: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._database = database
+        self._keeper = Keeper(database, timer=timer)
         self._timer = timer
         self._changed = threading.Condition()
-        self._turn: list[_Group] = []  # the loop's own, until it hands them over
-        self._waiting: deque[_Group] = deque()
+        self._turn: list[Group] = []  # the loop's own, until it hands them over
+        self._waiting: deque[Group] = deque()
         self._wanted = 1  # so many must wait before the thread is woken
         self._acknowledged: deque[int] = deque()
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
-        self._flush_took = 0.0
+        self._put_off = False  # until the thread has answered for what it has in hand
+        self._seen = 0  # of this turn's, when last looked
+        self._handed = 0  # to the thread, and not answered yet
+        self._notes_due = 0.0
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -92,6 +78,7 @@ class Ledger:
             self._changed.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
+        self._keeper.close()
 
     def accept(self, arrival: Arrival) -> asyncio.Future[Receipt]:
         """Keep one message."""
@@ -109,20 +96,20 @@ class Ledger:
         if self._loop is None:
             raise LedgerClosed
 
-        def settle_one(answer: _Answer) -> None:
+        def settle_one(answer: Answer) -> None:
             settle(answer if isinstance(answer, BaseException) else answer[0])
 
-        self._submit(_Group((arrival,), settle_one, len(arrival.payload)))
+        self._submit(Group((arrival,), settle_one, len(arrival.payload)))
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Keep all messages of a batch, or none."""
         future: asyncio.Future[Sequence[Receipt]] = self._new_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
-        self._submit(_Group(arrivals, lambda answer: _resolve(future, answer), size))
+        self._submit(Group(arrivals, lambda answer: _resolve(future, answer), size))
         return future
 
     def acknowledged(self, message_id: int) -> None:
-        """Note that the ACK was written out; kept with the next commit, at no cost of its own."""
+        """Note that the ACK was written out; kept within a second or so, many in one statement."""
         self._acknowledged.append(message_id)  # atomic; the thread looks soon enough
 
     def _new_future(self) -> asyncio.Future[Any]:
@@ -130,18 +117,55 @@ class Ledger:
             raise LedgerClosed
         return self._loop.create_future()
 
-    def _submit(self, group: _Group) -> None:
+    def _submit(self, group: Group) -> None:
         if self._closing or self._loop is None:
             group.settle(LedgerClosed())
             return
-        if not self._turn:  # what arrives in one turn of the loop is handed over together
-            self._loop.call_soon(self._hand_over)
+        if not self._turn:  # what arrives in one turn of the loop is kept together
+            self._on_loop(self._end_turn)
         self._turn.append(group)
         self.arrived += len(group.arrivals)
+
+    def _end_turn(self) -> None:
+        """Keep what this turn of the loop has brought: here if that is quick, or by the thread."""
+        if self._more_is_coming():
+            self._on_loop(self._end_turn)
+        elif not self._turn:
+            return
+        elif not self._is_quick():
+            self._hand_over()
+        elif self._handed:
+            self._put_off = True  # what came before is stored before: `_settle_handed` goes on
+        elif not self._keep_here(self._turn):
+            self._hand_over()
+
+    def _more_is_coming(self) -> bool:
+        """Say whether to look once more: the last look found arrivals, and they share a flush."""
+        found, self._seen = len(self._turn) - self._seen, len(self._turn)
+        if found and max(self._seen, self._gathering.population) > 1 and self._seen < _MOST_HERE:
+            return True
+        self._seen = 0
+        return False
+
+    def _is_quick(self) -> bool:
+        """Whether a commit holds the loop up for less than handing it over would cost."""
+        return self._keeper.is_local and self._gathering.at_once and len(self._turn) <= _MOST_HERE
+
+    def _keep_here(self, groups: list[Group]) -> bool:
+        """Commit in the loop's own turn; say whether that went smoothly."""
+        try:
+            answers = self._keeper.keep_together(groups, wait=False)
+        except Exception:  # noqa: BLE001  # nothing was kept: the thread finds out what to do
+            return False
+        self._turn = []
+        self._gathering.committed(self._keeper.flush_took, len(groups), 0)
+        self._settle(groups, answers)
+        return True
 
     def _hand_over(self) -> None:
         """Give the thread what this turn of the loop has brought, and wake it once."""
         groups, self._turn = self._turn, []
+        self._handed += len(groups)
         with self._changed:
             self._waiting.extend(groups)
             if len(self._waiting) >= self._wanted:
@@ -150,22 +174,35 @@ class Ledger:
     def _write_on(self) -> None:
         while (batch := self._next_batch()) is not None:
             groups, notes = batch
-            answers = self._keep(groups, notes)
+            if not groups and not notes:
+                continue
+            answers, noted = self._keeper.keep(groups, notes)
+            if not noted:
+                self._note_later(notes)
             if groups:
-                self._gathering.committed(self._flush_took, len(groups), len(self._waiting))
+                took = self._keeper.flush_took
+                self._gathering.committed(took, len(groups), len(self._waiting))
                 self._report(groups, answers)
 
-    def _next_batch(self) -> tuple[list[_Group], list[int]] | None:
+    def _next_batch(self) -> tuple[list[Group], list[int]] | None:
         """Wait for arrivals, gather company where that pays, and take them; None at the end."""
         with self._changed:
             while not self._waiting and not self._closing:
                 if not self._changed.wait(_ACKNOWLEDGMENTS_EVERY) and self._acknowledged:
                     break
             self._gather()
-            notes = [self._acknowledged.popleft() for _ in range(len(self._acknowledged))]
+            notes = self._take_notes()
             if self._closing and not self._waiting and not notes:
                 return None
             return self._take(), notes
+
+    def _take_notes(self) -> list[int]:
+        """Take the notes when enough time has passed for them to be worth a statement."""
+        now = self._timer()
+        if now < self._notes_due and not self._closing:
+            return []
+        self._notes_due = now + _ACKNOWLEDGMENTS_EVERY
+        return [self._acknowledged.popleft() for _ in range(len(self._acknowledged))]
 
     def _gather(self) -> None:
         until = self._timer() + self._gathering.patience(len(self._waiting))
@@ -177,8 +214,8 @@ class Ledger:
             self._changed.wait(left)
         self._wanted = 1
 
-    def _take(self) -> list[_Group]:
-        groups: list[_Group] = []
+    def _take(self) -> list[Group]:
+        groups: list[Group] = []
         arrivals = size = 0
         while self._waiting and arrivals < _MOST_ARRIVALS and size < _MOST_BYTES:
             group = self._waiting.popleft()
@@ -187,63 +224,33 @@ class Ledger:
             groups.append(group)
         return groups
 
-    def _keep(self, groups: Sequence[_Group], notes: list[int]) -> Sequence[_Answer]:
-        """Store a batch; whatever goes wrong, nothing of it stays open and everyone is told."""
-        for _ in range(_TRIES):
-            try:
-                return self._keep_together(groups, notes)
-            except Conflict:
-                continue  # another node stored a copy meanwhile: now it will be found
-            except StoreUnavailable as error:
-                self._note_later(notes)
-                return [error] * len(groups)
-            except Exception:  # noqa: BLE001  # one of them cannot be stored: find out which
-                break
-        self._note_later(notes)
-        try:
-            return self._keep_apart(groups)
-        except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
-            return [_as_store_error(error)] * len(groups)
-
-    def _keep_together(self, groups: Sequence[_Group], notes: list[int]) -> Sequence[_Answer]:
-        arrivals = [arrival for group in groups for arrival in group.arrivals]
-        with self._database.write() as connection:
-            receipts = iter(admit(self._database, connection, arrivals) if arrivals else ())
-            if notes:
-                connection.execute(sql.ACKNOWLEDGED, {"ids": notes})
-            written = self._timer()
-        self._flush_took = self._timer() - written
-        return [[next(receipts) for _ in group.arrivals] for group in groups]
-
-    def _keep_apart(self, groups: Sequence[_Group]) -> Sequence[_Answer]:
-        with self._database.write() as connection:
-            return [self._keep_one(connection, group) for group in groups]
-
-    def _keep_one(self, connection: Connection, group: _Group) -> _Answer:
-        try:
-            with self._database.savepoint(connection):
-                return admit(self._database, connection, group.arrivals)
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001  # only this one is at fault
-            return _as_store_error(error)
+    def _on_loop(self, call: Callable[[], object]) -> None:
+        assert self._loop is not None  # noqa: S101  # whoever has arrivals has started us
+        self._loop.call_soon(call)
 
     def _note_later(self, notes: list[int]) -> None:
         with self._changed:
             if not self._closing:
                 self._acknowledged.extendleft(reversed(notes))
 
-    def _report(self, groups: Sequence[_Group], answers: Sequence[_Answer]) -> None:
+    def _report(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
         """Tell everyone at once: waking the loop costs as much for one as for a thousand."""
 
         def settle_all() -> None:
-            for group, answer in zip(groups, answers, strict=True):
-                group.settle(answer)
-            self._announce()
+            self._handed -= len(groups)
+            self._settle(groups, answers)
+            if self._put_off and not self._handed:
+                self._put_off = False
+                self._end_turn()
 
         assert self._loop is not None  # noqa: S101  # start() set it before this thread ran
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(settle_all)
+
+    def _settle(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
+        for group, answer in zip(groups, answers, strict=True):
+            group.settle(answer)
+        self._announce()
 
 
 def _resolve(future: asyncio.Future[Any], answer: object) -> None:
@@ -253,8 +260,3 @@ def _resolve(future: asyncio.Future[Any], answer: object) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
-
-
-def _as_store_error(error: Exception) -> StoreError:
-    """Say no more of an unforeseen error than its kind: its words may quote the row."""
-    return error if isinstance(error, StoreError) else StatementRefused(type(error).__name__)

@@ -66,22 +66,27 @@ POSTGRES_INSERT = f"""
     SELECT id FROM given ORDER BY id
 """  # noqa: S608  # our own names
 
-RETRANSMITTED = text("""
+_RETRANSMITTED = """
     UPDATE message SET retransmits = retransmits + 1,
         acknowledgment = CASE acknowledgment WHEN 'delivered' THEN 'pending'
                                              ELSE acknowledgment END
-    WHERE id IN :ids
-""").bindparams(bindparam("ids", expanding=True))
-
-STORED_ACKS = text("""
+    WHERE id IN ({ids})
+"""
+_STORED_ACKS = """
     SELECT b.message_id, b.ack, m.ack_code FROM message_body AS b
-    JOIN message AS m ON m.id = b.message_id WHERE b.message_id IN :ids
-""").bindparams(bindparam("ids", expanding=True))
-
-ACKNOWLEDGED = text("""
+    JOIN message AS m ON m.id = b.message_id WHERE b.message_id IN ({ids})
+"""
+_ACKNOWLEDGED = """
     UPDATE message SET acknowledgment = 'delivered'
-    WHERE id IN :ids AND acknowledgment = 'pending'
-""").bindparams(bindparam("ids", expanding=True))
+    WHERE id IN ({ids}) AND acknowledgment = 'pending'
+"""
+_SQLITE_GIVEN, _POSTGRES_GIVEN = "SELECT value FROM json_each(?)", "SELECT unnest(%s::bigint[])"
+SQLITE_RETRANSMITTED = _RETRANSMITTED.format(ids=_SQLITE_GIVEN)
+SQLITE_STORED_ACKS = _STORED_ACKS.format(ids=_SQLITE_GIVEN)
+SQLITE_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_SQLITE_GIVEN)
+POSTGRES_RETRANSMITTED = _RETRANSMITTED.format(ids=_POSTGRES_GIVEN)
+POSTGRES_STORED_ACKS = _STORED_ACKS.format(ids=_POSTGRES_GIVEN)
+POSTGRES_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_POSTGRES_GIVEN)
 
 
 # --- Lanes: the same for messages and for deliveries -------------------------------------------

@@ -5,6 +5,7 @@ A part that cannot start stops the start, and what had started is stopped again.
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ from config import Settings
 from config.sections import LogFormat
 
 _STOP_WITHIN = 30.0
+_NEW_OBJECTS = 20_000  # before the collector looks at them
 
 
 class Service:
@@ -51,6 +53,18 @@ class Service:
                 self._log.error("did not stop cleanly", job=part.name, exc_info=error)
 
 
+def spare_the_collector() -> None:
+    """
+    Let the garbage collector leave alone what start-up made, and look less often.
+
+    Hundreds of thousands of objects live as long as the process; to walk them again and again
+    while messages come in costs as much as the messages (measured: half of the intake's time).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 50)
+
+
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
@@ -64,6 +78,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         began = time.monotonic()
         service = Service(assemble(settings, roles, reactor))
         await service.start()
+        spare_the_collector()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         await stop.wait()
         log.info("stopping")

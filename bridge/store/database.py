@@ -22,14 +22,16 @@ from sqlmodel import Session
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import DRIVER_ERRORS, fault, lost_connection
 from bridge.store.turnstile import Turnstile
+from bridge.store.writer import Writer
 
 LOCK_TIMEOUT = 30.0
 """Seconds a statement may wait for another's lock before it is `Busy`."""
 
 _POOL = {"pool_size": 10, "max_overflow": 10, "pool_timeout": LOCK_TIMEOUT}
 
+_SQLITE_PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
 _SQLITE_SETTINGS = (
-    f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}",
+    _SQLITE_PATIENCE,
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # WAL with NORMAL loses acknowledged messages at a power cut
     "PRAGMA foreign_keys = ON",
@@ -150,6 +152,11 @@ class Database:
         """Give the driver's own connection, in the same transaction: for hot paths."""
         return connection.connection.driver_connection
 
+    def writer(self) -> Writer:
+        """Keep a connection for transactions so frequent that they go by the driver alone."""
+        begin = _begin_at_once if self.dialect == "sqlite" else _begin_by_itself
+        return Writer(self.engine, self._turnstile, begin, LOCK_TIMEOUT)
+
     def dispose(self) -> None:
         """Close all connections that are not in use."""
         self.engine.dispose()
@@ -209,6 +216,22 @@ def _prepare_sqlite(connection: DBAPIConnection, record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     how = connection.get_execution_options().get("bridge_begin", "BEGIN")
     connection.exec_driver_sql(how)
+
+
+def _begin_at_once(cursor: Any, wait: bool) -> None:
+    """Begin as SQLite's writer; another process's turn is waited for only if asked."""
+    if wait:
+        cursor.execute("BEGIN IMMEDIATE")
+        return
+    cursor.execute("PRAGMA busy_timeout = 0")
+    try:
+        cursor.execute("BEGIN IMMEDIATE")
+    finally:
+        cursor.execute(_SQLITE_PATIENCE)
+
+
+def _begin_by_itself(_cursor: Any, _wait: bool) -> None:
+    """Leave it to psycopg, whose first statement begins; rows are locked one by one."""
 
 
 def _postgres_engine(address: URL) -> Engine:

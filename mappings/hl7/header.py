@@ -82,7 +82,7 @@ class Header:
     @property
     def enhanced(self) -> bool:
         """True when MSH-15 or MSH-16 is valued: enhanced mode (HL7 v2.5.1 §2.9.3)."""
-        return bool(self.accept_ack.strip() or self.application_ack.strip())
+        return bool(self.fields[15].strip() or self.fields[16].strip())
 
 
 def peek(raw: bytes) -> Header:

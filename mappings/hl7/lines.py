@@ -61,6 +61,37 @@ def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[byt
     return re.compile(run_with_return + rb"|" + before_segment)
 
 
+class _Heads(dict[bytes, str]):
+    """The names of segments by their first four bytes; "" for what begins no segment."""
+
+    _MOST = 4096  # different ones; beyond it all are forgotten, so that nobody can fill memory
+
+    def __missing__(self, head: bytes) -> str:
+        if len(self) >= self._MOST:
+            self.clear()
+        self[head] = found = name(head[:_ID]) if _is_name(head[:_ID]) else ""
+        return found
+
+
+@lru_cache(maxsize=64)
+def _heads(separator: bytes) -> _Heads:
+    """One table for each separator: heads of four bytes that end in it."""
+    return _Heads()
+
+
+def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
+    """Split a trimmed message; return its segments and their names. Raises as `split`."""
+    if b"\n" not in body:
+        lines = body.split(b"\r")
+        heads = [line[:4] for line in lines]
+        known = _heads(separator)
+        names = [known[head] if head[_ID:] == separator else "" for head in heads]
+        if "" not in names:  # nearly always: every line is a segment with fields
+            return lines, names
+    lines = split(body, separator)
+    return lines, [name(line[:_ID]) for line in lines]
+
+
 def split(body: bytes, separator: bytes) -> list[bytes]:
     r"""
     Split a trimmed message into its segments; blank lines vanish.

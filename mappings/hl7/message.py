@@ -28,11 +28,11 @@ class Segment:
 
     __slots__ = ("_fields", "_reading", "id", "index", "raw")
 
-    def __init__(self, raw: bytes, index: int, reading: Reading) -> None:
-        """Take the segment's bytes, and its place in the message, counted from 0."""
+    def __init__(self, raw: bytes, name: str, index: int, reading: Reading) -> None:
+        """Take the segment's bytes, its id, and its place in the message, counted from 0."""
         self.raw = raw
         self.index = index
-        self.id = lines.name(raw[:3])
+        self.id = name
         self._reading = reading
         self._fields: list[str] | None = None
 
@@ -141,10 +141,9 @@ class Message:
         body, marked = lines.trim(raw)
         first = lines.first_line(body)
         head = header.read(first) if head is None else head
-        segments = lines.split(body, head.fields[1])
+        segments, names = lines.segments(body, head.fields[1])
         if segments[0] != first:
             raise Malformed(Malformation.STRAY_LINE)
-        names = [lines.name(line[:3]) for line in segments]
         if names.count("MSH") > 1:
             raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
         encoding, suspect = charset.detect(body, _charset_names(head), fallback, marked=marked)
@@ -161,7 +160,7 @@ class Message:
         """Return the segment at a place, counted from 0; the same one each time."""
         made = self._made[index]
         if made is None:
-            made = self.segment_type(self._lines[index], index, self._reading)
+            made = self.segment_type(self._lines[index], self.names[index], index, self._reading)
             self._made[index] = made
         return made
 

@@ -195,3 +195,16 @@ def test_time_is_linear(piece: bytes) -> None:
     size = 20_000 * len(piece)
     seconds(size)
     assert seconds(8 * size) < 30 * max(seconds(size), 0.001)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda data: START not in data)))
+def test_packets_that_wait_together(payloads: list[bytes]) -> None:
+    """Packets that came before anybody asked give their frames in the order they came."""
+    sent = [payload for payload in payloads if END not in payload + END[:1]]
+    reader = FrameReader()
+    for payload in sent:
+        reader.receive(frame(payload))
+    found = []
+    while (event := reader.next_event()) is not None:
+        found.append(event)
+    assert found == [Frame(payload) for payload in sent]

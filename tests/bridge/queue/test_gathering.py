@@ -33,3 +33,21 @@ def test_one_slow_commit_is_forgotten() -> None:
     for _ in range(20):
         gathering.committed(0.0002, 1, 9)
     assert gathering.patience(1) == 0
+
+
+def test_a_quick_disk_is_written_at_once() -> None:
+    """But only one that is known to be quick; a checkpoint now and then does not change that."""
+    gathering = Gathering()
+    assert not gathering.at_once
+    gathering.committed(0.0002, 1, 0)
+    assert gathering.at_once
+    gathering.committed(0.02, 1, 0)
+    assert gathering.at_once
+
+
+def test_a_slow_disk_is_never_written_at_once() -> None:
+    """Whoever has arrivals must not wait for it."""
+    gathering = Gathering()
+    for _ in range(3):
+        gathering.committed(0.003, 1, 0)
+    assert not gathering.at_once

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.queue import operate
+from bridge.queue.hot_path import HOT_PATHS
 from bridge.queue.inbox import Inbox
 from bridge.queue.inserts import admit
 from bridge.queue.states import Event, State
@@ -95,7 +96,8 @@ class Lanes(RuleBasedStateMachine):
     def arrive(self, patients: list[tuple[str, ...]]) -> None:
         with self.database.write() as connection:
             arrivals = [arrival(patient=each) for each in patients]
-            receipts = admit(self.database, connection, arrivals)
+            cursor = self.database.driver(connection).cursor()
+            receipts = admit(HOT_PATHS[self.database.dialect], cursor, arrivals)
         for receipt, each in zip(receipts, patients, strict=True):
             self.items[receipt.message_id] = Item(each)
 

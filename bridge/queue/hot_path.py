@@ -1,0 +1,107 @@
+"""
+What the ledger asks of the two databases, on the driver's own cursor.
+
+One text for any number of rows, so that each is prepared once. Decides nothing.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+from bridge.queue import statements as sql
+from bridge.queue.admission import Stored
+from bridge.queue.states import State
+
+Row = tuple[Any, ...]
+"""The values of statements.COLUMNS, then payload and acknowledgment."""
+
+_WIDTH = len(sql.COLUMNS)
+_LANE_1, _LANE_2, _STATE = (
+    [name for name, _ in sql.COLUMNS].index(name) for name in ("lane_1", "lane_2", "state")
+)
+_QUEUED = State.QUEUED.value
+
+
+class HotPath(Protocol):
+    """One database's way; all within the caller's transaction."""
+
+    def known(self, cursor: Any, identities: list[int]) -> list[Stored]:
+        """Find all messages that have one of these identities."""
+
+    def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        """Store messages; give their ids in the same order."""
+
+    def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
+        """Note that these came again; give the acknowledgment and code that each is owed."""
+
+    def acknowledged(self, cursor: Any, ids: list[int]) -> None:
+        """Note that the acknowledgments of these were written out."""
+
+
+class _SQLite(HotPath):
+    @override
+    def known(self, cursor: Any, identities: list[int]) -> list[Stored]:
+        # JSON carries 64-bit integers whole.
+        cursor.execute(sql.SQLITE_KNOWN, (json.dumps(identities),))
+        return [Stored(*row) for row in cursor.fetchall()]
+
+    @override
+    def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        cursor.execute(sql.SQLITE_LAST_ID)
+        first = cursor.fetchone()[0] + 1  # we are the only writer until the commit
+        numbered = list(enumerate(rows, first))
+        cursor.executemany(sql.SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
+        cursor.executemany(sql.SQLITE_BODY, [(i, *row[_WIDTH:]) for i, row in numbered])
+        places = [
+            (lane, i)
+            for i, row in numbered
+            if row[_STATE] == _QUEUED
+            for lane in (row[_LANE_1], row[_LANE_2])
+            if lane is not None
+        ]
+        cursor.executemany(sql.SQLITE_LANE, places)
+        return range(first, first + len(rows))
+
+    @override
+    def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
+        given = (json.dumps(ids),)
+        cursor.execute(sql.SQLITE_RETRANSMITTED, given)
+        cursor.execute(sql.SQLITE_STORED_ACKS, given)
+        return _acks(cursor)
+
+    @override
+    def acknowledged(self, cursor: Any, ids: list[int]) -> None:
+        cursor.execute(sql.SQLITE_ACKNOWLEDGED, (json.dumps(ids),))
+
+
+class _PostgreSQL(HotPath):
+    @override
+    def known(self, cursor: Any, identities: list[int]) -> list[Stored]:
+        cursor.execute(sql.POSTGRES_KNOWN, (identities,), prepare=True)
+        return [Stored(*row) for row in cursor.fetchall()]
+
+    @override
+    def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        cursor.execute(sql.POSTGRES_INSERT, columns, prepare=True)
+        return [row[0] for row in cursor.fetchall()]
+
+    @override
+    def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
+        cursor.execute(sql.POSTGRES_RETRANSMITTED, (ids,), prepare=True)
+        cursor.execute(sql.POSTGRES_STORED_ACKS, (ids,), prepare=True)
+        return _acks(cursor)
+
+    @override
+    def acknowledged(self, cursor: Any, ids: list[int]) -> None:
+        cursor.execute(sql.POSTGRES_ACKNOWLEDGED, (ids,), prepare=True)
+
+
+def _acks(cursor: Any) -> dict[int, tuple[bytes, str]]:
+    return {number: (bytes(ack), code) for number, ack, code in cursor.fetchall()}
+
+
+HOT_PATHS: Mapping[str, HotPath] = {"sqlite": _SQLite(), "postgresql": _PostgreSQL()}
+"""By the name of the dialect, as `Database.dialect` has it."""

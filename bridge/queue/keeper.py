@@ -1,0 +1,109 @@
+"""
+Keep groups of arrivals, whatever the database says: the blocking half of the ledger.
+
+A storage failure answers for its batch and leaves nothing open; one arrival that cannot be
+stored answers for itself alone. Knows no loop, no thread and no waiting.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.hot_path import HOT_PATHS
+from bridge.queue.inserts import admit
+from bridge.store.database import Database
+from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
+
+_TRIES = 3  # of a batch that lost a race against another node
+
+Answer = Sequence[Receipt] | BaseException
+
+
+@dataclass(slots=True)
+class Group:
+    """Arrivals that are kept all or none, and who waits for them."""
+
+    arrivals: Sequence[Arrival]
+    settle: Callable[[Answer], object]
+    size: int
+
+
+class Keeper:
+    """Writes batches, one at a time, and times how long the flush to disk takes."""
+
+    def __init__(
+        self, database: Database, *, timer: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._database = database
+        self._path = HOT_PATHS[database.dialect]
+        self._writer = database.writer()
+        self._timer = timer
+        self.flush_took = 0.0
+        """Seconds of the last commit."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a commit is a flush to our own disk and waits for no server."""
+        return self._database.dialect == "sqlite"
+
+    def close(self) -> None:
+        """Let the database's connection go."""
+        self._writer.close()
+
+    def keep(self, groups: Sequence[Group], notes: list[int]) -> tuple[Sequence[Answer], bool]:
+        """
+        Store a batch; whatever goes wrong, nothing of it stays open and everyone is told.
+
+        `notes` are messages whose acknowledgment was written out. Gives an answer for each
+        group, and whether the notes were kept too. Never raises.
+        """
+        for _ in range(_TRIES):
+            try:
+                return self.keep_together(groups, notes), True
+            except Conflict:
+                continue  # another node stored a copy meanwhile: now it will be found
+            except StoreUnavailable as error:
+                return [error] * len(groups), False
+            except Exception:  # noqa: BLE001  # one of them cannot be stored: find out which
+                break
+        try:
+            return self._keep_apart(groups), False
+        except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
+            return [_as_store_error(error)] * len(groups), False
+
+    def keep_together(
+        self, groups: Sequence[Group], notes: list[int] | None = None, *, wait: bool = True
+    ) -> list[Answer]:
+        """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
+        arrivals = [arrival for group in groups for arrival in group.arrivals]
+        with self._writer.transaction(wait=wait) as cursor:
+            receipts = admit(self._path, cursor, arrivals) if arrivals else []
+            if notes:
+                self._path.acknowledged(cursor, notes)
+            written = self._timer()
+        self.flush_took = self._timer() - written
+        if len(receipts) == len(groups):  # nearly always: one each
+            return [[receipt] for receipt in receipts]
+        following = iter(receipts)
+        return [[next(following) for _ in group.arrivals] for group in groups]
+
+    def _keep_apart(self, groups: Sequence[Group]) -> list[Answer]:
+        with self._database.write() as connection:
+            return [self._keep_one(connection, group) for group in groups]
+
+    def _keep_one(self, connection: Any, group: Group) -> Answer:
+        try:
+            with self._database.savepoint(connection):
+                cursor = self._database.driver(connection).cursor()
+                return admit(self._path, cursor, group.arrivals)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  # only this one is at fault
+            return _as_store_error(error)
+
+
+def _as_store_error(error: Exception) -> StoreError:
+    """Say no more of an unforeseen error than its kind: its words may quote the row."""
+    return error if isinstance(error, StoreError) else StatementRefused(type(error).__name__)

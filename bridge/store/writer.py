@@ -1,0 +1,90 @@
+"""
+One connection of the driver itself, kept for the transactions that come most often.
+
+Where a transaction is small, what an ORM does around it is the larger part of its cost. Here
+are begin, commit, roll back and the errors' translation, and nothing else. `Database.writer`
+makes one; used by one thread at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.pool import PoolProxiedConnection
+
+from bridge.store.errors import Busy
+from bridge.store.faults import DRIVER_ERRORS, fault
+from bridge.store.turnstile import Turnstile
+
+
+class Writer:
+    """
+    Write transactions on a cursor of the driver's.
+
+    `begin` is what opens a transaction for as long as somebody else writes: given whether to
+    wait for that one. Errors are as for `Database.write`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        turnstile: Turnstile | None,
+        begin: Callable[[Any, bool], None],
+        patience: float,
+    ) -> None:
+        self._engine = engine
+        self._turnstile = turnstile
+        self._begin = begin
+        self._patience = patience
+        self._connection: PoolProxiedConnection | None = None
+
+    @contextmanager
+    def transaction(self, *, wait: bool = True) -> Iterator[Any]:
+        """
+        Yield a cursor in a write transaction; commit at the end, roll back on any error.
+
+        With `wait` false, Busy is raised at once where another writer has the turn.
+        """
+        if self._turnstile is not None and not self._turnstile.acquire(
+            self._patience if wait else 0.0
+        ):
+            raise Busy("waited for the writer's turn")
+        try:
+            connection = self._connection or self._connect()
+            driver: Any = connection.driver_connection
+            cursor = driver.cursor()
+            try:
+                self._begin(cursor, wait)
+                yield cursor
+                driver.commit()
+            except BaseException:
+                self._undo(driver)
+                raise
+        except DRIVER_ERRORS as error:
+            raise fault(error) from None  # the driver's words may quote the row
+        finally:
+            if self._turnstile is not None:
+                self._turnstile.release()
+
+    def close(self) -> None:
+        """Give the connection back; the next transaction takes another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> PoolProxiedConnection:
+        self._connection = self._engine.raw_connection()
+        return self._connection
+
+    def _undo(self, driver: Any) -> None:
+        """Leave nothing open. After an error the pool decides what the connection is worth."""
+        connection, self._connection = self._connection, None
+        try:
+            driver.rollback()
+        except DRIVER_ERRORS:
+            if connection is not None:
+                connection.invalidate()
+        else:
+            if connection is not None:
+                connection.close()
