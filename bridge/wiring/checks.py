@@ -5,9 +5,10 @@ An error keeps the service from starting or from doing what is set; a warning is
 """
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +24,16 @@ from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.validation import validator
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, Where
+from config.listeners import Listener
 from mappings import compiler
 from mappings import events as mapping_events
 from mappings.errors import MappingErrors
+from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
 _CONNECT_SECONDS: Final = 2.0
 _READABLE_BY_OTHERS: Final = 0o077
+_UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
 class Severity(StrEnum):
@@ -53,15 +57,14 @@ def check_home(home: Path) -> list[Finding]:
     try:
         settings = load(home)
     except SettingsError as error:
-        return _errors(error)
+        return [*_errors(error), *_mappings(home)]
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-        _mappings,
         _secrets,
         _databases,
         _listeners,
         _destinations,
     )
-    found = [finding for look in looks for finding in look(settings)]
+    found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
     return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
 
 
@@ -69,8 +72,8 @@ def _errors(error: SettingsError) -> list[Finding]:
     return [Finding(Severity.ERROR, each.place, each.message) for each in error.mistakes]
 
 
-def _mappings(settings: Settings) -> Iterator[Finding]:
-    folder = settings.home / "mappings"
+def _mappings(home: Path) -> Iterator[Finding]:
+    folder = home / "mappings"
     for issue in compiler.check(folder):
         wrong = issue.severity is mapping_events.Severity.ERROR
         place = f"{folder / issue.file}:{issue.line}:{issue.column}"
@@ -154,29 +157,45 @@ def _sites(settings: Settings) -> Iterator[Finding]:
 def _listeners(settings: Settings) -> Iterator[Finding]:
     for listener in settings.listener:
         place = f"listener {listener.name}"
-        try:
-            intake.compiled(settings, listener)
-            validator(settings, listener, Metrics())
-            if listener.tls is not None:
-                intake.tls_options(settings, listener.tls)
-        except MappingErrors:
-            continue  # `_mappings` has named every mistake
-        except (BridgeError, TLSConfigurationError) as error:
-            yield Finding(Severity.ERROR, place, str(error))
+        parts: list[Callable[[], object]] = [
+            partial(_charset, listener),
+            partial(intake.compiled, settings, listener),
+            partial(validator, settings, listener, Metrics()),
+        ]
+        if listener.tls is not None:
+            parts.append(partial(intake.tls_options, settings, listener.tls))
+        yield from _tried(place, parts)
+
+
+def _charset(listener: Listener) -> None:
+    """Ask for the charset also where the definitions, which `compiled` reads first, are wrong."""
+    if not is_codec(listener.charset):
+        raise intake.UnknownCharset(listener.name)
 
 
 def _destinations(settings: Settings) -> Iterator[Finding]:
     for chosen in settings.destination:
         place = f"destination {chosen.name}"
-        try:
-            delivery.destination(settings, chosen)
-            senders.tls_options(settings, chosen)
-        except MappingErrors:
-            continue
-        except (BridgeError, TLSConfigurationError) as error:
-            yield Finding(Severity.ERROR, place, str(error))
-            continue
+        parts: list[Callable[[], object]] = [
+            partial(delivery.destination, settings, chosen),
+            partial(senders.tls_options, settings, chosen),
+        ]
+        yield from _tried(place, parts)
         yield from _reachable(place, chosen.address)
+
+
+def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Finding]:
+    """Make each part as the service would; say what is wrong with any of them, each once."""
+    said = set()
+    for part in parts:
+        try:
+            part()
+        except MappingErrors as error:  # `_mappings` names those of the files there are
+            said |= {each.message for each in error.issues if each.code == _UNKNOWN_MAPPING}
+        except (BridgeError, TLSConfigurationError) as error:
+            said.add(str(error))
+    for message in sorted(said):
+        yield Finding(Severity.ERROR, place, message)
 
 
 def _reachable(place: str, address: Where) -> Iterator[Finding]:

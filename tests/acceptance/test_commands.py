@@ -46,6 +46,42 @@ def test_check_names_every_mistake(house: House) -> None:
     assert said.count("bridge.toml:") >= 11
 
 
+UNUSABLE = """
+[[listener]]
+name = "a"
+bind = "127.0.0.1:0"
+mappings = ["orders", "no-such-mapping"]
+charset = "klingon"
+tls = { certificate = "missing.pem", key = "missing.key" }
+[[destination]]
+name = "b"
+address = "127.0.0.1:1"
+mapping = "orders"
+tls = { ca = "missing-ca.pem" }
+"""
+
+
+def test_check_names_all_that_a_listener_lacks(house: House) -> None:
+    """What is well written and yet of no use is told in one go: mapping, charset, files."""
+    house.make()
+    (house.home / "bridge.toml").write_text(UNUSABLE, "utf-8")
+    said = house.bridge("check", expect=1)
+
+    for words in ("no-such-mapping", "charset", "tls.certificate", "outgoing", "tls.ca"):
+        assert words in said, said
+
+
+def test_check_looks_at_mappings_whatever_the_settings(house: House) -> None:
+    """Mistakes of the settings do not hide those of the definitions."""
+    house.make()
+    (house.home / "bridge.toml").write_text("[http]\ncolour = 1\n", "utf-8")
+    (house.home / "mappings" / "mine.yaml").write_text("kind: orders\n", "utf-8")
+    said = house.bridge("check", expect=1)
+
+    assert "http.colour" in said
+    assert "mine.yaml:1:" in said
+
+
 def test_check_names_mistakes_of_mappings(house: House) -> None:
     """A wrong definition is named with file, line and column; and `serve` does not start."""
     house.make()
