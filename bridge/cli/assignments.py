@@ -30,7 +30,7 @@ def read_assignments(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _value(name: str, text: str) -> Any:
     if text.startswith("@"):
-        return _data_uri(Path(text[1:]))
+        return data_uri(Path(text[1:]))
     if name in _TEXTS and text != "null":
         return text
     try:
@@ -39,6 +39,7 @@ def _value(name: str, text: str) -> Any:
         return text
 
 
-def _data_uri(path: Path) -> str:
+def data_uri(path: Path) -> str:
+    """Return a file as a data URI, of the kind that its name says."""
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"

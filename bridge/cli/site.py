@@ -4,9 +4,13 @@ from typing import Annotated
 
 import typer
 
+from bridge.cli import supplies
 from bridge.cli.options import AsJson, Home
 
 group = typer.Typer(help="Sites of the internal report engine.", no_args_is_help=True)
+group.add_typer(supplies.groups, name="groups")
+group.add_typer(supplies.templates, name="templates")
+group.add_typer(supplies.codes, name="codes")
 
 _COLUMNS = ("SiteID", "name", "timeZone", "signDelay", "locations", "hostOrigins")
 _SiteId = Annotated[str, typer.Argument(metavar="SITE_ID")]

@@ -1,6 +1,7 @@
 """`bridge user`: people of the internal report engine."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,3 +49,25 @@ def list_(
 
     with administer(load(home)) as engine:
         rows(engine.users(site), _COLUMNS, as_json=as_json)
+
+
+@group.command()
+def signature(
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    home: Home,
+    image: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="PNG or JPEG.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Sign without an image.")] = False,
+) -> None:
+    """Set the image that stands under a user's reports from now on; signed ones keep theirs."""
+    from bridge.cli.assignments import data_uri
+    from bridge.wiring.administration import administer
+    from bridge.wiring.supplying import set_signature
+    from config import load
+
+    if (image is None) is not remove:
+        raise typer.BadParameter("give either --image or --remove")
+    with administer(load(home)) as engine:
+        set_signature(engine, email, None if image is None else data_uri(image))
+    print(f"changed the signature of {email}")

@@ -44,7 +44,7 @@ class Administration:
     ) -> None:
         """Add a site; `sign_delay` in seconds."""
         site = sites.SiteSettings(site_id, name, time_zone, sign_delay, locations, host_origins)
-        with self._deed("site-create", site_id) as (connection, now):
+        with self.deed("site-create", site_id) as (connection, now):
             sites.add_site(connection, site, now)
 
     def sites(self) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class Administration:
     def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
         """Change members of a site, by the names that the API has for them."""
         members = _checked(changes)
-        with self._deed("site-update", site_id, members=sorted(members)) as (connection, _):
+        with self.deed("site-update", site_id, members=sorted(members)) as (connection, _):
             current = sites.get_site(connection, site_id)
             sites.update_site(connection, site_changes.changed(current, members))
 
@@ -71,7 +71,7 @@ class Administration:
         if not users.is_email(email):
             raise Refused("this is no e-mail address")
         role = Role.ADMINISTRATOR if administrator else Role.USER
-        with self._deed("user-update", site_id, role=role.value) as (connection, now):
+        with self.deed("user-update", site_id, role=role.value) as (connection, now):
             sites.get_site(connection, site_id)
             account = users.register(connection, site_id, email, name, now, role=role)
             if password is not None:
@@ -79,8 +79,7 @@ class Administration:
 
     def users(self, site_id: str) -> list[dict[str, Any]]:
         """Return everybody on a site."""
-        with _refusing(), self._database.read() as connection:
-            sites.get_site(connection, site_id)
+        with self.reading(site_id) as connection:
             found = users.members(connection, site_id)
         return [
             {"email": each.email, "name": each.name, "role": each.role, "disabled": each.disabled}
@@ -89,7 +88,7 @@ class Administration:
 
     def create_token(self, email: str, *, label: str, expires_days: int | None) -> str:
         """Make a token and return its secret, which nobody can read again."""
-        with self._deed("token-create") as (connection, now):
+        with self.deed("token-create") as (connection, now):
             account = users.find_account(connection, email)
             if account is None:
                 raise Refused("there is no such user")
@@ -113,13 +112,20 @@ class Administration:
 
     def revoke_token(self, token_id: int) -> None:
         """End a token, and with it the links that were made with it."""
-        with self._deed("token-revoke", token=token_id) as (connection, now):
+        with self.deed("token-revoke", token=token_id) as (connection, now):
             if not tokens.exists(connection, token_id):
                 raise Refused("there is no such token")
             tokens.revoke_token(connection, token_id, now)
 
     @contextmanager
-    def _deed(
+    def reading(self, site_id: str) -> Iterator[Connection]:
+        """Give a transaction that reads what a site has; the site must exist."""
+        with _refusing(), self._database.read() as connection:
+            sites.get_site(connection, site_id)
+            yield connection
+
+    @contextmanager
+    def deed(
         self, action: str, site_id: str | None = None, **details: Any
     ) -> Iterator[tuple[Connection, int]]:
         """Give a transaction and its moment; what was done in it is recorded with it."""
