@@ -34,7 +34,6 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     return [
         {
             **_summary(found[index], groups[key_of(found[index])]),
-            "date": others[index].day,
             "compare": place < COMPARED,
         }
         for place, index in enumerate(best)
@@ -78,5 +77,6 @@ def _summary(report: Report, orders: list[ReportOrder]) -> dict[str, Any]:
         "accessions": [order.accession for order in orders],
         "signedAt": report.signed_at,
         "signedBy": (report.signed_by or {}).get("name", ""),
+        "date": Study(tags).day,
         **{name: tags.get(name, "") for name in _TAGS},
     }

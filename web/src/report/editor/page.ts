@@ -1,26 +1,173 @@
-// The state of the report's page as the session endpoints answer with it.
+// The state of the report's page as the session endpoints answer with it (service/paging.py), and
+// what they give beside it.
+import type { OrderIdentity } from "../embedding/contract";
+import type { Macro } from "./text/macros";
+import type { ReportDocument } from "./text/document";
+
+export type Status = "Ordered" | "Draft" | "Preliminary" | "Final" | "Addendum";
+
+export type Control =
+  | "edit"
+  | "sign"
+  | "sign-now"
+  | "unsign"
+  | "prelim"
+  | "discard"
+  | "addendum-create"
+  | "addendum-unsign"
+  | "addendum-sign-now";
 
 export interface Person {
   name: string;
+  email: string;
+  signature: string | null;
 }
 
-export interface Addendum {
+/** clinicalInfo tags of one order; the anchor comes first. */
+export type Order = Readonly<Record<string, string>>;
+
+export interface AddendumState {
+  number: number;
   state: "draft" | "signed";
   version: number;
+  document: ReportDocument;
   content: string;
+  html: string | null;
   signedAt: number | null;
   signedBy: Person | null;
+  unsignUntil: number | null;
+  released: boolean;
 }
 
 export interface Page {
-  status: string;
+  reportId: string;
+  status: Status;
+  /** Every order of the report, the anchor first. */
+  clinicalInfo: OrderIdentity[];
   version: number;
+  document: ReportDocument;
   content: string;
-  can: string[];
-  orders: Readonly<Record<string, string>>[];
-  addenda: Addendum[];
+  html: string | null;
+  template: number | null;
+  can: Control[];
+  orders: Order[];
+  addenda: AddendumState[];
   signedAt: number | null;
   signedBy: Person | null;
   unsignUntil: number | null;
   addendumUnsignUntil: number | null;
+  recalled: { document: ReportDocument; at: number } | null;
+  owner: boolean;
+  ownerName: string;
+  writable: boolean;
+  writer: { name: string; own: boolean } | null;
+  autoCompare: boolean;
+  journalKey: string;
+  /** The engine's clock, milliseconds since the epoch. */
+  now: number;
 }
+
+export interface Presence {
+  version: number;
+  status: Status;
+  writable: boolean;
+  writer: Page["writer"];
+  now: number;
+}
+
+export interface Finding {
+  check: "emptyField" | "openBracket" | "laterality" | "sexMismatch";
+  behaviour: "alert" | "prohibit";
+  words: string;
+  block: number;
+  item: number | null;
+  start: number;
+  end: number;
+}
+
+export interface PriorSummary {
+  reportId: string;
+  status: Status;
+  accessions: string[];
+  signedAt: number | null;
+  signedBy: string;
+  date: string;
+  compare: boolean;
+  Modality: string;
+  BodyPartExamined: string;
+  StudyDescription: string;
+  StudyDate: string;
+}
+
+export interface Prior extends PriorSummary {
+  document: ReportDocument;
+  addenda: { document: ReportDocument; signedAt: number }[];
+}
+
+export interface PrelimRead {
+  group: string;
+  tag: string;
+  at: number;
+  by: string;
+  reviewedAt: number | null;
+  reviewedBy: string;
+  withdrawn: boolean;
+  document: ReportDocument;
+}
+
+export interface Signing {
+  at: number;
+  by: string;
+  withdrawn: boolean;
+  document: ReportDocument;
+}
+
+export interface History {
+  prelims: PrelimRead[];
+  signings: Signing[];
+}
+
+export interface Measurement {
+  name: string;
+  value: string;
+  unit: string;
+  path: string[];
+  qualifiers: [string, string][];
+}
+
+export type ReportFile =
+  | { id: number; kind: "dicomSR"; title: string; text: string; measurements: Measurement[] }
+  | {
+      id: number;
+      kind: "keyImage";
+      name: string;
+      mediaType: string;
+      width: number;
+      height: number;
+    };
+
+export interface Template {
+  number: number;
+  name: string;
+  document: ReportDocument;
+}
+
+export interface Code {
+  Code: string;
+  Description: string;
+}
+
+export interface BillingCodes {
+  cpt: Code | null;
+  icd10: Code[];
+}
+
+export interface Share {
+  id: number;
+  createdAt: number;
+  expiresAt: number | null;
+}
+
+export type ExportKind = "pdf" | "docx" | "rtf" | "html";
+
+export type { Macro };

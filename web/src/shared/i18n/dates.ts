@@ -12,6 +12,11 @@ export function formatDate(at: number): string {
   return new Intl.DateTimeFormat(locale.current, { dateStyle: "medium" }).format(at);
 }
 
+/** Milliseconds since the epoch as a time of day. */
+export function formatTime(at: number): string {
+  return new Intl.DateTimeFormat(locale.current, { timeStyle: "short" }).format(at);
+}
+
 const STEPS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400_000],
   ["hour", 3_600_000],

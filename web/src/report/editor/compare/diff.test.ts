@@ -46,6 +46,8 @@ describe("the difference of two texts", () => {
     );
     expect(pairs).toHaveLength(3);
     expect(pairs[0]?.before).toEqual(pairs[0]?.after);
+    const changed = pairs.find((each) => each.before?.some((piece) => piece.kind === "removed"));
+    expect(changed?.after?.map((piece) => piece.text).join("")).toBe("Heart big.");
     expect(pairs.map((each) => [each.before === null, each.after === null])).toContainEqual([
       true,
       false,

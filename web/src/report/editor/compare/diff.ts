@@ -29,8 +29,7 @@ export function diffLines(before: readonly string[], after: readonly string[]): 
   let removed: string[] = [];
   let added: string[] = [];
   const settle = () => {
-    const rows = Math.max(removed.length, added.length);
-    for (let row = 0; row < rows; row += 1) pairs.push(pair(removed[row], added[row]));
+    for (const [one, other] of aligned(removed, added)) pairs.push(pair(one, other));
     [removed, added] = [[], []];
   };
   for (const each of diff(before, after)) {
@@ -44,6 +43,55 @@ export function diffLines(before: readonly string[], after: readonly string[]): 
   }
   settle();
   return pairs;
+}
+
+/** From so much in common on, two lines are one line that was changed. */
+const ALIKE = 0.4;
+const MOST_COMPARED = 10_000;
+
+type Row = [string | undefined, string | undefined];
+
+/** Puts removed and added lines beside each other where they are alike, in their order. */
+function aligned(removed: readonly string[], added: readonly string[]): Row[] {
+  if (removed.length * added.length > MOST_COMPARED) {
+    return [
+      ...removed.map((each): Row => [each, undefined]),
+      ...added.map((each): Row => [undefined, each]),
+    ];
+  }
+  const best = scores(removed, added);
+  const rows: Row[] = [];
+  let [x, y] = [0, 0];
+  while (x < removed.length || y < added.length) {
+    const here = at(best, x, y);
+    if (x < removed.length && here === at(best, x + 1, y)) rows.push([removed[x++], undefined]);
+    else if (y < added.length && here === at(best, x, y + 1)) rows.push([undefined, added[y++]]);
+    else rows.push([removed[x++], added[y++]]);
+  }
+  return rows;
+}
+
+const at = (best: readonly number[][], x: number, y: number): number => best[x]?.[y] ?? 0;
+
+/** Returns how much can be in common from each pair of lines on. */
+function scores(removed: readonly string[], added: readonly string[]): number[][] {
+  const words = (line: string) => new Set(line.toLocaleLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
+  const [ones, others] = [removed.map(words), added.map(words)];
+  const best = removed.map(() => added.map(() => 0));
+  for (let x = removed.length - 1; x >= 0; x -= 1) {
+    for (let y = added.length - 1; y >= 0; y -= 1) {
+      const common = likeness(ones[x] as Set<string>, others[y] as Set<string>);
+      const both = common < ALIKE ? 0 : common + at(best, x + 1, y + 1);
+      (best[x] as number[])[y] = Math.max(both, at(best, x + 1, y), at(best, x, y + 1));
+    }
+  }
+  return best;
+}
+
+function likeness(one: ReadonlySet<string>, other: ReadonlySet<string>): number {
+  let common = 0;
+  for (const word of one) if (other.has(word)) common += 1;
+  return one.size + other.size ? (2 * common) / (one.size + other.size) : 0;
 }
 
 function pair(before: string | undefined, after: string | undefined): LinePair {

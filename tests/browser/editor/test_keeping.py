@@ -1,0 +1,199 @@
+"""Nothing typed is lost: on reload, crash, a lost network, a lost server, another writer."""
+
+import json
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.reading_room import OTHER, ReadingRoom
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+READ_JOURNAL = """() => new Promise((resolve) => {
+  const opening = indexedDB.open("report-journal");
+  opening.onsuccess = () => {
+    const all = opening.result.transaction("parts").objectStore("parts").getAll();
+    all.onsuccess = () => resolve(all.result.map((each) => ({
+      id: each.id,
+      text: new TextDecoder("latin1").decode(each.data),
+    })));
+  };
+})"""
+
+
+def opened(page: Page, link: str) -> None:
+    """Open a report and wait for its text."""
+    page.goto(link)
+    page.wait_for_selector("#sign:visible")
+
+
+def typed(page: Page, words: str) -> None:
+    """Type at the end of the text."""
+    page.click("#text")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(words)
+
+
+def phase(page: Page, wanted: str) -> None:
+    """Wait for a phase of saving."""
+    expect(page.locator("#saving")).to_have_attribute("data-phase", wanted, timeout=15_000)
+
+
+def test_undo_goes_back_over_saves(room: ReadingRoom, page: Page) -> None:
+    """Saving is no border for undo, and what was undone is saved as well."""
+    opened(page, room.launch())
+    typed(page, "one")
+    phase(page, "saved")
+    page.wait_for_timeout(700)
+    typed(page, " two")
+    phase(page, "saved")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert page.inner_text("#text").strip() == ""
+    phase(page, "saved")
+    assert room.content() == ""
+    page.keyboard.press("Control+y")
+    assert page.inner_text("#text") == "one"
+
+
+def test_a_tab_that_dies_loses_the_last_second_at_most(
+    room: ReadingRoom, profile: BrowserContext
+) -> None:
+    """The tab is killed before anything was saved: the next one has the text, and says so."""
+    link = room.launch()
+    page = profile.new_page()
+    opened(page, link)
+    page.route("**/session/save", lambda route: route.abort())
+    typed(page, "Never saved.")
+    page.wait_for_timeout(1000)
+    page.close()
+    again = profile.new_page()
+    again.goto(link)
+    expect(again.locator("#text")).to_have_text("Never saved.", timeout=40_000)
+    expect(again.locator("#restored")).to_be_visible()
+    phase(again, "saved")
+    assert room.content() == "Never saved."
+
+
+def test_what_is_kept_on_the_computer_cannot_be_read_there(room: ReadingRoom, page: Page) -> None:
+    """The journal is sealed, and empty once everything is saved."""
+    opened(page, room.launch())
+    page.route("**/session/save", lambda route: route.abort())
+    typed(page, "Unmistakable finding.")
+    page.wait_for_timeout(1000)
+    rows = page.evaluate(READ_JOURNAL)
+    assert len(rows) == 1
+    assert "Unmistakable" not in json.dumps(rows)
+    page.unroute("**/session/save")
+    phase(page, "saved")
+    assert page.evaluate(READ_JOURNAL) == []
+
+
+def test_a_lost_network_is_said_and_made_up_for(
+    room: ReadingRoom, page: Page, profile: BrowserContext
+) -> None:
+    """Offline the text stays here, and goes to the engine by itself afterwards."""
+    opened(page, room.launch())
+    profile.set_offline(True)
+    typed(page, "Written on the train.")
+    phase(page, "offline")
+    assert "kept on this computer" in page.inner_text("#saving")
+    profile.set_offline(False)
+    phase(page, "saved")
+    assert room.content() == "Written on the train."
+
+
+def test_a_server_that_goes_and_comes_back(room: ReadingRoom, page: Page) -> None:
+    """The server is killed while somebody types: nothing is lost, before or after."""
+    opened(page, room.launch())
+    typed(page, "Before. ")
+    room.stop()
+    typed(page, "Meanwhile. ")
+    phase(page, "offline")
+    room.start()
+    typed(page, "After.")
+    phase(page, "saved")
+    assert room.content() == "Before. Meanwhile. After."
+
+
+def test_a_reloaded_page_goes_on_writing_at_once(room: ReadingRoom, page: Page) -> None:
+    """Typed a moment before the reload: there, and the page writes."""
+    opened(page, room.launch())
+    typed(page, "Just now.")
+    page.reload()
+    expect(page.locator("#text")).to_have_text("Just now.")
+    typed(page, " And on.")
+    phase(page, "saved")
+    assert room.content() == "Just now. And on."
+
+
+def test_one_window_writes_and_another_takes_over(
+    room: ReadingRoom, profile: BrowserContext
+) -> None:
+    """V100: the second window reads until it takes over; the first one's text is not lost."""
+    link = room.launch()
+    first, second = profile.new_page(), profile.new_page()
+    opened(first, link)
+    typed(first, "First window.")
+    phase(first, "saved")
+    second.goto(link)
+    expect(second.locator("#writer")).to_contain_text("in another window")
+    assert second.get_attribute("#text", "contenteditable") == "false"
+    second.click("#take-over")
+    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
+    expect(first.locator("#writer")).to_be_visible(timeout=15_000)
+    typed(second, " Second window.")
+    phase(second, "saved")
+    assert room.content() == "First window. Second window."
+    expect(first.locator("#text")).to_have_text("First window. Second window.", timeout=15_000)
+
+
+def test_two_texts_are_never_made_one_unasked(room: ReadingRoom, profile: BrowserContext) -> None:
+    """Both windows typed: the slower one keeps its text, sees the other, and decides."""
+    link = room.launch()
+    first, second = profile.new_page(), profile.new_page()
+    opened(first, link)
+    first.route("**/session/*", lambda route: route.abort())
+    typed(first, "Mine.")
+    phase(first, "offline")
+    second.goto(link)
+    second.click("#take-over")
+    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
+    second.locator("#kept-forget").click()
+    typed(second, "Theirs.")
+    phase(second, "saved")
+    second.close()
+    first.unroute("**/session/*")
+    expect(first.locator("#conflict")).to_be_visible(timeout=40_000)
+    assert first.inner_text("#text") == "Mine."
+    assert room.content() == "Theirs."
+    first.click("#keep-mine")
+    phase(first, "saved")
+    assert room.content() == "Mine."
+
+
+def test_text_of_a_draft_that_was_taken_over_stays_readable(
+    room: ReadingRoom, profile: BrowserContext
+) -> None:
+    """Ownership transfer: what was not saved stays in the previous editor's page."""
+    first = profile.new_page()
+    opened(first, room.launch())
+    first.route("**/session/save", lambda route: route.abort())
+    typed(first, "Unsaved.")
+    phase(first, "offline")
+    second = profile.new_page()
+    opened(
+        second,
+        room.launch(
+            who=OTHER,
+            userInfo={
+                "UserEmail": OTHER,
+                "UserName": "Otto",
+                "forceOwnershipTransfer": True,
+            },
+        ),
+    )
+    first.unroute("**/session/save")
+    expect(first.locator("#not-owner")).to_contain_text("Otto", timeout=20_000)
+    assert first.inner_text("#text") == "Unsaved."
+    phase(first, "refused")

@@ -1,0 +1,214 @@
+"""Writing aids in a real browser: brackets, macros, templates, checks, priors, files."""
+
+import base64
+import io
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.browser.reading_room import ReadingRoom
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CHEST = {
+    "type": "doc",
+    "content": [
+        {"type": "section", "title": "Findings"},
+        {"type": "paragraph", "content": [{"type": "text", "text": "Lungs:"}]},
+        {
+            "type": "paragraph",
+            "content": [
+                {"type": "text", "text": "Heart: "},
+                {"type": "field", "label": "normal / enlarged", "value": ""},
+            ],
+        },
+        {"type": "section", "title": "Impression"},
+        {"type": "paragraph", "content": [{"type": "field", "label": "impression", "value": ""}]},
+    ],
+}
+
+
+def opened(page: Page, room: ReadingRoom, **launch: object) -> None:
+    """Launch and open a report."""
+    page.goto(room.launch(**launch))  # type: ignore[arg-type]
+    page.wait_for_selector("#sign:visible")
+
+
+def selected(page: Page) -> str:
+    """Return what is selected."""
+    text: str = page.evaluate("getSelection().toString()")
+    return text
+
+
+def saved(page: Page) -> None:
+    """Wait until what is typed is saved."""
+    expect(page.locator("#saving")).to_have_attribute("data-phase", "saved", timeout=15_000)
+
+
+def test_brackets_by_tab_by_key_and_by_choice(room: ReadingRoom, page: Page) -> None:
+    """Tab and Shift+Tab, Ctrl+] and Ctrl+[, the buttons; a choice fills its bracket."""
+    room.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": CHEST})
+    opened(page, room, reportingApp={"ApplyTemplate": 7})
+    page.click("#text h2")
+    page.keyboard.press("Tab")
+    assert selected(page) == "[normal / enlarged]"
+    page.keyboard.press("Tab")
+    assert selected(page) == "[impression]"
+    page.keyboard.press("Shift+Tab")
+    assert selected(page) == "[normal / enlarged]"
+    page.keyboard.press("Control+]")
+    assert selected(page) == "[impression]"
+    page.click("#bracket-prev")
+    page.get_by_role("button", name="enlarged").click()
+    page.keyboard.press("Tab")
+    page.keyboard.type("Enlarged heart.")
+    saved(page)
+    assert room.content() == "Findings\nLungs:\nHeart: enlarged\nImpression\nEnlarged heart."
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") != "text"
+
+
+def test_macros_of_the_site_and_ones_own(room: ReadingRoom, page: Page) -> None:
+    """Typed and expanded; one made of what is selected; and removed again."""
+    room.call("PUT", "admin/sites/SITE1/macros/.nl", {"text": "Lungs clear, [side] normal."})
+    opened(page, room)
+    page.click("#text")
+    page.keyboard.type(".nl ")
+    assert selected(page) == "[side]"
+    page.keyboard.type("both sides")
+    page.keyboard.press("Control+a")
+    page.click("#room-aids")
+    page.click("#macro-new")
+    assert page.input_value("#macro-text") == "Lungs clear, both sides normal."
+    page.fill("#macro-trigger", "mine")
+    page.click("#macro-save")
+    expect(page.locator("#macros code")).to_have_text([".nl", "mine"])
+    page.click("#text")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("mine")
+    page.keyboard.press("Tab")
+    saved(page)
+    assert room.content() == "Lungs clear, both sides normal."
+    page.click("#macros .danger")
+    expect(page.locator("#macros code")).to_have_text([".nl"])
+
+
+def test_a_template_by_number_and_what_it_maps(room: ReadingRoom, page: Page) -> None:
+    """Into an empty report as it is; what is written goes into its sections, marked until kept."""
+    room.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": CHEST})
+    room.call("PUT", "admin/sites/SITE1/templates/8", {"name": "Knee", "document": CHEST})
+    opened(page, room)
+    page.click("#room-aids")
+    page.fill("#template-find", "7")
+    page.press("#template-find", "Enter")
+    assert selected(page) == "[normal / enlarged]"
+    saved(page)
+    assert room.content().startswith("Findings\nLungs:")
+    page.click("#text")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("Nodule in the left lung.")
+    page.fill("#template-find", "knee")
+    page.click("#templates .template")
+    expect(page.locator("#text .suggested")).to_have_text("Nodule in the left lung.")
+    page.click("#keep-all")
+    expect(page.locator("#text .suggested")).to_have_count(0)
+    page.click("#text")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    expect(page.locator("#text")).to_have_text("Nodule in the left lung.")
+
+
+def test_emphasis_headings_and_lists_are_kept(room: ReadingRoom, page: Page) -> None:
+    """What the toolbar does comes back from the engine."""
+    opened(page, room)
+    page.click("#text")
+    page.keyboard.type("Findings")
+    page.get_by_role("button", name="Heading").click()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Bulleted list").click()
+    page.keyboard.press("Control+b")
+    page.keyboard.type("bold")
+    page.keyboard.press("Control+b")
+    page.keyboard.type(" plain")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    page.keyboard.type("end")
+    saved(page)
+    page.reload()
+    expect(page.locator("#text")).to_be_visible()
+    markup = page.inner_html("#text")
+    assert "<h2>Findings</h2><ul><li><strong>bold</strong> plain</li></ul><p>end</p>" in markup
+
+
+def test_checks_before_signing(room: ReadingRoom, page: Page) -> None:
+    """An alert can be looked at and passed; what the site prohibits cannot be signed."""
+    opened(page, room, tags={"StudyDescription": "KNEE LEFT", "PatientSex": "M"})
+    page.fill("#text", "Right knee. See [where].")
+    page.click("#sign")
+    expect(page.locator("#checks .finding")).to_have_count(2)
+    page.click("#checks .finding:has-text('Right')")
+    assert selected(page) == "Right"
+    checks = {"settings": {"signChecks": {"openBracket": "prohibit"}}}
+    room.call("PATCH", "admin/sites/SITE1", checks)
+    page.click("#sign")
+    expect(page.locator("#checks .prohibit")).to_have_count(1)
+    expect(page.locator("#sign-anyway")).to_have_count(0)
+    page.click("#checks-back")
+    page.fill("#text", "Right knee.")
+    page.click("#sign")
+    page.click("#sign-anyway")
+    page.wait_for_selector("#unsign:visible")
+    assert room.status() == "Final"
+
+
+def test_priors_are_compared_by_themselves_when_the_launch_wants_it(
+    room: ReadingRoom, page: Page
+) -> None:
+    """AutoComparePrior: the best prior stands open; a click holds both texts side by side."""
+    study = {"Modality": "CT", "BodyPartExamined": "CHEST", "StudyDescription": "CT CHEST"}
+    opened(page, room, accession="OLD", tags={**study, "StudyDate": "20240110"})
+    page.fill("#text", "Nodule of 4 mm.")
+    page.click("#sign")
+    page.wait_for_selector("#unsign:visible")
+    opened(
+        page,
+        room,
+        accession="NEW",
+        tags={**study, "StudyDate": "20260110", "KeyFindings": "Nodule of 6 mm."},
+        reportingApp={"AutoComparePrior": True},
+    )
+    expect(page.locator("#priors .document")).to_have_text("Nodule of 4 mm.")
+    page.click("#priors .compare")
+    assert (page.inner_text("#compare del"), page.inner_text("#compare ins")) == ("4", "6")
+
+
+def test_key_images_and_findings_stand_beside_the_text(room: ReadingRoom, page: Page) -> None:
+    """Images are shown small and large; findings go into the text as text."""
+    data = io.BytesIO()
+    Image.new("RGB", (64, 48), "white").save(data, "PNG")
+    image = {"imageData": base64.b64encode(data.getvalue()).decode(), "contentType": "image/png"}
+    findings = "<i>Nodule</i>\nEffusion"
+    opened(page, room, tags={"KeyFindings": findings}, keyImages=[image])
+    page.wait_for_function("document.querySelector('#images img')?.naturalWidth === 64")
+    page.click("#images button")
+    expect(page.locator("#image .large")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.fill("#text", "")
+    page.get_by_role("button", name="Put into the text").click()
+    saved(page)
+    assert room.content() == findings
+
+
+def test_it_fits_a_side_panel_of_420_pixels(room: ReadingRoom, page: Page) -> None:
+    """Nothing is cut off sideways; the panels are one tap away."""
+    page.set_viewport_size({"width": 420, "height": 800})
+    tags = {"PatientName": "VERY-LONG-FAMILY-NAME^WITH^MANY^PARTS", "StudyDescription": "CT CHEST"}
+    opened(page, room, tags=tags)
+    wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    assert not page.evaluate(wide)
+    page.get_by_role("button", name="Beside the text").click()
+    expect(page.locator("#room-priors")).to_be_visible()
+    assert not page.is_visible("#text")
+    assert not page.evaluate(wide)

@@ -1,0 +1,54 @@
+// What people and hosts do to the report: sign, recall, preliminary, addenda. Each rejects with
+// the engine's refusal; the page's buttons go through `Desk.act`, the host's actions through here.
+import { ApiProblem } from "../../../shared/api/client";
+import type { Desk } from "./desk.svelte";
+
+const version = (desk: Desk): number => desk.page?.version ?? 0;
+
+/** Signs, unless the checks find something that a person has to look at first. */
+export async function sign(desk: Desk, { looked = false } = {}): Promise<void> {
+  await desk.flush();
+  if (!looked) {
+    const { findings } = await desk.endpoints.checks();
+    if (findings.length) {
+      desk.findings = findings;
+      throw new ApiProblem(400, "checks_pending", "");
+    }
+  }
+  await desk.perform(() => desk.endpoints.sign(version(desk)));
+  desk.findings = null;
+}
+
+export const signNow = (desk: Desk) => desk.perform(() => desk.endpoints.signNow(version(desk)));
+
+export const unsign = (desk: Desk) => desk.perform(() => desk.endpoints.unsign());
+
+export const prelim = (desk: Desk, group: string, tag: string) =>
+  desk.perform(() => desk.endpoints.prelim(version(desk), group, tag));
+
+export const createAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.createAddendum());
+
+export const cancelAddendum = (desk: Desk) => cancel(desk);
+
+/** What was typed in the addendum goes with it: it is not saved first. */
+async function cancel(desk: Desk): Promise<void> {
+  await desk.addendum?.keeper.adopt();
+  await desk.perform(() => desk.endpoints.cancelAddendum());
+}
+
+export const signAddendum = (desk: Desk) =>
+  desk.perform(() => {
+    const draft = desk.page?.addenda.findLast((each) => each.state === "draft");
+    return desk.endpoints.signAddendum(draft?.version ?? 0);
+  });
+
+export const releaseAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.releaseAddendum());
+
+export const unsignAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.unsignAddendum());
+
+/** Throws the draft away, with what was typed and not saved. */
+export async function discard(desk: Desk): Promise<void> {
+  await desk.report?.keeper.adopt();
+  await desk.perform(() => desk.endpoints.discard());
+  desk.close();
+}

@@ -1,0 +1,238 @@
+// The report's page as it stands: its state, its texts, and the deeds that change it. Every deed
+// answers with the new state; what may be done is what the engine permits (`can`).
+import { ApiProblem } from "../../../shared/api/client";
+import type { Endpoints } from "../endpoints";
+import type { Control, Finding, Macro, Page } from "../page";
+import { openJournal, type Journal } from "../saving/journal";
+import { canonical, type ReportDocument } from "../text/document";
+import { TextPart } from "./part.svelte";
+
+export type View = "loading" | "report" | "closed" | "ended" | "failed";
+
+export interface Said {
+  /** A key of the catalogue, or the engine's own words. */
+  key: string;
+  words: string;
+  mood: "good" | "bad";
+}
+
+/** The engine's codes that mean: what is shown is not what there is. */
+const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
+
+export class Desk {
+  view = $state<View>("loading");
+  page = $state.raw<Page | null>(null);
+  report = $state.raw<TextPart | null>(null);
+  addendum = $state.raw<TextPart | null>(null);
+  said = $state.raw<Said | null>(null);
+  busy = $state(false);
+  findings = $state.raw<Finding[] | null>(null);
+  macros = $state.raw<Macro[]>([]);
+  journaled = $state(true);
+  readonly endpoints: Endpoints;
+  #journal: Journal | null = null;
+  #template: number | null = null;
+  #ahead = 0;
+
+  constructor(endpoints: Endpoints) {
+    this.endpoints = endpoints;
+  }
+
+  /** The engine's clock. */
+  get now(): number {
+    return Date.now() + this.#ahead;
+  }
+
+  get editable(): boolean {
+    return this.can("edit");
+  }
+
+  get #sending(): boolean {
+    return [this.report, this.addendum].some((each) => each?.keeper.saving.phase === "saving");
+  }
+
+  can(control: Control): boolean {
+    return this.page?.can.includes(control) ?? false;
+  }
+
+  /** Loads the report and opens its text. */
+  async open(): Promise<void> {
+    const page = await this.endpoints.load();
+    this.#journal = await openJournal(page.reportId, page.journalKey);
+    this.journaled = this.#journal !== null;
+    this.report = new TextPart({
+      name: "report",
+      document: page.document,
+      journal: this.#journal,
+      version: () => this.page?.version ?? 0,
+      send: (content) => this.#saveReport(content),
+    });
+    this.adopt(page);
+    this.view = "report";
+    void this.loadMacros();
+  }
+
+  async loadMacros(): Promise<void> {
+    const found = await this.endpoints.macros().catch(() => ({ macros: [] }));
+    this.macros = found.macros;
+  }
+
+  /** Takes a state of the page; an answer that was overtaken is passed over. */
+  adopt(page: Page): void {
+    if (this.page && page.now < this.page.now) return;
+    this.#ahead = page.now - Date.now();
+    this.page = page;
+    this.report?.take(page.document);
+    this.#adoptAddendum(page);
+  }
+
+  #adoptAddendum(page: Page): void {
+    const draft = page.addenda.findLast((each) => each.state === "draft");
+    const name = draft ? `addendum:${draft.number}` : "";
+    if (draft && this.addendum?.name === name) this.addendum.take(draft.document);
+    else {
+      this.addendum?.stop();
+      this.addendum = draft ? this.#newAddendum(name, draft.document) : null;
+    }
+  }
+
+  #newAddendum(name: string, document: ReportDocument): TextPart {
+    return new TextPart({
+      name,
+      document,
+      journal: this.#journal,
+      version: () => this.#draft()?.version ?? 0,
+      send: (content) => this.#saveAddendum(content),
+    });
+  }
+
+  #draft() {
+    return this.page?.addenda.findLast((each) => each.state === "draft");
+  }
+
+  /** Looks again, once nothing is on its way. */
+  async refresh(): Promise<void> {
+    if (this.view !== "report" || this.#sending) return;
+    try {
+      this.adopt(await this.endpoints.load());
+    } catch (error) {
+      this.#notice(error);
+    }
+  }
+
+  /** Says that the page is there still, and looks again if there is something new. */
+  async keepPresent(): Promise<void> {
+    if (this.view !== "report") return;
+    try {
+      const seen = await this.endpoints.presence();
+      const page = this.page;
+      if (!page || this.#sending) return;
+      const same = seen.version === page.version && seen.status === page.status;
+      const writer = seen.writer?.name === page.writer?.name;
+      if (!same || seen.writable !== page.writable || !writer) await this.refresh();
+      this.report?.keeper.retry();
+      this.addendum?.keeper.retry();
+    } catch (error) {
+      this.#notice(error);
+    }
+  }
+
+  #notice(error: unknown): void {
+    if (!(error instanceof ApiProblem)) return;
+    if (error.status === 401) this.end();
+    if (error.code === "report_not_found" || error.status === 404) this.close();
+  }
+
+  /** The session is over: what is not saved stays on this computer. */
+  end(): void {
+    if (this.view !== "report") return;
+    void this.report?.keeper.note();
+    void this.addendum?.keeper.note();
+    this.report?.keeper.refuse("session_ended");
+    this.view = "ended";
+  }
+
+  close(): void {
+    this.report?.stop();
+    this.addendum?.stop();
+    this.view = "closed";
+  }
+
+  say(key: string, mood: Said["mood"] = "good", words = ""): void {
+    this.said = { key, words, mood };
+  }
+
+  /** The template that the text was made of goes with the next save. */
+  applied(template: number): void {
+    this.#template = template;
+  }
+
+  async #saveReport(content: ReportDocument): Promise<void> {
+    const template = this.#template;
+    try {
+      this.adopt(await this.endpoints.save(this.page?.version ?? 0, content, template));
+    } catch (error) {
+      if (!(error instanceof ApiProblem && error.code === "version_conflict")) throw error;
+      await this.#settleConflict(content, error);
+    }
+    if (this.#template === template) this.#template = null;
+  }
+
+  /**
+   * The engine has another version: our own save whose answer was lost, or a change beside the
+   * text, and the save goes on; another text, and a person decides.
+   */
+  async #settleConflict(content: ReportDocument, problem: ApiProblem): Promise<void> {
+    const page = await this.endpoints.load();
+    const known = this.report?.isStored(page.document) ?? false;
+    this.adopt(page);
+    if (canonical(page.document) === canonical(content)) return;
+    if (!known) throw problem;
+    this.adopt(await this.endpoints.save(page.version, content, this.#template));
+  }
+
+  async #saveAddendum(content: ReportDocument): Promise<void> {
+    this.adopt(await this.endpoints.saveAddendum(this.#draft()?.version ?? 0, content));
+  }
+
+  /** Saves everything that is typed; rejects when that fails. */
+  async flush(): Promise<void> {
+    await this.report?.keeper.flush();
+    await this.addendum?.keeper.flush();
+  }
+
+  /** Carries out a deed after saving; false, and said, when it fails. */
+  async act(deed: () => Promise<Page | undefined>, done: string): Promise<boolean> {
+    this.busy = true;
+    try {
+      await this.perform(deed);
+      this.say(done);
+      return true;
+    } catch (error) {
+      this.explain(error);
+      return false;
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** Carries out a deed after saving; rejects when it fails. */
+  async perform(deed: () => Promise<Page | undefined>): Promise<void> {
+    try {
+      await this.flush();
+      const page = await deed();
+      if (page) this.adopt(page);
+    } catch (error) {
+      if (error instanceof ApiProblem && STALE.includes(error.code)) await this.refresh();
+      this.#notice(error);
+      throw error;
+    }
+  }
+
+  explain(error: unknown): void {
+    const problem = error instanceof ApiProblem ? error : null;
+    if (problem?.code === "checks_pending") return; // its dialog says what is to be looked at
+    if (problem?.status === 0) this.say("shell.unreachable", "bad");
+    else this.say("editor.failed", "bad", problem?.detail ?? "");
+  }
+}

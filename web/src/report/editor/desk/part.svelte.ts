@@ -1,0 +1,128 @@
+// One text of the page (the report, or the addendum that is written): what the engine has, what
+// the editor shows, what this computer kept.
+import type { Editor } from "@tiptap/core";
+import type { Journal } from "../saving/journal";
+import { Keeper } from "../saving/keeper.svelte";
+import { recovery } from "../saving/recovery";
+import { replaceAll, showDocument } from "../text/commands";
+import { fromEditor } from "../text/convert";
+import { canonical, type ReportDocument } from "../text/document";
+
+export interface PartOptions {
+  name: string;
+  document: ReportDocument;
+  journal: Journal | null;
+  version: () => number;
+  /** Saves; resolves with the document that the engine has now. */
+  send: (content: ReportDocument) => Promise<void>;
+}
+
+/** Text that this computer kept and that is not in the report. */
+export interface Kept {
+  document: ReportDocument;
+  at: number;
+}
+
+export class TextPart {
+  readonly name: string;
+  readonly keeper: Keeper;
+  editor = $state.raw<Editor | null>(null);
+  /** What the engine has, where that is not what is shown. */
+  theirs = $state.raw<ReportDocument | null>(null);
+  kept = $state.raw<Kept | null>(null);
+  restoredAt = $state<number | null>(null);
+  readonly #options: PartOptions;
+  #stored: string;
+  #sending = "";
+  #shown: ReportDocument;
+
+  constructor(options: PartOptions) {
+    this.#options = options;
+    this.name = options.name;
+    this.#shown = options.document;
+    this.#stored = canonical(options.document);
+    this.keeper = new Keeper({
+      part: options.name,
+      journal: options.journal,
+      content: () => this.content(),
+      version: options.version,
+      send: (content) => this.#send(content),
+    });
+  }
+
+  get document(): ReportDocument {
+    return this.#shown;
+  }
+
+  content(): ReportDocument {
+    return this.editor ? fromEditor(this.editor.state.doc) : this.#shown;
+  }
+
+  /** Puts back what this computer kept; to be called once the editor stands. */
+  async recover(writable: boolean): Promise<void> {
+    const { journal, name, version } = this.#options;
+    const entry = (await journal?.read<ReportDocument>(name).catch(() => null)) ?? null;
+    const stored = { document: this.#shown, version: version(), writable };
+    const what = recovery(entry, stored);
+    if (what === "forget") await journal?.clear(name).catch(() => undefined);
+    if (what === "restore" && entry && this.editor) {
+      replaceAll(this.editor, entry.content);
+      this.restoredAt = entry.at;
+    }
+    if (what === "ask" && entry) this.kept = { document: entry.content, at: entry.at };
+  }
+
+  /** The page's state brings this document: shows it, unless something else was typed. */
+  take(document: ReportDocument): void {
+    const next = canonical(document);
+    if (next === this.#stored) return;
+    if (next === this.#sending) {
+      this.#stored = next;
+    } else if (next === canonical(this.content())) {
+      this.#stored = next;
+      void this.keeper.adopt();
+    } else if (this.keeper.dirty) {
+      this.theirs = document;
+      this.keeper.refuse("version_conflict");
+    } else this.show(document);
+  }
+
+  /** Whether the engine's document is what it had before. */
+  isStored(document: ReportDocument): boolean {
+    return canonical(document) === this.#stored;
+  }
+
+  /** Shows the engine's document in place of what stands here. */
+  show(document: ReportDocument): void {
+    this.#stored = canonical(document);
+    this.#shown = document;
+    this.theirs = null;
+    if (this.editor) showDocument(this.editor, document);
+    void this.keeper.adopt();
+  }
+
+  /** The text here stays, and is saved over the engine's. */
+  insist(): void {
+    if (this.theirs) this.#stored = canonical(this.theirs);
+    this.theirs = null;
+    this.keeper.resume();
+  }
+
+  /** Takes what this computer kept into the text, or forgets it. */
+  async decideKept(use: boolean): Promise<void> {
+    const kept = this.kept;
+    this.kept = null;
+    if (use && kept && this.editor) replaceAll(this.editor, kept.document);
+    else await this.#options.journal?.clear(this.name).catch(() => undefined);
+  }
+
+  stop(): void {
+    this.keeper.stop();
+  }
+
+  async #send(content: ReportDocument): Promise<void> {
+    this.#sending = canonical(content);
+    await this.#options.send(content);
+    this.#stored = this.#sending;
+  }
+}

@@ -1,0 +1,81 @@
+// The session endpoints that the report's page calls, by name.
+import { ApiProblem, type Api } from "../../shared/api/client";
+import type {
+  BillingCodes,
+  ExportKind,
+  Finding,
+  History,
+  Macro,
+  Page,
+  Presence,
+  Prior,
+  PriorSummary,
+  ReportFile,
+  Share,
+  Template,
+} from "./page";
+import type { ReportDocument } from "./text/document";
+
+const HOME = "/reporting/api/session/";
+
+export type Endpoints = ReturnType<typeof createEndpoints>;
+
+export function createEndpoints(api: Api) {
+  const get = <T>(path: string) => api.get<T>(HOME + path);
+  const post = <T = Page>(path: string, body: object = {}) => api.post<T>(HOME + path, body);
+
+  async function take(path: string): Promise<Blob> {
+    const response = await api.raw(HOME + path);
+    if (response.ok) return response.blob();
+    const problem = (await response.json().catch(() => ({}))) as Record<string, string>;
+    throw new ApiProblem(response.status, problem["code"] ?? "", problem["detail"] ?? "");
+  }
+
+  return {
+    load: () => get<Page>("report"),
+    takeOver: () => post("open", { takeOver: true }),
+    transfer: () => post("transfer"),
+    presence: () => post<Presence>("presence"),
+    leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
+    save: (version: number, document: ReportDocument, template: number | null) =>
+      post("save", { version, document, ...(template === null ? {} : { template }) }),
+    checks: () => get<{ findings: Finding[] }>("checks"),
+    sign: (version: number) => post("sign", { version }),
+    signNow: (version: number) => post("sign-now", { version }),
+    unsign: () => post("unsign"),
+    prelim: (version: number, prelimGroup: string, prelimTag: string) =>
+      post("prelim", { version, prelimGroup, prelimTag }),
+    discard: () => post<undefined>("discard"),
+    createAddendum: () => post("addendum/create"),
+    saveAddendum: (version: number, document: ReportDocument) =>
+      post("addendum/save", { version, document }),
+    signAddendum: (version: number) => post("addendum/sign", { version }),
+    releaseAddendum: () => post("addendum/sign-now"),
+    unsignAddendum: () => post("addendum/unsign"),
+    cancelAddendum: () => post("addendum/cancel"),
+    templates: () => get<{ templates: Template[] }>("templates"),
+    mapFindings: (number: number, findings: string) =>
+      post<{ document: ReportDocument }>(`templates/${number}/map`, { findings }),
+    macros: () => get<{ macros: Macro[] }>("macros"),
+    setMacro: (trigger: string, name: string, document: ReportDocument) =>
+      api.put<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`, { name, document }),
+    deleteMacro: (trigger: string) =>
+      api.delete<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`),
+    priors: () => get<{ priors: PriorSummary[] }>("priors"),
+    prior: (reportId: string) => get<Prior>(`priors/${reportId}`),
+    history: () => get<History>("history"),
+    files: () => get<{ files: ReportFile[] }>("files"),
+    image: (id: number) => take(`files/${id}`),
+    exportAs: (kind: ExportKind, zone: string) =>
+      take(`export/${kind}?timeZone=${encodeURIComponent(zone)}`),
+    billing: () => get<{ billingCode: BillingCodes | null }>("billing"),
+    generateBilling: () => post<Page & { billingCode: BillingCodes }>("billing"),
+    shares: () => get<{ shares: Share[] }>("shares"),
+    share: (expiresSeconds?: number) =>
+      post<Page & { share: { link: string; expiresAt: string } }>(
+        "shares",
+        expiresSeconds ? { expiresSeconds } : {},
+      ),
+    revokeShare: (id: number) => post(`shares/${id}/revoke`),
+  };
+}

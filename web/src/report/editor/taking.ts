@@ -1,0 +1,25 @@
+// The report as a file of this computer, and on paper. Both come from the engine's export, so
+// that every way out shows the same report.
+
+/** Hands a file to the browser's downloads. */
+export function saveFile(blob: Blob, name: string, document: Document): void {
+  const address = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+/** Prints the exported document: its article stands in the page for as long as that takes. */
+export async function printReport(blob: Blob, document: Document): Promise<void> {
+  const exported = new DOMParser().parseFromString(await blob.text(), "text/html");
+  const article = exported.querySelector("article.report");
+  if (!article) return;
+  const sheet = document.createElement("div");
+  sheet.className = "print-sheet";
+  sheet.append(document.adoptNode(article));
+  document.body.append(sheet);
+  document.defaultView?.addEventListener("afterprint", () => sheet.remove(), { once: true });
+  document.defaultView?.print();
+}
