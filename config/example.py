@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
+from config.operations import Alerts, Retention
 from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -25,6 +26,8 @@ _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("sizes", Sizes),
     ("lifetimes", Lifetimes),
     ("schedule", Schedule),
+    ("alerts", Alerts),
+    ("retention", Retention),
     ("log", Log),
 )
 _MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
@@ -48,13 +51,17 @@ _COMMENTED: Final = {
     "destination.times": '"offset"',
     "destination.echo": '"fields"',
     "destination.metadata": '{ "*" = "OBX", Room = "NTE", Dose = "OBR-21", Plan = "ZMD-3" }',
+    "alerts.mail": '{ host = "smtp.example.org", from = "a@example.org", to = ["b@example.org"] }',
+    "alerts.webhook": '{ url = "https://alerts.example.org/bridge" }',
+    "retention.archive": '"archive"',
     "listener.profile": '"profiles/orders.xml"',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
 _SECONDS: Final = frozenset(
     {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
-    | {"scan_every"}
+    | {"scan_every", "every", "repeat_every", "queue_age", "certificate_before", "keep"}
+    | {"alert_after"}
     | {"poll_status_every"}
 )
 _SIZES: Final = frozenset({"max_frame", "body", "structured_report", "key_image", "metadata"})
@@ -99,9 +106,16 @@ def _lifetime(seconds: float) -> str:
     return f'"{seconds / size:g}{unit}"'
 
 
+def _duration(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size:g}{unit}"
+    return f"{seconds:g}s"
+
+
 def _toml(key: str, value: Any) -> str:
     if key in _SECONDS:
-        return f'"{value:g}s"'
+        return f'"{_duration(value)}"'
     if key in _SIZES:
         return f'"{value // 2**20}MiB"' if value >= 2**20 else f'"{value // 2**10}KiB"'
     if key in Lifetimes.model_fields:

@@ -25,6 +25,13 @@ class ListenerTLS(Section):
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    client_crl: Path | None = None
+
+    @model_validator(mode="after")
+    def _lists_need_authorities(self) -> "ListenerTLS":
+        if self.client_crl is not None and self.client_ca is None:
+            raise ValueError("client_crl: needs client_ca")
+        return self
 
 
 class Acknowledge(StrEnum):
@@ -79,6 +86,7 @@ class Listener(Section):
     frame_timeout: Seconds = Field(10.0, description="from a frame's first byte to its last")
     idle_timeout: Seconds = Field(0.0, description="0: keep silent connections, TCP keep-alive on")
     tls: ListenerTLS | None = None
+    alert_after: Seconds = Field(0.0, description="alert when nothing came for so long; 0: never")
     authorization_file: Path | None = Field(
         None, description="HTTP: the Authorization header that senders must show"
     )

@@ -122,6 +122,13 @@ class DestinationTLS(Section):
     certificate: Path | None = None
     key: Path | None = None
     server_name: str | None = None
+    crl: Path | None = None
+
+    @model_validator(mode="after")
+    def _lists_need_authorities(self) -> "DestinationTLS":
+        if self.crl is not None and self.ca is None:
+            raise ValueError("crl: needs ca")
+        return self
 
 
 ReplyKey = Annotated[

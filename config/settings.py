@@ -23,6 +23,7 @@ from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
+from config.operations import Alerts, Retention
 from config.places import line_of
 from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
@@ -46,6 +47,8 @@ class Settings(BaseSettings):
     listener: list[Listener] = Field(default_factory=list)
     destination: list[Destination] = Field(default_factory=list)
     schedule: Schedule = Schedule()
+    alerts: Alerts = Alerts()
+    retention: Retention = Retention()
     log: Log = Log()
 
     @classmethod

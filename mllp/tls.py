@@ -12,29 +12,32 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL, crypto
+from twisted.internet._sslverify import IOpenSSLTrustRoot
 from twisted.internet.ssl import (
-    Certificate,
     CertificateOptions,
     TLSVersion,
     optionsForClientTLS,
     platformTrust,
-    trustRootFromCertificates,
 )
+from zope.interface import implementer  # type: ignore[import-untyped]
 
 from mllp.errors import TLSConfigurationError
 
 
 def server_options(
-    certificate: Path, key: Path, client_ca: Path | None = None
+    certificate: Path, key: Path, client_ca: Path | None = None, client_crl: Path | None = None
 ) -> CertificateOptions:
     """
     Return what a listener needs: its certificate, followed by its chain, and its key (PEM).
 
-    With `client_ca`, every client must show a certificate that these authorities have issued.
+    With `client_ca`, every client must show a certificate that these authorities have issued,
+    and that the revocation lists in `client_crl` do not name.
     """
     options = CertificateOptions(
         **_identity(certificate, key),
-        trustRoot=_authorities("client_ca", client_ca) if client_ca else None,
+        trustRoot=_authorities("client_ca", client_ca, "client_crl", client_crl)
+        if client_ca
+        else None,
         raiseMinimumTo=TLSVersion.TLSv1_2,
     )
     _try_out(options)
@@ -42,13 +45,18 @@ def server_options(
 
 
 def client_options(
-    ca: Path | None, certificate: Path | None, key: Path | None, server_name: str
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    server_name: str,
+    crl: Path | None = None,
 ) -> Any:
     """
     Return what a sender needs, for `twisted.internet.endpoints.wrapClientTLS`.
 
     The server must prove to be `server_name`, a host name or an IP address, by a certificate
-    that the authorities in `ca` have issued; without `ca`, the machine's own authorities.
+    that the authorities in `ca` have issued and the revocation lists in `crl` do not name;
+    without `ca`, the machine's own authorities.
     Certificate and key, together, are shown to servers that ask.
     """
     if (certificate is None) != (key is None):
@@ -56,7 +64,7 @@ def client_options(
             "key" if key is None else "certificate", "is needed as well: they go together"
         )
     identity = _identity(certificate, key) if certificate and key else {}
-    trust = _authorities("ca", ca) if ca else platformTrust()  # type: ignore[no-untyped-call]
+    trust = _authorities("ca", ca, "crl", crl) if ca else platformTrust()  # type: ignore[no-untyped-call]
     try:
         return optionsForClientTLS(
             server_name,
@@ -92,9 +100,42 @@ def _private_key(path: Path) -> Any:
     return key
 
 
-def _authorities(setting: str, path: Path) -> Any:
-    roots = [crypto.X509.from_cryptography(one) for one in _certificates(setting, path)]
-    return trustRootFromCertificates(map(Certificate, roots))  # type: ignore[no-untyped-call]
+@implementer(IOpenSSLTrustRoot)
+class _Trust:
+    """Authorities, and what they have revoked."""
+
+    def __init__(self, roots: Sequence[x509.Certificate], revoked: Sequence[Any]) -> None:
+        self._roots = [crypto.X509.from_cryptography(one) for one in roots]
+        self._revoked = revoked
+
+    def _addCACertsToContext(self, context: SSL.Context) -> None:  # noqa: N802  # Twisted's name
+        store = context.get_cert_store()
+        if store is None:
+            raise TLSConfigurationError("ca", "is refused by the TLS library")
+        for root in self._roots:
+            store.add_cert(root)
+        for each in self._revoked:
+            store.add_crl(each)
+        if self._revoked:
+            store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
+
+
+def _authorities(setting: str, path: Path, crl_setting: str, crl: Path | None) -> Any:
+    revoked = [] if crl is None else _revocations(crl_setting, crl)
+    return _Trust(_certificates(setting, path), revoked)
+
+
+def _revocations(setting: str, path: Path) -> list[x509.CertificateRevocationList]:
+    """Read the revocation lists of a file, one behind the other."""
+    marker = b"-----END X509 CRL-----"
+    parts = [part + marker for part in _read(setting, path).split(marker)[:-1]]
+    try:
+        found = [x509.load_pem_x509_crl(part.lstrip()) for part in parts]
+    except ValueError:
+        found = []
+    if not found:
+        raise TLSConfigurationError(setting, "holds no revocation list in PEM form")
+    return found
 
 
 def _certificates(setting: str, path: Path) -> Sequence[x509.Certificate]:

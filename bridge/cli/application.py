@@ -4,6 +4,7 @@ import typer
 
 from bridge.cli import (
     audit,
+    channels,
     deliveries,
     home,
     keeping,
@@ -37,5 +38,8 @@ application.add_typer(user.group, name="user")
 application.add_typer(token.group, name="token")
 application.add_typer(messages.group, name="messages")
 application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(channels.listeners, name="listeners")
+application.add_typer(channels.destinations, name="destinations")
+application.add_typer(channels.alerts, name="alerts")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(audit.group, name="audit")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
 from bridge.cli.options import AsJson, Before, Home, Limit, Since, state_option
 
 group = typer.Typer(help="Results that go out.", no_args_is_help=True)
@@ -52,14 +53,35 @@ def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
 
 
 @group.command()
-def retry(delivery_id: _Id, home: Home) -> None:
-    """Deliver now, or again; the same bytes under the same control id."""
+def retry(
+    home: Home,
+    *,
+    delivery_ids: Ids = None,
+    state: State = None,
+    destination: Annotated[str | None, typer.Option(help="Only to this destination.")] = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    limit: Most = None,
+    rate: Rate = 0.0,
+    dry_run: DryRun = False,
+) -> None:
+    """Deliver now, or again, oldest first; the same bytes under the same control ids."""
+    from functools import partial
+
+    from bridge.cli.bulk import choice, report
+    from bridge.queue.browse import deliveries
     from bridge.queue.operate import retry_delivery
+    from bridge.wiring.bulk import chosen, one_by_one
     from bridge.wiring.stores import bridge_database
 
+    made = choice(delivery_ids, state, destination, since, until, code, limit)
     with bridge_database(home) as database:
-        retry_delivery(database, delivery_id)
-    print(f"queued delivery {delivery_id} again")
+        ids = sorted(delivery_ids) if delivery_ids else chosen(database, made, deliveries)
+        if dry_run:
+            print("\n".join(map(str, ids)))
+            return
+        report(one_by_one(ids, partial(retry_delivery, database), rate), "delivery")
 
 
 @group.command()

@@ -1,6 +1,7 @@
 """`bridge rotate-keys` and `bridge prune`: what an installation needs done from time to time."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,15 +35,30 @@ def _duration(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def _size(text: str) -> int:
+    from config.quantities import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def prune(
     home: Home,
     older_than: Annotated[
-        float, typer.Option(parser=_duration, metavar="AGE", help="Such as 90d or 12h.")
-    ],
+        float | None, typer.Option(parser=_duration, metavar="AGE", help="Such as 90d or 12h.")
+    ] = None,
+    max_size: Annotated[
+        int, typer.Option(parser=_size, metavar="SIZE", help="Such as 20GiB: the oldest go first.")
+    ] = 0,
+    archive: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write what goes into a file here first.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """
-    Forget what is finished and older than AGE; reports and the audit trail stay.
+    Forget what is finished and older than AGE, or beyond SIZE; reports and the audit trail stay.
 
     With a message goes the memory of it: a sender that repeats it later sends a new message.
     """
@@ -51,7 +67,9 @@ def prune(
     from bridge.wiring.pruning import prune_home
     from config import load
 
-    counts = prune_home(load(home), older_than)
+    if older_than is None and not max_size:
+        raise typer.BadParameter("say how old (--older-than) or how much (--max-size)")
+    counts = prune_home(load(home), older_than, max_size=max_size, archive=archive)
     if as_json:
         print(json.dumps(counts))
     else:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
 from bridge.cli.options import AsJson, Before, Home, Limit, Since, state_option
 
 group = typer.Typer(help="Messages that came in.", no_args_is_help=True)
@@ -52,12 +53,33 @@ def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
 
 
 @group.command()
-def replay(message_id: _Id, home: Home) -> None:
-    """Apply a message again, in its place among what is unfinished of its patient."""
+def replay(
+    home: Home,
+    *,
+    message_ids: Ids = None,
+    state: State = None,
+    listener: Annotated[str | None, typer.Option(help="Only of this listener.")] = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    limit: Most = None,
+    rate: Rate = 0.0,
+    dry_run: DryRun = False,
+) -> None:
+    """Apply messages again, oldest first, each in its place among what is unfinished."""
+    from functools import partial
+
+    from bridge.cli.bulk import choice, report
+    from bridge.queue.browse import messages
+    from bridge.wiring.bulk import chosen, one_by_one
     from bridge.wiring.replaying import replay_message
+    from bridge.wiring.stores import bridge_database
     from config import load
 
-    overtaken = replay_message(load(home), message_id)
-    print(f"queued message {message_id} again")
-    if overtaken:
-        print(f"note: {overtaken} later messages of this patient have been applied already")
+    made = choice(message_ids, state, listener, since, until, code, limit)
+    with bridge_database(home) as database:
+        ids = sorted(message_ids) if message_ids else chosen(database, made, messages)
+    if dry_run:
+        print("\n".join(map(str, ids)))
+        return
+    report(one_by_one(ids, partial(replay_message, load(home)), rate), "message")

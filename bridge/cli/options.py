@@ -15,7 +15,8 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most
 Before = Annotated[int | None, typer.Option(metavar="ID", help="Only those before this id.")]
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
+    """Read a date or a time, ISO 8601; UTC where no zone is written."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -27,7 +28,7 @@ def _milliseconds(text: str) -> int:
 
 Since = Annotated[
     int | None,
-    typer.Option(parser=_milliseconds, metavar="TIME", help="Only since then, ISO 8601, UTC."),
+    typer.Option(parser=milliseconds, metavar="TIME", help="Only since then, ISO 8601, UTC."),
 ]
 
 

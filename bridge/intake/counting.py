@@ -4,6 +4,7 @@ Count what comes in, by listener: connections, frames, acknowledgments.
 Nothing here sees a payload.
 """
 
+from collections import Counter
 from functools import cache, partial
 
 from typing_extensions import override
@@ -46,8 +47,9 @@ class AckCounter:
 class WireCounter(ServerObserver):
     """Counts what one listener's transport tells."""
 
-    def __init__(self, metrics: Metrics, listener: str) -> None:
-        """Count under this listener's name."""
+    def __init__(self, metrics: Metrics, listener: str, seen: Counter[str] | None = None) -> None:
+        """Count under this listener's name; `seen` counts its frames for those who watch."""
+        self._seen = Counter[str]() if seen is None else seen
         self._refusals = metrics.frames_refused
         self._listener = listener
         self._open = metrics.connections.labels(listener)
@@ -71,6 +73,7 @@ class WireCounter(ServerObserver):
     @override
     def frame_received(self, size: int) -> None:
         self._frames.inc()
+        self._seen[self._listener] += 1
         self._bytes.inc(size)
 
     @override

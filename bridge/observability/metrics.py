@@ -5,6 +5,7 @@ One `Metrics` a process, made by the composition root; knows nothing of who coun
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -28,6 +29,8 @@ ENGINE_FAILURES: Final = "bridge_engine_failures"
 DELIVERIES: Final = "bridge_deliveries"
 DELIVERY_SECONDS: Final = "bridge_sign_to_delivery_seconds"
 CIRCUIT_OPEN: Final = "bridge_destination_circuit_open"
+PAUSED: Final = "bridge_channel_paused"
+ALERTS: Final = "bridge_alerts"
 CHANGES: Final = "bridge_report_changes"
 DIFFERENCES: Final = "bridge_reconcile_differences"
 
@@ -98,7 +101,20 @@ class Metrics:
             buckets=SLOW,
         )
         self.changes = counter(CHANGES, "Changes of reports seen", "event")
+        self.paused = Gauge(
+            PAUSED, "1 while a channel is paused", ("kind", "name"), registry=registry
+        )
+        self.alerts = Gauge(
+            ALERTS, "1 while an alert of this kind stands", ("kind",), registry=registry
+        )
+        self._alert_kinds: set[str] = set()
         self.differences = counter(DIFFERENCES, "Differences that reconciling found", "kind")
+
+    def show_alerts(self, kinds: AbstractSet[str]) -> None:
+        """Set the gauge of alerts: the kinds of which one stands."""
+        self._alert_kinds |= kinds
+        for kind in self._alert_kinds:
+            self.alerts.labels(kind).set(kind in kinds)
 
     def show_queue(self, queue: str, depths: Mapping[str, int], oldest_seconds: float) -> None:
         """Set the gauges of one queue: items by state, and the oldest one's age."""

@@ -5,10 +5,11 @@ In small transactions, so that no acknowledgment waits for housekeeping. What is
 or parked is never touched, nor is the newest row: its id must not be given twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import TableClause, delete, func, select
+from sqlalchemy import Connection, TableClause, delete, func, select
 
 from bridge.queue.states import State
 from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
@@ -16,6 +17,9 @@ from bridge.store.database import Database
 
 BATCH = 500
 _FINISHED = [State.DONE, State.IGNORED, State.REFUSED, State.CANCELLED]
+
+
+Archive = Callable[[str, Sequence[Mapping[str, Any]]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,17 @@ def prune(
     *,
     batch: int = BATCH,
     pause: Callable[[], None] = lambda: None,
+    archive: Archive | None = None,
 ) -> Pruned:
     """
     Delete what came and was settled before `before` (ms); `pause` is called between batches.
 
+    `archive` is given what is about to go, a table's name and its rows with their contents;
+    what it raises keeps them.
+
     With a message goes the memory of its control id: a retransmit of it is then a new message.
     """
-    sweep = _Sweep(database, before, batch, pause)
+    sweep = _Sweep(database, before, batch, pause, archive)
     return Pruned(
         messages=sweep.table(MESSAGE, MESSAGE_BODY, "message_id", "received_at"),
         deliveries=sweep.table(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at"),
@@ -51,6 +59,7 @@ class _Sweep:
     before: int
     batch: int
     pause: Callable[[], None]
+    archive: Archive | None
 
     def table(self, rows: TableClause, bodies: TableClause, key: str, came: str) -> int:
         """Go through a table by id, which is by age; give how many rows went."""
@@ -67,6 +76,8 @@ class _Sweep:
                     .limit(self.batch)
                 )
                 ids = list(connection.execute(old).scalars())
+                if self.archive is not None and ids:
+                    self.archive(rows.name, _contents(connection, rows, bodies, key, ids))
                 connection.execute(delete(bodies).where(bodies.c[key].in_(ids)))
                 connection.execute(delete(rows).where(rows.c.id.in_(ids)))
             gone += len(ids)
@@ -74,3 +85,54 @@ class _Sweep:
                 return gone
             after = ids[-1]
             self.pause()
+
+
+def _contents(
+    connection: Connection, rows: TableClause, bodies: TableClause, key: str, ids: Sequence[int]
+) -> list[Mapping[str, Any]]:
+    content = [column for column in bodies.c if column.name != key]
+    joined = (
+        select(*rows.c, *content)
+        .outerjoin_from(rows, bodies, bodies.c[key] == rows.c.id)
+        .where(rows.c.id.in_(ids))
+        .order_by(rows.c.id)
+    )
+    return [dict(each) for each in connection.execute(joined).mappings()]
+
+
+def content_size(database: Database) -> int:
+    """Give the bytes of all messages and acknowledgments. Reads every row's lengths."""
+    lengths = (
+        select(func.sum(func.length(MESSAGE_BODY.c.payload) + func.length(MESSAGE_BODY.c.ack))),
+        select(func.sum(func.length(DELIVERY_BODY.c.payload))),
+    )
+    with database.read() as connection:
+        return sum(connection.execute(each).scalar() or 0 for each in lengths)
+
+
+def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int:
+    """
+    Give the time (ms) before which messages would have to go for the newest to fit into `most`.
+
+    0 when all fit. Goes from the newest to the oldest; deliveries are let go by the same time.
+    """
+    left, below = most, None
+    weight = func.length(MESSAGE_BODY.c.payload) + func.length(MESSAGE_BODY.c.ack)
+    while True:
+        newest = (
+            select(MESSAGE.c.id, MESSAGE.c.received_at, weight.label("size"))
+            .join_from(MESSAGE, MESSAGE_BODY, MESSAGE_BODY.c.message_id == MESSAGE.c.id)
+            .order_by(MESSAGE.c.id.desc())
+            .limit(step)
+        )
+        if below is not None:
+            newest = newest.where(MESSAGE.c.id < below)
+        with database.read() as connection:
+            found = connection.execute(newest).all()
+        for row in found:
+            left -= row.size
+            if left < 0:
+                return int(row.received_at) + 1
+        if len(found) < step:
+            return 0
+        below = found[-1].id

@@ -17,6 +17,7 @@ from bridge.runtime.delivering import Delivery
 from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.step import Action, Step, nothing, now_ms
+from bridge.runtime.watching import Housekeeping
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
@@ -56,6 +57,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         if Role.DELIVERY in roles:
             shared = (settings, database, client, metrics)
             parts += Delivery(*shared, f"{node.name}-delivery", reactor).parts()
+            parts.append(Housekeeping(settings, database, metrics).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
 

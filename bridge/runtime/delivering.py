@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -18,8 +19,10 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
+from bridge.operations.channels import Kind
 from bridge.queue.outbox import Outbox
 from bridge.runtime.step import Step, now_ms
+from bridge.runtime.switchboard import Switchboard
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.wiring.delivery import chance, destinations
@@ -57,9 +60,17 @@ class Delivery:
                 metrics,
                 clock=now_ms,
                 random=chance(),
+                on_pause=partial(self._pause_for, destination.name),
             )
             for destination, each in zip(chosen, settings.destination, strict=True)
         ]
+        self._board = Switchboard(
+            database,
+            Kind.DESTINATION,
+            {each.destination.name: each for each in self._couriers},
+            metrics,
+            now_ms,
+        )
         learner = Learner(database, self._outbox, chosen, now_ms)
         self._followers = [
             Follower(client, learner, metrics, self._notify, random=chance(), site=site)
@@ -72,6 +83,7 @@ class Delivery:
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
         return [
+            Step("switches", self._board.start, self._board.stop),
             Step("couriers", self._start_couriers, self._stop_couriers),
             Step("followers", self._start_followers, self._stop_followers),
             Step("schedule", self._start_schedule, self._stop_schedule),
@@ -80,6 +92,9 @@ class Delivery:
     def _notify(self) -> None:
         for courier in self._couriers:
             courier.notify()
+
+    def _pause_for(self, name: str, reason: str) -> None:
+        self._board.pause_for(name, reason)
 
     async def _start_couriers(self) -> None:
         await asyncio.to_thread(self._outbox.reclaim, now_ms(), starting=True)

@@ -7,6 +7,7 @@ acknowledge can be stored and applied.
 
 import asyncio
 import time
+from collections import Counter
 from typing import Any
 
 import structlog
@@ -17,6 +18,7 @@ from bridge.intake.forwarder import Forwarder
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
+from bridge.operations.channels import Kind
 from bridge.queue import browse
 from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
@@ -25,6 +27,7 @@ from bridge.queue.states import State
 from bridge.queue.worker import Worker
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.step import Step, now_ms
+from bridge.runtime.switchboard import Switchboard
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring.intake import listenings
@@ -71,6 +74,7 @@ class Intake:
         self._database = database
         self._listenings = listenings(settings)
         self._ledger = Ledger(database)
+        self._seen: Counter[str] = Counter()
         self._waiting = Waiting(self._state_of)
         forwarder = Forwarder(
             client, Memory(database, now_ms), self._listenings, self._waiting, metrics
@@ -85,12 +89,15 @@ class Intake:
         """Give the parts in the order of their start."""
         ports = {each.name: self._port(each) for each in self._settings.listener}
 
+        board = Switchboard(self._database, Kind.LISTENER, ports, self._metrics, now_ms, self._seen)
+
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
 
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
             Step("worker", self._worker.start, self._worker.stop),
+            Step("switches", board.start, board.stop),
             *(Step(f"listener {name}", each.start, each.stop) for name, each in ports.items()),
         ]
 
@@ -98,7 +105,7 @@ class Intake:
         check = validator(self._settings, listener, self._metrics)
         listening = policy(self._listenings[listener.name], check)
         answering = handler(listening, self._ledger, self._waiting, self._metrics)
-        handle = Answering(in_front(check, answering), answering.unframed)
+        handle = Answering(in_front(check, answering), answering.unframed, self._seen)
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return folder

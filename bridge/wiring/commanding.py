@@ -19,11 +19,11 @@ def note(
     details: Mapping[str, Any] | None = None,
 ) -> None:
     """Record what a command did, in its transaction; `details` are codes and counts."""
-    deed = audit.Deed(action, site_id, details={**(details or {}), "command": _operator()})
+    deed = audit.Deed(action, site_id, details={**(details or {}), "command": operator()})
     audit.record(connection, database.serialize, [deed], now)
 
 
-def _operator() -> str:
+def operator() -> str:
     """Name the operating system's user, the only name that a command knows."""
     try:
         return getpass.getuser()

@@ -1,8 +1,9 @@
 """Listeners from settings: their definitions, their policy, their certificates."""
 
 import secrets
+from functools import partial
 
-from twisted.internet.ssl import CertificateOptions
+import structlog
 
 from bridge.errors import BridgeError
 from bridge.intake.listening import Acknowledge, Listening, Reuse
@@ -11,6 +12,8 @@ from config.listeners import Listener, ListenerTLS
 from mappings.compiler import load
 from mappings.hl7.charset import is_codec
 from mappings.inbound import InboundMapping
+from mllp.errors import TLSConfigurationError
+from mllp.reloading import ReloadingServer
 from mllp.tls import server_options
 
 
@@ -57,10 +60,19 @@ def compiled(settings: Settings, listener: Listener) -> tuple[InboundMapping, ..
     return tuple(each for each in made if isinstance(each, InboundMapping))
 
 
-def tls_options(settings: Settings, tls: ListenerTLS) -> CertificateOptions:
+def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServer:
     """Read a listener's certificates and key. Raises TLSConfigurationError."""
     client_ca = settings.path(tls.client_ca) if tls.client_ca else None
-    return server_options(settings.path(tls.certificate), settings.path(tls.key), client_ca)
+    certificate, key = settings.path(tls.certificate), settings.path(tls.key)
+    crl = settings.path(tls.client_crl) if tls.client_crl else None
+    make = partial(server_options, certificate, key, client_ca, crl)
+    files = [file for file in (certificate, key, client_ca, crl) if file]
+    return ReloadingServer(make, files, not_reloaded)
+
+
+def not_reloaded(error: TLSConfigurationError) -> None:
+    """Say that the old certificates stay in use."""
+    structlog.get_logger("tls").error("new files not used", setting=error.setting)
 
 
 def new_control_id() -> str:

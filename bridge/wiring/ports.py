@@ -5,6 +5,7 @@ What they do with a message is the same `IntakeHandler`; only how it comes and g
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,6 +49,8 @@ class Answering:
 
     handle: Handler
     unframed: NakBuilder
+    seen: Counter[str]
+    """Counts frames by listener."""
 
 
 def handler(
@@ -74,7 +77,7 @@ def folder_listener(
         every=listener.scan_every, max_file=listener.max_frame, answers=listener.answer_files
     )
     folder = Folder(settings.path(Path(listener.bind.path)))
-    observer = WireCounter(metrics, listener.name)
+    observer = WireCounter(metrics, listener.name, answering.seen)
     return FolderListener(
         listener.name, folder, answering.handle, answering.unframed, rules, observer
     )
@@ -93,7 +96,7 @@ def wired(
         frame_timeout=listener.frame_timeout,
         idle_timeout=listener.idle_timeout,
     )
-    observer = WireCounter(metrics, listener.name)
+    observer = WireCounter(metrics, listener.name, answering.seen)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
         desk = Desk(answering.handle, web_rules(settings, listener, address), observer)

@@ -8,12 +8,15 @@ trail and what tells that a report was deleted.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from sqlalchemy import Connection, text
 
 from bridge.engine.service import feed, links, repeats, sessions
-from bridge.queue.retention import prune
+from bridge.operations.archive import Archive
+from bridge.queue.retention import newer_than_fits, prune
 from bridge.store.database import Database
 from bridge.wiring.commanding import note
 from bridge.wiring.stores import (
@@ -27,19 +30,33 @@ from config import Settings
 BATCH = 1000
 
 
-def prune_home(settings: Settings, older_than: float) -> dict[str, int]:
-    """Remove what is older than so many seconds; return how many of each."""
-    before = time.time_ns() // 1_000_000 - round(older_than * 1000)
+def prune_home(
+    settings: Settings,
+    older_than: float | None,
+    *,
+    max_size: int = 0,
+    archive: Path | None = None,
+) -> dict[str, int]:
+    """
+    Remove what is older than so many seconds; return how many of each.
+
+    `max_size`: and of messages and deliveries the oldest, until the others have so many bytes.
+    `archive`: a folder that gets them first. Raises OSError where it cannot be written.
+    """
+    now = time.time_ns() // 1_000_000
+    before = 0 if older_than is None else now - round(older_than * 1000)
+    keep = None if archive is None else Archive(archive, datetime.now(UTC)).add
     bridge = open_bridge_database(settings)
     try:
         migrate_bridge(bridge)
-        counts = asdict(prune(bridge, before))
+        fits = newer_than_fits(bridge, max_size) if max_size else 0
+        counts = asdict(prune(bridge, max(before, fits), archive=keep))
         read = _read_so_far(bridge)
         if read is None and settings.destination:
             read = 0  # whoever delivers has not begun to read: all of it is news
     finally:
         bridge.dispose()
-    if settings.engine.is_internal:
+    if settings.engine.is_internal and older_than is not None:
         counts |= _prune_engine(settings, before, read, counts)
     return counts
 

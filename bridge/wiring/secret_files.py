@@ -25,6 +25,14 @@ def read_token(path: Path) -> str:
     return token
 
 
+def read_secret(path: Path) -> str:
+    """Return the one line of a file, such as a password; raise SettingsError naming the file."""
+    secret = _text(path).strip()
+    if not secret or len(secret.splitlines()) != 1:
+        raise SettingsError([Mistake(str(path), "must hold one line and nothing else")])
+    return secret
+
+
 def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
     """Return the key ring, newest first; raise SettingsError naming file and line."""
     keys: list[tuple[str, bytes]] = []

@@ -1,6 +1,7 @@
 """The connection to a destination, by the kind of its address: MLLP, HTTP, or a folder."""
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -17,11 +18,13 @@ from bridge.transports.folders.files import Folder
 from bridge.transports.folders.sender import FolderSender
 from bridge.transports.web.dialect import read_authorization
 from bridge.transports.web.sender import WebSender
+from bridge.wiring.intake import not_reloaded
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.quantities import Address
 from config.sections import Destination as DestinationSettings
 from mllp.client import MLLPClient
+from mllp.reloading import ReloadingClient
 from mllp.tls import client_options
 
 
@@ -102,6 +105,10 @@ def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
     if chosen.tls is None:
         secure = isinstance(address, WebAddress) and address.secure
         return client_options(None, None, None, address.host) if secure else None
-    files = (chosen.tls.ca, chosen.tls.certificate, chosen.tls.key)
-    ca, certificate, key = (None if file is None else settings.path(file) for file in files)
-    return client_options(ca, certificate, key, chosen.tls.server_name or address.host)
+    tls = chosen.tls
+    named = (tls.ca, tls.certificate, tls.key, tls.crl)
+    ca, certificate, key, crl = files = [
+        None if file is None else settings.path(file) for file in named
+    ]
+    make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
+    return ReloadingClient(make, [file for file in files if file], not_reloaded)

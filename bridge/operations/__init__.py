@@ -1,0 +1,1 @@
+"""What operators do and are told: pausing, alerts, retention and archive. No patient data."""

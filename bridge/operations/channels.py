@@ -1,0 +1,82 @@
+"""
+Listeners and destinations as operators see them: paused or not, and when last active.
+
+Kept in the database, so that a pause outlasts restarts and holds on every node. Blocking.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import text
+
+from bridge.store.database import Database
+
+
+class Kind(StrEnum):
+    """What a channel is."""
+
+    LISTENER = "listener"
+    DESTINATION = "destination"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One listener or destination; times in ms, None where there is none."""
+
+    name: str
+    paused_at: int | None = None
+    paused_by: str = ""
+    active_at: int | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is taken or sent until somebody resumes it."""
+        return self.paused_at is not None
+
+
+_PAUSE = text("""
+    INSERT INTO channel (kind, name, paused_at, paused_by) VALUES (:kind, :name, :now, :by)
+    ON CONFLICT (kind, name) DO UPDATE SET
+        paused_at = coalesce(channel.paused_at, :now),
+        paused_by = CASE WHEN channel.paused_at IS NULL THEN :by ELSE channel.paused_by END
+""")
+_RESUME = text("""
+    UPDATE channel SET paused_at = NULL, paused_by = ''
+    WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL RETURNING name
+""")
+_ACTIVE = text("""
+    INSERT INTO channel (kind, name, active_at) VALUES (:kind, :name, :now)
+    ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
+""")
+_ALL = text("SELECT name, paused_at, paused_by, active_at FROM channel WHERE kind = :kind")
+
+
+def pause(database: Database, kind: Kind, name: str, now: int, by: str) -> None:
+    """Pause a channel; one that is paused already keeps who did it, and when."""
+    with database.write() as connection:
+        connection.execute(_PAUSE, {"kind": kind.value, "name": name, "now": now, "by": by})
+
+
+def resume(database: Database, kind: Kind, name: str) -> bool:
+    """Let a channel run again; tell whether it was paused."""
+    with database.write() as connection:
+        return connection.execute(_RESUME, {"kind": kind.value, "name": name}).first() is not None
+
+
+def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) -> None:
+    """Note when channels were last active, whichever node saw it last."""
+    rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
+    if rows:
+        with database.write() as connection:
+            connection.execute(_ACTIVE, rows)
+
+
+def channels(database: Database, kind: Kind) -> dict[str, Channel]:
+    """Give what is known of all channels of a kind, by name."""
+    with database.read() as connection:
+        rows = connection.execute(_ALL, {"kind": kind.value}).all()
+    return {
+        row.name: Channel(row.name, row.paused_at, row.paused_by, row.active_at or None)
+        for row in rows
+    }

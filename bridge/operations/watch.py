@@ -1,0 +1,99 @@
+"""
+Look at everything, note what stands, tell those who want to know. One look at a time.
+
+Gathers and passes on; what is worth telling is `conditions`' business.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe
+from bridge.operations.alerts import Notice, take_note, untold
+from bridge.operations.channels import Kind, channels
+from bridge.operations.conditions import Condition, Queue, Sight, Thresholds, conditions
+from bridge.queue import browse
+from bridge.queue.rows import Depth
+from bridge.queue.states import State
+from bridge.store.database import Database
+
+Tell = Callable[[Sequence[Notice]], None]
+"""Tells somebody, or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What one installation is watched for, and who is told; blocking."""
+
+    database: Database
+    thresholds: Thresholds
+    certificates: Callable[[], Mapping[str, int]]
+    tell: Sequence[Tell]
+    metrics: Metrics
+    clock: Callable[[], int]
+    started_at: int
+    repeat_after: int
+    names: frozenset[str] = field(default_factory=frozenset)
+    """Channels of today's settings: what is paused and gone from them is no news."""
+
+    def look(self) -> list[Condition]:
+        """Look once; tell what is new; give what stands. Raises StoreError."""
+        now = self.clock()
+        found = conditions(self._sight(now), self.thresholds)
+        notices = take_note(self.database, found, now, self.repeat_after)
+        self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
+        log = structlog.get_logger("alerts")
+        for notice in notices:
+            log.warning("alert", state=notice.news.value, reason=notice.condition.text)
+        if notices and self.tell and not self._tell(notices):
+            untold(self.database, notices)
+        return found
+
+    def _tell(self, notices: Sequence[Notice]) -> bool:
+        """Tell everybody; whether anybody could be told."""
+        reached = False
+        for tell in self.tell:
+            try:
+                tell(notices)
+            except Exception as error:  # noqa: BLE001  # the others are told all the same
+                structlog.get_logger("alerts").error("nobody told", error=describe(error))
+            else:
+                reached = True
+        return reached
+
+    def _sight(self, now: int) -> Sight:
+        listeners = channels(self.database, Kind.LISTENER)
+        destinations = channels(self.database, Kind.DESTINATION)
+        paused = {
+            f"{kind} {each.name}": each.paused_at
+            for kind, found in ((Kind.LISTENER, listeners), (Kind.DESTINATION, destinations))
+            for each in found.values()
+            if each.paused_at is not None and f"{kind} {each.name}" in self.names
+        }
+        queues = {
+            "the inbox": browse.open_messages(self.database),
+            **{
+                f"destination {name}": found
+                for name, found in browse.open_deliveries(self.database).items()
+            },
+        }
+        return Sight(
+            now=now,
+            started_at=self.started_at,
+            queues={name: _queue(depths) for name, depths in queues.items()},
+            last_message={each.name: each.active_at for each in listeners.values()},
+            paused=paused,
+            certificates=self.certificates(),
+        )
+
+
+def _queue(depths: Mapping[State, Depth]) -> Queue:
+    waiting = [depths[each] for each in (State.QUEUED, State.CLAIMED) if each in depths]
+    parked = depths.get(State.PARKED)
+    return Queue(
+        waiting=sum(each.count for each in waiting),
+        parked=0 if parked is None else parked.count,
+        oldest=min((each.oldest for each in waiting if each.count), default=None),
+    )

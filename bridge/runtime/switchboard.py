@@ -1,0 +1,130 @@
+"""
+Pauses and resumes what operators say, on every node within a second, and after every restart.
+
+Also notes when channels were last active. The database is the truth: whoever cannot read it
+leaves everything as it is.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import structlog
+
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe
+from bridge.operations.channels import Channel, Kind, channels, note_activity, pause
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+
+LOOK_EVERY = 1.0  # seconds
+NOTE_EVERY = 10.0  # seconds
+
+
+class Switch(Protocol):
+    """What can be paused."""
+
+    def pause(self) -> None:
+        """Take or send nothing until `resume`."""
+
+    def resume(self) -> None:
+        """Go on."""
+
+
+class Switchboard:
+    """The switches of one process for one kind of channel."""
+
+    def __init__(
+        self,
+        database: Database,
+        kind: Kind,
+        switches: Mapping[str, Switch],
+        metrics: Metrics,
+        clock: Callable[[], int],
+        counts: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """`switches` by the names of the settings; `counts` grow with what channels do."""
+        self._log = structlog.get_logger("operations")
+        self._database = database
+        self._kind = kind
+        self._switches = switches
+        self._metrics = metrics
+        self._clock = clock
+        self._paused: set[str] = set()
+        self._pausing: set[str] = set()
+        self._counts = counts
+        self._counted: dict[str, int] = {}
+        self._noted_at = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Set all switches before anything else begins, then keep looking."""
+        self._apply(await asyncio.to_thread(channels, self._database, self._kind))
+        self._task = asyncio.create_task(self._run(), name=f"switchboard {self._kind}")
+
+    async def stop(self) -> None:
+        """Look no more; write down what was noted."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._note()
+
+    def pause_for(self, name: str, reason: str) -> None:
+        """Pause a channel for good reason, as an operator would. On the loop's thread."""
+        self._paused.add(name)
+        self._pausing.add(name)
+        write = asyncio.to_thread(
+            pause, self._database, self._kind, name, self._clock(), f"reply: {reason}"
+        )
+        task = asyncio.create_task(write)
+        self._tasks.add(task)
+
+        def written(done: "asyncio.Task[None]") -> None:
+            self._tasks.discard(done)
+            self._pausing.discard(name)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self._log.error("pause not written down", error=describe(error))
+
+        task.add_done_callback(written)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                self._apply(await asyncio.to_thread(channels, self._database, self._kind))
+                if self._clock() - self._noted_at >= NOTE_EVERY * 1000:
+                    await self._note()
+            except StoreError as error:
+                self._log.warning("switches not read", error=describe(error))
+
+    def _apply(self, known: Mapping[str, Channel]) -> None:
+        for name, switch in self._switches.items():
+            paused = name in known and known[name].paused
+            self._metrics.paused.labels(self._kind.value, name).set(paused)
+            if name in self._pausing or paused == (name in self._paused):
+                continue
+            if paused:
+                self._paused.add(name)
+                switch.pause()
+            else:
+                self._paused.discard(name)
+                switch.resume()
+            label = {self._kind.value: name}
+            self._log.info("paused" if paused else "resumed", **label)
+
+    async def _note(self) -> None:
+        """Write down which channels were active since the last time."""
+        self._noted_at = now = self._clock()
+        counts = dict(self._counts)
+        active = {
+            (self._kind, name): now
+            for name, count in counts.items()
+            if count != self._counted.get(name, 0)
+        }
+        try:
+            await asyncio.to_thread(note_activity, self._database, active)
+            self._counted = counts
+        except StoreError as error:
+            self._log.warning("activity not noted", error=describe(error))

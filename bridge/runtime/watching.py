@@ -1,0 +1,60 @@
+"""Recurring housekeeping of one process: alerts, and what retention removes."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from bridge.observability.metrics import Metrics
+from bridge.observability.redaction import describe
+from bridge.runtime.step import Step, now_ms
+from bridge.store.database import Database
+from bridge.wiring.pruning import prune_home
+from bridge.wiring.watching import watch
+from config import Settings
+
+
+class Housekeeping:
+    """Looks, and tidies up, every so often; what fails is tried the next time."""
+
+    def __init__(self, settings: Settings, database: Database, metrics: Metrics) -> None:
+        self._log = structlog.get_logger("operations")
+        self._settings = settings
+        self._watch = watch(settings, database, metrics, now_ms)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def part(self) -> Step:
+        """Give its start and stop."""
+        return Step("housekeeping", self._start, self._stop)
+
+    async def _start(self) -> None:
+        kept = self._settings.retention
+        jobs: list[tuple[str, float, Callable[[], object]]] = [
+            ("alerts", self._settings.alerts.every, self._watch.look)
+        ]
+        if kept.keep or kept.max_size:
+            jobs.append(("retention", kept.every, self._prune))
+        self._tasks = [asyncio.create_task(self._repeat(*job)) for job in jobs]
+
+    async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _repeat(self, job: str, every: float, work: Callable[[], object]) -> None:
+        while True:
+            await asyncio.sleep(every)
+            try:
+                await asyncio.to_thread(work)
+            except Exception as error:  # noqa: BLE001  # the next time it may go well
+                self._log.error("not done", job=job, error=describe(error))
+
+    def _prune(self) -> None:
+        kept = self._settings.retention
+        counts = prune_home(
+            self._settings,
+            kept.keep or None,
+            max_size=kept.max_size,
+            archive=None if kept.archive is None else self._settings.path(kept.archive),
+        )
+        self._log.info("pruned", count=sum(counts.values()))

@@ -1,0 +1,43 @@
+"""
+What operators decide and are told: paused listeners and destinations, and open alerts.
+
+Small tables: a row a listener or destination, a row an alert. No patient data.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "channel",
+        sa.Column("kind", sa.Text, primary_key=True),
+        sa.Column("name", sa.Text, primary_key=True),
+        # Null: it runs.
+        sa.Column("paused_at", sa.BigInteger),
+        sa.Column("paused_by", sa.Text, nullable=False, server_default=""),
+        # When something last came in, or was last delivered.
+        sa.Column("active_at", sa.BigInteger, nullable=False, server_default="0"),
+    )
+    op.create_table(
+        "alert",
+        sa.Column("key", sa.Text, primary_key=True),
+        sa.Column("severity", sa.Text, nullable=False),
+        sa.Column("text", sa.Text, nullable=False),
+        sa.Column("raised_at", sa.BigInteger, nullable=False),
+        sa.Column("seen_at", sa.BigInteger, nullable=False),
+        # Null: nobody has been told yet.
+        sa.Column("told_at", sa.BigInteger),
+        # Null: it stands.
+        sa.Column("cleared_at", sa.BigInteger),
+    )
+
+
+def downgrade() -> None:
+    for table in ("alert", "channel"):
+        op.drop_table(table)

@@ -1,0 +1,82 @@
+"""
+Choose many messages or deliveries, and put them in the queue again: oldest first, not too fast.
+
+Order is kept as for a single one: each takes the place of its id among what is unfinished.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bridge.errors import BridgeError
+from bridge.queue import browse
+from bridge.queue.rows import DeliveryRow, MessageRow
+from bridge.store.database import Database
+
+PAGE = 5000
+Rows = Sequence[MessageRow] | Sequence[DeliveryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which ones: what `browse.Filter` chooses, until a time (ms), with a code, so many."""
+
+    wanted: browse.Filter
+    until: int | None = None
+    code: str | None = None
+    limit: int | None = None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything is asked for at all: a slip must not replay everything."""
+        wanted = self.wanted
+        asked = (wanted.state, wanted.source, wanted.report_id, wanted.since, self.until, self.code)
+        return any(each is not None for each in asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of one."""
+
+    row_id: int
+    trouble: str = ""
+    overtaken: int = 0
+
+
+def chosen(
+    database: Database, choice: Choice, look: Callable[[Database, browse.Filter], Rows]
+) -> list[int]:
+    """Give the ids of what is chosen, oldest first."""
+    ids: list[int] = []
+    wanted = replace(choice.wanted, limit=PAGE)
+    while True:
+        rows = look(database, wanted)
+        ids += [row.id for row in rows if _fits(row, choice)]
+        if len(rows) < PAGE:
+            return sorted(ids)[: choice.limit]
+        wanted = replace(wanted, before=rows[-1].id)
+
+
+def _fits(row: MessageRow | DeliveryRow, choice: Choice) -> bool:
+    if isinstance(row, MessageRow):
+        came, codes = row.received_at, {row.code, row.error_code}
+    else:
+        came, codes = row.created_at, {row.code, row.detail}
+    in_time = choice.until is None or came <= choice.until
+    return in_time and (choice.code is None or choice.code in codes)
+
+
+def one_by_one(
+    ids: Sequence[int],
+    again: Callable[[int], int | None],
+    rate: float,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[Done]:
+    """Do each in its order, at most `rate` a second (0: no limit); a trouble stops nobody else."""
+    for place, row_id in enumerate(ids):
+        if place and rate:
+            sleep(1 / rate)
+        try:
+            yield Done(row_id, overtaken=again(row_id) or 0)
+        except BridgeError as error:
+            yield Done(row_id, str(error))

@@ -1,0 +1,59 @@
+"""Pause, resume and list the listeners and destinations of a home, for commands."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bridge.errors import BridgeError
+from bridge.operations import channels
+from bridge.operations.channels import Channel, Kind
+from bridge.wiring.commanding import operator
+from bridge.wiring.stores import bridge_database
+from config import Settings, load
+
+
+class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
+    """The settings have no listener or destination of a name."""
+
+    def __init__(self, kind: Kind, name: str) -> None:
+        super().__init__(f"there is no {kind} {name} in the settings")
+
+
+def pause(home: Path, kind: Kind, name: str) -> None:
+    """Pause; the service, when it runs, knows within a second. Raises NoSuchChannel."""
+    _known(load(home), kind, name)
+    with bridge_database(home) as database:
+        channels.pause(database, kind, name, time.time_ns() // 1_000_000, operator())
+
+
+def resume(home: Path, kind: Kind, name: str) -> bool:
+    """Resume; tell whether it was paused. Raises NoSuchChannel."""
+    _known(load(home), kind, name)
+    with bridge_database(home) as database:
+        return channels.resume(database, kind, name)
+
+
+def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
+    """List what the settings have, with what is known of each."""
+    settings = load(home)
+    with bridge_database(home) as database:
+        known = channels.channels(database, kind)
+    rows = []
+    for name, address in _names(settings, kind):
+        told = asdict(known.get(name, Channel(name)))
+        state = "running" if told["paused_at"] is None else "paused"
+        rows.append({"name": name, "address": address, "state": state, **told})
+    return rows
+
+
+def _names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
+    if kind is Kind.LISTENER:
+        return [(each.name, str(each.bind)) for each in settings.listener]
+    return [(each.name, str(each.address)) for each in settings.destination]
+
+
+def _known(settings: Settings, kind: Kind, name: str) -> None:
+    if name not in dict(_names(settings, kind)):
+        raise NoSuchChannel(kind, name)

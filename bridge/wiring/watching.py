@@ -1,0 +1,92 @@
+"""What is watched and who is told, from settings."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bridge.observability.metrics import Metrics
+from bridge.operations.certificates import expiries
+from bridge.operations.conditions import Thresholds
+from bridge.operations.telling import Hook, Mail, call_hook, send_mail
+from bridge.operations.watch import Tell, Watch
+from bridge.store.database import Database
+from bridge.wiring.secret_files import read_secret
+from config import Settings
+from config.operations import Mail as MailSettings
+from config.operations import Webhook
+
+
+def watch(
+    settings: Settings, database: Database, metrics: Metrics, clock: Callable[[], int]
+) -> Watch:
+    """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
+    alerts = settings.alerts
+    thresholds = Thresholds(
+        queue_depth=alerts.queue_depth,
+        queue_age=_ms(alerts.queue_age),
+        parked=alerts.parked,
+        certificate=_ms(alerts.certificate_before),
+        silence={each.name: _ms(each.alert_after) for each in settings.listener},
+    )
+    names = {f"listener {each.name}" for each in settings.listener}
+    names |= {f"destination {each.name}" for each in settings.destination}
+    return Watch(
+        database,
+        thresholds,
+        partial(expiries, certificate_files(settings)),
+        tellers(settings),
+        metrics,
+        clock,
+        clock(),
+        _ms(alerts.repeat_every),
+        frozenset(names),
+    )
+
+
+def tellers(settings: Settings) -> list[Tell]:
+    """Make the ways to tell people. Raises SettingsError where a secret cannot be read."""
+    system = urlsplit(settings.http.public_url).netloc
+    found: list[Tell] = []
+    if settings.alerts.mail is not None:
+        found.append(partial(send_mail, _mail(settings, settings.alerts.mail), system))
+    if settings.alerts.webhook is not None:
+        found.append(partial(call_hook, _hook(settings, settings.alerts.webhook), system))
+    return found
+
+
+def certificate_files(settings: Settings) -> Mapping[str, Path]:
+    """Say whose certificates there are."""
+    files: dict[str, Path] = {}
+    for listener in settings.listener:
+        if listener.tls is not None:
+            files[f"listener {listener.name}"] = settings.path(listener.tls.certificate)
+    for destination in settings.destination:
+        if destination.tls is not None and destination.tls.certificate is not None:
+            files[f"destination {destination.name}"] = settings.path(destination.tls.certificate)
+    return files
+
+
+def _mail(settings: Settings, mail: MailSettings) -> Mail:
+    return Mail(
+        mail.host,
+        mail.port,
+        mail.sender,
+        tuple(mail.to),
+        mail.security,
+        mail.user,
+        _secret(settings, mail.password_file),
+        None if mail.ca is None else str(settings.path(mail.ca)),
+    )
+
+
+def _hook(settings: Settings, hook: Webhook) -> Hook:
+    return Hook(hook.url, _secret(settings, hook.authorization_file))
+
+
+def _secret(settings: Settings, file: Path | None) -> str:
+    return "" if file is None else read_secret(settings.path(file))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

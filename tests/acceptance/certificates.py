@@ -1,0 +1,103 @@
+"""Certificates as a hospital's authority issues, revokes and lets expire them."""
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+NOW = datetime.now(UTC)
+
+
+def named(name: str) -> x509.Name:
+    """A subject."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+@dataclass
+class Paper:
+    """A certificate and its key, as files."""
+
+    certificate: Path
+    key: Path
+    serial: int
+
+    def files(self) -> dict[str, str]:
+        """As settings name them."""
+        return {"certificate": str(self.certificate), "key": str(self.key)}
+
+
+class Office:
+    """An authority with a folder."""
+
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self.folder = folder
+        self.name = name
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.certificate = self._signed(named(name), self.key.public_key(), -30, 3650, ca=True)
+        self.file = folder / f"{name}.pem"
+        self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
+
+    def _signed(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, start: int, end: int, *, ca: bool
+    ) -> x509.Certificate:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(named(self.name))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(NOW + timedelta(days=start))
+            .not_valid_after(NOW + timedelta(days=end))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        if not ca:
+            name = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+            hosts = x509.SubjectAlternativeName([x509.DNSName(str(name))])
+            builder = builder.add_extension(hosts, critical=False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def issue(self, file: str, host: str = "localhost", days: tuple[int, int] = (-1, 30)) -> Paper:
+        """Issue a certificate, valid from and to so many days from now."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = self._signed(named(host), key.public_key(), *days, ca=False)
+        paper = Paper(self.folder / f"{file}.pem", self.folder / f"{file}.key", made.serial_number)
+        paper.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        paper.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return paper
+
+    def revoke(self, file: str, *papers: Paper) -> str:
+        """Write the list of what is revoked; give its file."""
+        builder = x509.CertificateRevocationListBuilder().issuer_name(named(self.name))
+        builder = builder.last_update(NOW - timedelta(days=1)).next_update(NOW + timedelta(days=30))
+        for paper in papers:
+            entry = x509.RevokedCertificateBuilder().serial_number(paper.serial)
+            builder = builder.add_revoked_certificate(entry.revocation_date(NOW).build())
+        path = self.folder / f"{file}.crl"
+        made = builder.sign(self.key, hashes.SHA256())
+        path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        return str(path)
+
+    def client(self, own: Paper | None = None) -> ssl.SSLContext:
+        """What trusts this authority, and shows `own`."""
+        context = ssl.create_default_context(cafile=str(self.file))
+        if own is not None:
+            context.load_cert_chain(own.certificate, own.key)
+        return context
+
+
+def server(own: Paper) -> ssl.SSLContext:
+    """What a receiver shows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    return context

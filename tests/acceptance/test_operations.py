@@ -1,0 +1,234 @@
+"""What operators do and are told: pause, resume, replay in bulk, alerts, retention."""
+
+import gzip
+import http.server
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import FS_CR, VT, Sender, Sink, ack, sink, verdict
+
+TOLD: list[dict[str, Any]] = []
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """A web hook that keeps what it is told in TOLD."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        TOLD.extend(json.loads(body)["alerts"])
+        self.send_response(204)
+        self.end_headers()
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def hook() -> Iterator[int]:
+    """Where alerts are posted to."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+def refusing(message: bytes, seen: int) -> bytes:
+    """Refuse what holds a word; accept all else."""
+    code = b"AR" if b"REFUSEME" in message else b"AA"
+    return VT + ack(message, code) + FS_CR
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, hook: int) -> Iterator[tuple[House, Sink]]:
+    """A service that is watched closely, and the receiver of its results."""
+    house = House(tmp_path_factory.mktemp("watched") / "home")
+    with sink(refusing) as ris:
+        house.destination("ris", ris.port, replies={"AR": "park"})
+        house.settings = (
+            f'[alerts]\nevery = "200ms"\nwebhook = {{ url = "http://127.0.0.1:{hook}/" }}\n'
+        )
+        house.listener_extra = 'alert_after = "2s"'
+        house.make()
+        house.start()
+        yield house, ris
+        assert house.stop() == 0
+
+
+def until(true: Callable[[], object], timeout: float = 20) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + timeout
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def told(key: str, news: str = "raised") -> list[dict[str, Any]]:
+    """What the hook was told of one alert."""
+    return [each for each in TOLD if each["key"] == key and each["news"] == news]
+
+
+def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
+    """Its connections stay; what was sent meanwhile is answered after the resume."""
+    house, _ = watched
+    with Sender(house.mllp_port) as sender:
+        assert verdict(sender.ask(order(6001))) == ("AA", "C6001")
+        house.bridge("listeners", "pause", "orders")
+        until(lambda: "paused" in house.log())
+        sender.post(order(6002))
+        assert sender.reply(1.5) is None
+        house.kill()
+        house.start()
+    with Sender(house.mllp_port) as sender:
+        sender.post(order(6003))
+        assert sender.reply(1.5) is None, "a pause outlasts kill -9"
+        rows = json.loads(house.bridge("listeners", "list", "--json"))
+        assert rows[0]["state"] == "paused"
+        assert "is running" in house.bridge("listeners", "resume", "orders")
+        assert verdict(sender.reply(10)) == ("AA", "C6003")
+    until(lambda: told("paused:listener orders"))
+    until(lambda: told("paused:listener orders", "cleared"))
+    assert len(told("paused:listener orders")) == 1, "told once, over a restart"
+    house.bridge("listeners", "pause", "nobody", expect=1)
+
+
+def test_silence_is_told(watched: tuple[House, Sink]) -> None:
+    """Nothing for `alert_after`: an alert; a message: it is over."""
+    house, _ = watched
+    until(lambda: told("silence:orders"))
+    TOLD.clear()
+    until(lambda: (_ask(house), time.sleep(0.3), told("silence:orders", "cleared"))[2], 30)
+
+
+def _ask(house: House) -> None:
+    with Sender(house.mllp_port) as sender:
+        sender.ask(order(6099))
+
+
+def test_a_paused_destination_gets_nothing(watched: tuple[House, Sink]) -> None:
+    """Results wait, and arrive after the resume."""
+    house, ris = watched
+    house.bridge("destinations", "pause", "ris")
+    before = house.log().count("paused")
+    until(lambda: house.log().count("paused") >= before)
+    time.sleep(1.2)
+    seen = len(ris.received)
+    house.draft("M6010", "A6010", "Waits.")
+    house.sign("M6010", "A6010")
+    time.sleep(2)
+    assert len(ris.received) == seen
+    house.bridge("destinations", "resume", "ris")
+    assert len(ris.wait(seen + 1)) == seen + 1
+
+
+def test_parked_results_are_told_and_retried_in_bulk(watched: tuple[House, Sink]) -> None:
+    """Parked by the reply table, told once, retried by filter, oldest first."""
+    house, ris = watched
+    for number in (6021, 6022, 6023):
+        house.draft(f"M{number}", f"A{number}", "REFUSEME")
+        house.sign(f"M{number}", f"A{number}")
+    until(lambda: len(parked(house)) == 3)
+    until(lambda: told("parked:destination ris"))
+    ris.answer = lambda message, seen: VT + ack(message) + FS_CR
+    house.bridge("deliveries", "retry", expect=2)
+    listed = house.bridge("deliveries", "retry", "--state", "parked", "--dry-run").split()
+    assert listed == [str(each) for each in sorted(parked(house))]
+    out = house.bridge("deliveries", "retry", "--state", "parked", "--code", "AR", "--rate", "20")
+    assert "3 queued, 0 not" in out
+    until(lambda: not parked(house))
+    until(lambda: told("parked:destination ris", "cleared"))
+    assert len(told("parked:destination ris")) == 1
+
+
+def parked(house: House) -> list[int]:
+    """The ids of parked deliveries."""
+    text = house.bridge("deliveries", "list", "--state", "parked", "--json")
+    return [each["id"] for each in json.loads(text)]
+
+
+def test_refused_messages_are_replayed_in_bulk(watched: tuple[House, Sink]) -> None:
+    """What is refused still says why and the rest goes on; ids or a filter, and not neither."""
+    house, _ = watched
+    with Sender(house.mllp_port) as sender:
+        for number in (6031, 6032):
+            bad = order(number).replace(b"ORM^O01^ORM_O01", b"SIU^S12")
+            assert verdict(sender.ask(bad))[0] == "AR"
+    out = house.bridge("messages", "replay", "--state", "refused", expect=1)
+    assert out.count("still refused") == 2
+    assert "0 queued, 2 not" in out
+    house.bridge("messages", "replay", expect=2)
+
+
+def test_retention_archives_what_it_removes(watched: tuple[House, Sink], tmp_path: Path) -> None:
+    """What goes is in the archive first, whole; the newest fit into the size."""
+    house, _ = watched
+    with Sender(house.mllp_port) as sender:
+        for number in range(6040, 6060):
+            sender.ask(order(number))
+    house.settle()
+    archive = tmp_path / "archive"
+    before = json.loads(house.bridge("messages", "list", "--json", "--limit", "1000"))
+    size = ("--max-size", "4KiB", "--archive", str(archive), "--json")
+    counts = json.loads(house.bridge("prune", *size))
+    after = json.loads(house.bridge("messages", "list", "--json", "--limit", "1000"))
+    assert counts["messages"] == len(before) - len(after) > 10
+    (file,) = archive.glob("message-*.jsonl.gz")
+    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert len(lines) == counts["messages"]
+    assert lines[0]["payload"].startswith("MSH|")
+    assert file.stat().st_mode & 0o077 == 0
+    house.bridge("prune", expect=2)
+
+
+@contextmanager
+def _mail_server(received: list[bytes]) -> Iterator[int]:
+    """A mail server for one mail, by hand."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile("rwb", buffering=0) as wire:
+            wire.write(b"220 mail\r\n")
+            data = False
+            while line := wire.readline():
+                received.append(line)
+                if data and line != b".\r\n":
+                    continue
+                verb = b"." if data else line[:4].upper()
+                data = verb == b"DATA"
+                answers = {b"DATA": b"354 go on", b"QUIT": b"221 bye"}
+                wire.write(answers.get(verb, b"250 ok") + b"\r\n")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield server.getsockname()[1]
+    thread.join(10)
+    server.close()
+
+
+def test_alerts_by_mail(tmp_path: Path) -> None:
+    """`bridge alerts test` sends what a real one would look like."""
+    house = House(tmp_path / "home")
+    received: list[bytes] = []
+    with _mail_server(received) as port:
+        mail = f'host = "127.0.0.1", port = {port}, from = "bridge@example.org"'
+        house.settings = (
+            f'[alerts]\nmail = {{ {mail}, to = ["it@example.org"], security = "none" }}\n'
+        )
+        house.make()
+        assert "told 1" in house.bridge("alerts", "test")
+    text = b"".join(received).decode()
+    assert "raised: a test: nothing is wrong" in text
+    assert "To: it@example.org" in text
