@@ -14,7 +14,10 @@ from config.addresses import AnyAddress, FolderAddress, WebAddress
 from config.quantities import Bytes, Seconds, TimeZone
 from config.sections import Section
 
-_MLLP_ONLY: Final = ("max_connections", "frame_timeout", "idle_timeout", "tls")
+_MLLP_ONLY: Final = (
+    *("max_connections", "frame_timeout", "idle_timeout"),
+    *("commit_blocks", "tls"),
+)
 _WEB_ONLY: Final = ("authorization_file",)
 _FOLDER_ONLY: Final = ("answer_files", "scan_every")
 
@@ -83,6 +86,9 @@ class Listener(Section):
     charset: str = Field("utf-8", description="where MSH-18 is silent")
     max_frame: Bytes = Field(16 * 2**20)
     max_connections: int = Field(500, ge=1)
+    commit_blocks: bool = Field(
+        False, description="MLLP release 2: a commit block before each acknowledgment"
+    )
     frame_timeout: Seconds = Field(10.0, description="from a frame's first byte to its last")
     idle_timeout: Seconds = Field(0.0, description="0: keep silent connections, TCP keep-alive on")
     tls: ListenerTLS | None = None

@@ -15,7 +15,7 @@ from mllp.deadline import Deadline
 from mllp.dialer import Endpoint, cause_of, dial
 from mllp.errors import LossReason, NotConnected, ReplyLost, Unframeable
 from mllp.exchange import Event, State, after
-from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
+from mllp.framing import COMMIT_ACK, COMMIT_NAK, DEFAULT_MAX_PAYLOAD, Frame
 from mllp.framing import Event as Arrival
 from mllp.gathering import Gathering
 from mllp.habits import Habits
@@ -168,6 +168,8 @@ class MLLPClient:
             self._observer.unexpected_frame()
             link.abort()
             self._hung_up(link, "unexpected frame")
+        elif event.payload == COMMIT_ACK:  # MLLP release 2: kept; the reply is still to come
+            self._reply_deadline.touch()
         elif reason := self._objection(self._in_flight, event):
             self._unanswered(reason)
         else:
@@ -175,7 +177,7 @@ class MLLPClient:
 
     def _objection(self, job: Job, reply: Frame) -> LossReason | None:
         """Say why this frame is not the reply to what is in flight, if it is not."""
-        if reply.truncated:
+        if reply.truncated or reply.payload == COMMIT_NAK:
             return LossReason.GARBAGE
         try:
             matches = self._reply_matches is None or self._reply_matches(job.payload, reply.payload)

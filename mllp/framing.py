@@ -14,6 +14,9 @@ from mllp.errors import FrameTooLarge, TruncatedFrame, Unframeable
 START = b"\x0b"
 END = b"\x1c\x0d"
 
+COMMIT_ACK, COMMIT_NAK = b"\x06", b"\x15"
+"""Payloads of the commit blocks of MLLP release 2: kept safely, and not kept."""
+
 DEFAULT_MAX_PAYLOAD = 16 * 2**20
 
 _VT = START[0]

@@ -30,7 +30,7 @@ from mappings.hl7.refusals import InternalError, Malformation, Malformed
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer
 from mllp.errors import FrameTooLarge, FramingError
-from mllp.framing import Frame
+from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
 
 Replies = Sequence[bytes]
 Clock = Callable[[], datetime]
@@ -126,7 +126,7 @@ class IntakeHandler:
     def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
         self._counter.stored(receipt, case.verdict)
         self._inbox.acknowledged(receipt.message_id)
-        replies = split(receipt.ack)
+        replies = self._kept(split(receipt.ack))
         verdict = case.verdict
         if (
             self._listening.acknowledge is Acknowledge.APPLIED
@@ -146,7 +146,12 @@ class IntakeHandler:
         self._counter.refused(
             case.verdict.refusals[0] if case.verdict.refusals else InternalError()
         )
+        if self._listening.commit_blocks:
+            return [COMMIT_NAK]
         return split(self._answers.unavailable(case.verdict, case.payload, case.now))
+
+    def _kept(self, replies: Sequence[bytes]) -> Replies:
+        return [COMMIT_ACK, *replies] if self._listening.commit_blocks else replies
 
     def _when_applied(
         self, receipt: Receipt, replies: Replies, case: _Case
@@ -162,10 +167,10 @@ class IntakeHandler:
         answer: Deferred[Replies] = applied.addCallbacks(
             self._applied, self._not_stored, (replies[-1:], case), {}, (case,), {}
         )
-        if codes.commit is None:
-            return answer
-        answer.addCallback(_send_later, case.peer)
-        return replies[:1]
+        if replies[:-1]:  # something is told at once
+            answer.addCallback(_send_later, case.peer)
+            return replies[:-1]
+        return answer
 
     def _applied(self, state: State, positive: Replies, case: _Case) -> Replies:
         """Answer by what became of it; unfinished is an error, so that the sender asks again."""
@@ -189,7 +194,7 @@ class IntakeHandler:
             for receipt, case in zip(receipts, cases, strict=True):
                 self._counter.stored(receipt, case.verdict)
                 self._inbox.acknowledged(receipt.message_id)
-            return self._joined(frame, [split(receipt.ack) for receipt in receipts])
+            return self._kept(self._joined(frame, [split(receipt.ack) for receipt in receipts]))
 
         def refuse(failure: Failure) -> Replies:
             self._alarm(failure.value)
@@ -200,6 +205,8 @@ class IntakeHandler:
 
     def _joined(self, frame: Frame, replies: Sequence[Replies]) -> Replies:
         flat = [ack for each in replies for ack in each[-1:]]
+        if COMMIT_NAK in flat:  # all are kept or none
+            return [COMMIT_NAK]
         return [join_acks(frame.payload, flat, control_id=self._new_id(), now=self._clock())]
 
     def _alarm(self, error: BaseException | None) -> None:

@@ -77,3 +77,5 @@ class Listening:
     versions: frozenset[str] = frozenset()
     charset: str = "utf-8"
     applied_limit: float = 20.0
+    commit_blocks: bool = False
+    """Whether MLLP release 2's commit block goes before each answer."""

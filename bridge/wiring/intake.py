@@ -46,6 +46,7 @@ def _listening(settings: Settings, listener: Listener) -> Listening:
         reuse=Reuse(listener.reused_control_id.value),
         processing_ids=frozenset(listener.processing_ids),
         charset=listener.charset,
+        commit_blocks=listener.commit_blocks,
     )
 
 

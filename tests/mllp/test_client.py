@@ -51,6 +51,25 @@ class TestExchange:
 
         assert outcome.value == b"AA 1"
 
+    def test_a_commit_block_is_not_the_reply(self, bench: Bench) -> None:
+        """MLLP release 2: it says that the payload is kept; the reply follows."""
+        outcome = bench.send(b"1")
+        bench.reply(b"\x06")
+        assert outcome.pending
+
+        bench.reply(b"AA 1")
+
+        assert outcome.value == b"AA 1"
+
+    def test_a_negative_commit_block(self, bench: Bench) -> None:
+        """It was not kept: nothing is known to have happened, and it must be sent again."""
+        outcome = bench.send(b"1")
+
+        bench.reply(b"\x15")
+
+        assert isinstance(outcome.error, ReplyLost)
+        assert outcome.error.reason is LossReason.GARBAGE
+
     def test_sending_from_the_callback(self, bench: Bench) -> None:
         """A sender may send its next from the reply of its last."""
         later: list[Outcome] = []
