@@ -1,4 +1,4 @@
-"""export/pdf, which is ours, and how many addenda a file shows."""
+"""export/pdf, our own bridge's alone, and how many addenda a file shows."""
 
 import re
 import zlib
@@ -20,10 +20,21 @@ def report(case: Case) -> Case:
 
 def test_a_pdf_is_a_pdf(report: Case) -> None:
     """export/pdf: the bytes of a PDF, in the media type of one; nothing else is said."""
-    answer = ok(report.post("export/pdf", "A1"))
+    answer = ok(report.post("export/pdf", "A1", "service"))
     assert answer.headers["content-type"] == "application/pdf"
     assert answer.content.startswith(b"%PDF-")
     assert answer.content.rstrip().endswith(b"%%EOF")
+
+
+@pytest.mark.parametrize("kind", ["pdf", "docx", "PDF"])
+def test_no_pdf_and_no_docx_for_integrators(report: Case, kind: str) -> None:
+    """What the service does 8: HTML, JSON and RTF by the API; PDF and DOCX inside the app only."""
+    answer = report.post(f"export/{kind}", "A1")
+    assert (answer.status_code, answer.json()["code"]) == (404, "no_such_path")
+    described = report.service.call("GET", "/openapi.json", None).json()["paths"]
+    assert {each for each in described if each.startswith("/api/report/export/")} == {
+        f"/api/report/export/{each}" for each in ("html", "json", "rtf")
+    }
 
 
 @pytest.mark.parametrize(("addenda", "shown"), [(0, []), (1, ["Earlier"]), (None, ["E", "L"])])
@@ -38,9 +49,13 @@ def test_only_so_many_addenda(report: Case, addenda: int | None, shown: list[str
 
 def test_a_pdf_shows_only_so_many_addenda(report: Case) -> None:
     """export/pdf: fewer addenda, fewer glyphs on the page."""
-    sizes = [ink(ok(report.post("export/pdf", "A1", addenda=n)).content) for n in (0, 1, 2)]
+
+    def size(**more: int) -> int:
+        return ink(ok(report.post("export/pdf", "A1", "service", **more)).content)
+
+    sizes = [size(addenda=count) for count in (0, 1, 2)]
     assert sizes[0] < sizes[1] < sizes[2]
-    assert ink(ok(report.post("export/pdf", "A1")).content) == sizes[2]
+    assert size() == sizes[2]
 
 
 def ink(pdf: bytes) -> int:
@@ -66,6 +81,6 @@ def test_a_count_is_a_count(report: Case, path: str, wrong: object) -> None:
 
 def test_what_is_not_there(case: Case) -> None:
     """export/pdf: no report, no PDF; another zone is no zone."""
-    assert case.post("export/pdf", "A1").status_code == 404
+    assert case.post("export/pdf", "A1", "service").status_code == 404
     case.draft("A1")
-    assert case.post("export/pdf", "A1", timeZone="Mars/Base").status_code == 400
+    assert case.post("export/pdf", "A1", "service", timeZone="Mars/Base").status_code == 400

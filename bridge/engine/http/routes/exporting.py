@@ -1,4 +1,4 @@
-"""`export/html`, `export/json`, `export/rtf`, and `export/pdf`, which is ours."""
+"""`export/html`, `export/json`, `export/rtf`, and for our own bridge `export/pdf`."""
 
 import base64
 from collections.abc import Callable
@@ -111,19 +111,11 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     return JSONResponse({"rtf": encoded})
 
 
-@router.post(
-    "/pdf",
-    response_class=Response,
-    responses={
-        **problems(501),
-        200: {
-            "description": "The PDF",
-            "content": {PDF_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-        },
-    },
-)
+@router.post("/pdf", include_in_schema=False)
 async def export_pdf(body: PdfBody, request: Request) -> Response:
-    """Return the report as PDF."""
+    """Return the report as PDF, to our own bridge; for all others PDF is the app's alone."""
+    if not request.state.caller.service:
+        raise bad_request("Not Found", code="no_such_path", status=404)
     try:
         data = await _export(request, body, pdf.render, body.addenda)
     except PdfUnavailable as error:
