@@ -13,6 +13,13 @@ KNOWN_VERSIONS = frozenset(
     {"2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.8", "2.8.1", "2.8.2"}
 )
 
+UNNAMED = {
+    None: "ACK",
+    **{f"MDM_{trigger}": "MDM_T02" for trigger in ("T04", "T06", "T08", "T10")},
+    "MDM_T11": "MDM_T01",
+}
+"""Structures of messages that cannot name them: MSH-9 has two components in 2.3 (table 0354)."""
+
 
 def decoded(raw: bytes) -> str:
     """The text of a message of ours, by its own charset."""
@@ -20,12 +27,13 @@ def decoded(raw: bytes) -> str:
 
 
 def parsed(raw: bytes, level: int = VALIDATION_LEVEL.TOLERANT) -> TheirMessage:
-    """A message as hl7apy reads it, groups found; it knows a plain `ACK` only by being told."""
+    """A message as hl7apy reads it, groups found; structures that MSH-9 does not name are told."""
     text = decoded(raw)
     marks, structure, version = get_message_info(text)
-    if structure is not None:
+    if structure not in UNNAMED:
         return parse_message(text, validation_level=level, find_groups=True)
-    message = TheirMessage("ACK", version=version, validation_level=level, encoding_chars=marks)
+    name = UNNAMED[structure]
+    message = TheirMessage(name, version=version, validation_level=level, encoding_chars=marks)
     message.children = parse_segments(text, version, marks, level, message.reference, True)
     return message
 

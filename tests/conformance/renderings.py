@@ -1,0 +1,128 @@
+"""Releases to render, and the words that destinations may say about how: data of the tests."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from typing import Any
+
+from mappings.compiler import compile_sources
+from mappings.hl7.message import Message
+from mappings.outbound import OutboundMapping
+from mappings.overlay import laid_over
+from mappings.results import (
+    Addendum,
+    DocumentNames,
+    Format,
+    ResultContext,
+    ResultEvent,
+    ResultOrder,
+    Signer,
+)
+from tests.mappings.language import SHIPPED
+from tests.mappings.test_outbound import NOW, ORDERS
+
+Words = Mapping[str, Any]
+
+VERSIONS = ("2.3", "2.3.1", "2.4", "2.5.1")
+LAYOUTS = ("lines", "repetitions", "formatted")
+SECTIONS = ("none", "loinc", "dicom")
+ADDENDA = ("whole", "newest", "child", "none")
+LINKED = ("separate", "combined", "grouped")
+INTERPRETERS = ("ndl", "xcn", "name")
+TIMES = ("offset", "local")
+ECHOES = ("fields", "whole")
+CONTENTS = (["text"], ["pdf"], ["rtf"], ["text", "pdf", "rtf"])
+TARGETS: tuple[dict[str, str], ...] = (
+    {"*": "OBX"},
+    {"*": "NTE"},
+    {"*": "none"},
+    {"*": "ZMD"},
+    {"Room": "OBR-21", "Dose": "ZMD-3", "Plan": "ORC-19", "*": "NTE"},
+    {"Room": "PV1-50", "Dose": "PID-2", "Plan": "ZMD-2"},
+)
+METADATA = {"Room": "12 | ^ & ~ \\", "Dose": "3 mGy", "Plan": {"steps": ["a", "b"]}}
+
+REPORT = """Clinical history: cough & fever | 3 days
+TECHNIQUE
+CT ^ of the chest.
+
+Befund:
+  No nodule ~ none \\ at all.
+
+所見\uff1a異常なし
+IMPRESSION: normal.
+"""
+CONTEXT = ResultContext(
+    event=ResultEvent.FINAL,
+    control_id="C0001",
+    now=NOW,
+    site="SITE1",
+    orders=(),
+    report_text=REPORT,
+    signed_at=NOW,
+    signed_by=Signer("Dr. Anna-Maria Berg", identifier="R1"),
+    report_status="Final",
+    time_zone="Australia/Adelaide",
+    files={Format.PDF: b"%PDF-1.7\n" + bytes(range(256)), Format.RTF: b"{\\rtf1 |^~&}"},
+    document=DocumentNames("ABCDEFGHIJKLMNOP.A2", "ABCDEFGHIJKLMNOP"),
+)
+LATE = (Addendum("Later:\nmore.", NOW, Signer("王, 小明")), Addendum("Last.", NOW, Signer("Bob")))
+
+EARLIER: tuple[tuple[ResultEvent, tuple[ResultEvent, ...]], ...] = (
+    (ResultEvent.PRELIMINARY, ()),
+    (ResultEvent.PRELIMINARY, (ResultEvent.PRELIMINARY,)),
+    (ResultEvent.FINAL, ()),
+    (ResultEvent.FINAL, (ResultEvent.PRELIMINARY,)),
+    (ResultEvent.ADDENDUM, (ResultEvent.FINAL,)),
+    (ResultEvent.CORRECTION, (ResultEvent.FINAL, ResultEvent.RETRACTION)),
+    (ResultEvent.RETRACTION, (ResultEvent.ADDENDUM,)),
+    (ResultEvent.CANCELLATION, (ResultEvent.PRELIMINARY,)),
+)
+TRIGGERS = ("T02", "T08", "T02", "T04", "T06", "T10", "T10", "T11")
+
+
+def compiled(name: str = "results", **words: Any) -> OutboundMapping:
+    """A shipped definition with a destination's words over it."""
+    return _compiled(name, json.dumps(words))
+
+
+@cache
+def _compiled(name: str, words: str) -> OutboundMapping:
+    made = compile_sources(*laid_over(SHIPPED, name, json.loads(words), "destination test"))
+    assert isinstance(made, OutboundMapping)
+    return made
+
+
+def orders() -> tuple[ResultOrder, ResultOrder]:
+    """An order in the usual delimiters and one in delimiters of its own, both with Metadata."""
+    usual = next(each for each in ORDERS if each.echo[0].startswith("MSH|^~\\&|RIS"))
+    odd = next(each for each in ORDERS if not each.echo[0].startswith("MSH|^~"))
+    first, second = (replace(each, metadata=METADATA) for each in (usual, odd))
+    return first, second
+
+
+def combinations() -> Iterator[Words]:
+    """Words that belong together, each with each."""
+    for version, layout, sections, addenda in product(VERSIONS, LAYOUTS, SECTIONS, ADDENDA):
+        yield {"version": version, "layout": layout, "sections": sections, "addenda": addenda}
+    for version, linked, interpreter, times, echo in product(
+        VERSIONS, LINKED, INTERPRETERS, TIMES, ECHOES
+    ):
+        yield {
+            "version": version, "orders": linked, "interpreter": interpreter, "times": times,
+            "echo": echo,
+        }  # fmt: skip
+    for version, content, targets, echo in product(VERSIONS, CONTENTS, TARGETS, ECHOES):
+        yield {"version": version, "content": content, "metadata": targets, "echo": echo}
+
+
+def keys(raw: bytes) -> list[tuple[str, str]]:
+    """OBX-3 and OBX-4 of the text of a message, each once, in order."""
+    found = [
+        (each.value("OBX-3.1"), each.value("OBX-4"))
+        for each in Message.parse(raw).named("OBX")
+        if each.value("OBX-11") != "O"
+    ]
+    return list(dict.fromkeys(found))
