@@ -6,8 +6,9 @@ Asks the report service and the order index; sends nothing.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Protocol
 
 from bridge.delivery.announcing import key_of
@@ -19,6 +20,7 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
+from mappings.procedures import procedures_of
 from mappings.results import Addendum, Format, ResultContext, ResultEvent, ResultOrder, Signer
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
@@ -105,7 +107,7 @@ class Composer:
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
-            orders=tuple(map(_order, orders, known.orders)),
+            orders=tuple(chain.from_iterable(map(_orders, orders, known.orders))),
             destination=dict(destination.fields),
             report_status=str(delivery.orders["status"]),
             time_zone=destination.time_zone,
@@ -163,18 +165,27 @@ class Composer:
             return _Known(orders, told_before(connection, delivery))
 
 
-def _order(tags: Mapping[str, Any], index: IndexedOrder | None) -> ResultOrder:
-    """Join what the service says of an order with what its sender said; the service is newer."""
+def _orders(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultOrder]:
+    """
+    Join what the service says of an order with what its sender said; the service is newer.
+
+    An order of several procedures answers for each of them.
+    """
     said = dict(index.tags) if index else {}
     merged = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
     metadata = merged.pop("Metadata", None) or {}
-    return ResultOrder(
+    order = ResultOrder(
         tags={tag: str(value) for tag, value in merged.items()},
         metadata=metadata,
         placer=index.placer if index else "",
         filler=index.filler if index else "",
         echo=index.echo if index else (),
     )
+    head, parts = procedures_of(order.echo, "")
+    if not parts:
+        return [order]
+    first, *others = [replace(order, echo=(*head, *each.lines)) for each in parts]
+    return [first, *(replace(each, placer="", filler="") for each in others)]
 
 
 def _texts(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:

@@ -13,9 +13,12 @@ from bridge.intake.identity import signal
 from bridge.intake.order_rules import OrderState, Step, decide
 from bridge.store.order_index import IndexedOrder, Key, Signal
 from mappings.events import Action, OrderEvent
+from mappings.procedures import Procedure, joined, procedures_of, remaining, updated
 
 KEPT = frozenset({"study-uid", "accession"})
 """Signals that are values of the order: a message that is silent about them changes nothing."""
+
+DESCRIPTION = "StudyDescription"
 
 JOINED = "message-group"
 """Orders that once came in one message stay together when one of them changes alone."""
@@ -69,13 +72,22 @@ def fold(events: Iterable[OrderEvent]) -> list[OrderEvent]:
 
 
 def _together(first: OrderEvent, second: OrderEvent) -> OrderEvent:
+    head, parts = _procedures(first)
+    more = [each for each in _procedures(second)[1] if each not in parts]
+    echo, description = joined(head, [*parts, *more])
+    info = _merged(second.clinical_info, first.clinical_info)
     return replace(
         first,
-        clinical_info=_merged(second.clinical_info, first.clinical_info),
+        clinical_info=info | ({DESCRIPTION: description} if description else {}),
+        echo=echo,
         link_signals=tuple(dict.fromkeys([*first.link_signals, *second.link_signals])),
         placer=first.placer or second.placer,
         filler=first.filler or second.filler,
     )
+
+
+def _procedures(event: OrderEvent) -> tuple[tuple[str, ...], list[Procedure]]:
+    return procedures_of(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
 
 
 def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,6 +115,8 @@ def _task(event: OrderEvent, before: IndexedOrder | None, place: int, occasion: 
     state = OrderState(before.state) if before else OrderState.UNKNOWN
     closed_at = before.closed_at if before else None
     step, after = decide(event.action, state, occasion.sent_at, closed_at)
+    if before is not None and step is Step.WITHDRAW and (left := _left(before, event)):
+        return _without_some(event, before, left, occasion)
     if before is not None and step in {Step.NOTHING, Step.DETACH}:
         return Task(step, event, before, before)
     base = before or IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
@@ -110,6 +124,7 @@ def _task(event: OrderEvent, before: IndexedOrder | None, place: int, occasion: 
     if revived:  # an order anew: nothing of the cancelled one counts
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
     closing = step is Step.WITHDRAW
+    echo, tags = _said(base, event)
     return Task(
         step,
         event,
@@ -120,12 +135,47 @@ def _task(event: OrderEvent, before: IndexedOrder | None, place: int, occasion: 
             last_message=occasion.message_id,
             placer=event.placer or base.placer,
             filler=event.filler or base.filler,
-            tags=_merged(base.tags, event.clinical_info),
-            echo=base.echo if closing and base.echo else event.echo or base.echo,
+            tags=tags,
+            echo=base.echo if closing and base.echo else echo,
             closed_at=occasion.sent_at if closing else _closed_at(after, base),
             signals=signals_after(base.signals, event),
         ),
     )
+
+
+def _said(base: IndexedOrder, event: OrderEvent) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Give the echo and the tags of an order after a message about it, or about a part of it."""
+    tags = _merged(base.tags, event.clinical_info)
+    if not base.echo:
+        return event.echo, tags
+    _, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
+    head, said = _procedures(event)
+    parts = updated(known, said) if said else known
+    if len(parts) <= len(said):
+        return event.echo or base.echo, tags
+    echo, description = joined(head, parts)
+    return echo, {**tags, DESCRIPTION: description} if description else tags
+
+
+def _left(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
+    """Give the procedures of an order that a cancellation or hold does not name."""
+    _, known = procedures_of(before.echo, str(before.tags.get(DESCRIPTION, "")))
+    return remaining(known, _procedures(event)[1]) if len(known) > 1 else []
+
+
+def _without_some(
+    event: OrderEvent, before: IndexedOrder, left: Sequence[Procedure], occasion: Occasion
+) -> Task:
+    """Keep an order for the procedures that are left of it."""
+    head, _ = procedures_of(before.echo, "")
+    echo, description = joined(head, left)
+    after = replace(
+        before,
+        last_message=occasion.message_id,
+        tags={**before.tags, DESCRIPTION: description},
+        echo=echo,
+    )
+    return Task(Step.REGISTER, event, before, after)
 
 
 def _closed_at(after: OrderState, base: IndexedOrder) -> int | None:

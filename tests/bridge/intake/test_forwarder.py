@@ -219,7 +219,7 @@ async def test_a_signal_that_goes_away_unlinks(hospital: Hospital) -> None:
 
 
 async def test_several_groups_of_one_accession_are_one_report(hospital: Hospital) -> None:
-    """The same accession twice in a message: one order, the first group's values."""
+    """The same accession twice in a message: one order of the report service."""
     await hospital.send(message(group("A1", what="CT Head"), group("A1", what="CT Neck")))
     assert await accessions(hospital, "A1") == ["A1"]
     assert hospital.states() == {"done"}

@@ -1,0 +1,92 @@
+"""
+Several procedures under one accession: one order of the report service, one part of its echo each.
+
+Pure. A part begins with its ORC; numbers tell which part a later message is about. Knows no
+events and no service.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from mappings.echo import Echo
+from mappings.hl7.path import Path
+
+BETWEEN = "; "
+"""Stands between the descriptions of several procedures in StudyDescription."""
+
+_PLACER = (Path.parse("ORC-2.1"), Path.parse("OBR-2.1"))
+_FILLER = (Path.parse("ORC-3.1"), Path.parse("OBR-3.1"))
+
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """One ORC/OBR part of an order: its lines, its numbers, how it is described."""
+
+    lines: Lines
+    placer: str
+    filler: str
+    description: str = ""
+
+    def is_same(self, other: "Procedure") -> bool:
+        """Compare the numbers that both have; where they share none they may be the same."""
+        pairs = ((self.placer, other.placer), (self.filler, other.filler))
+        return all(one == two for one, two in pairs if one and two)
+
+
+def procedures_of(echo: Sequence[str], description: str) -> tuple[Lines, list[Procedure]]:
+    """Cut the echo of an order into what stands before the first ORC, and its parts."""
+    starts = [place for place, line in enumerate(echo) if line[:3].upper() == "ORC"]
+    head = tuple(echo[: starts[0]]) if starts else tuple(echo)
+    parts = [tuple(echo[start:end]) for start, end in pairwise([*starts, len(echo)])]
+    said = description.split(BETWEEN)
+    if len(said) != len(parts):
+        said = [description] * len(parts)
+    return head, [_procedure(head, part, words) for part, words in zip(parts, said, strict=True)]
+
+
+def _procedure(head: Lines, lines: Lines, description: str) -> Procedure:
+    echo = Echo((*head, *lines))
+    return Procedure(lines, _number(echo, _PLACER), _number(echo, _FILLER), description)
+
+
+def _number(echo: Echo, places: Sequence[Path]) -> str:
+    """Read a number where it stands first."""
+    found = (echo.field(place, "ST", all_repetitions=False).strip() for place in places)
+    return next(filter(None, found), "")
+
+
+def joined(head: Lines, parts: Sequence[Procedure]) -> tuple[Lines, str]:
+    """Put parts together again: the echo, and one description for all."""
+    said = [each.description for each in parts]
+    alike = len(set(said)) == 1
+    lines = tuple(line for each in parts for line in each.lines)
+    return (*head, *lines), said[0] if alike else BETWEEN.join(said)
+
+
+def updated(known: Sequence[Procedure], said: Sequence[Procedure]) -> list[Procedure]:
+    """
+    Give the parts of an order after a message about some of them.
+
+    A lone part whose placer number is the same, or unsaid, was renumbered and gives way.
+    """
+    if len(known) == 1 and not _differ(known[0].placer, said):
+        return list(said)
+    return [*remaining(known, said), *(_described(each, known) for each in said)]
+
+
+def _described(said: Procedure, known: Sequence[Procedure]) -> Procedure:
+    """Keep the description that a message does not repeat."""
+    before = next((each.description for each in known if each.is_same(said)), "")
+    return said if said.description else replace(said, description=before)
+
+
+def remaining(known: Sequence[Procedure], said: Sequence[Procedure]) -> list[Procedure]:
+    """Give the parts of an order that a message is not about."""
+    return [each for each in known if not any(each.is_same(one) for one in said)]
+
+
+def _differ(placer: str, said: Sequence[Procedure]) -> bool:
+    return bool(placer) and all(each.placer and each.placer != placer for each in said)
