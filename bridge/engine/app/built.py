@@ -7,6 +7,7 @@ good. Knows nothing of what the apps do.
 
 import gzip
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -23,6 +24,9 @@ MEDIA_TYPES = {
     "woff2": "font/woff2",
     "wasm": "application/wasm",
 }
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,9 @@ def _reached(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
 
 def media_type(name: str) -> str | None:
     """Return the media type of a built file; None for a name that is no built file's."""
-    stem, _, kind = name.rpartition(".")
-    if not stem or name == "manifest.json" or not stem.replace("-", "").replace("_", "").isalnum():
+    if name == "manifest.json" or not _NAME.fullmatch(name):
         return None
-    return MEDIA_TYPES.get(kind)
+    return MEDIA_TYPES.get(name.rpartition(".")[2])
 
 
 @cache

@@ -53,6 +53,16 @@ def add_member(
     return {"email": account.email, "name": account.name, "role": role.value}
 
 
+def remove_member(work: Work, site_id: str, email: str, administrator_id: int | None) -> None:
+    """Take a user off a site, but nobody themselves; raise `UserNotFound` or `BadUser`."""
+    account = users.find_account(work.connection, email)
+    if account is None or account_role(work.connection, account.id, site_id) is None:
+        raise UserNotFound(pointer="/email")
+    if account.id == administrator_id:
+        raise BadUser("nobody removes themselves", pointer="/email")
+    users.leave(work.connection, site_id, account.id)
+
+
 def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
     """Set the signature of a user who belongs to this site only; signed reports keep theirs."""
     account = users.find_account(work.connection, email)

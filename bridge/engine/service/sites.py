@@ -14,6 +14,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.engine.errors import EngineError, NotFound, SiteNotFound, StateConflict
 from bridge.engine.records.tables import metadata
+from bridge.engine.rules.document import parse
+from bridge.engine.rules.outline import outline
 
 SITES = metadata.tables["engine_site"]
 GROUPS = metadata.tables["engine_prelim_group"]
@@ -145,6 +147,13 @@ def set_prelim_group(
     )
 
 
+def delete_prelim_group(connection: Connection, site_id: str, name: str) -> None:
+    """Remove a prelim group of a site; raise `NotFound`. Reads made in it stay."""
+    here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
+    if connection.execute(delete(GROUPS).where(*here)).rowcount == 0:
+        raise NotFound("the site has no such prelim group")
+
+
 def list_prelim_groups(connection: Connection, site_id: str) -> list[dict[str, Any]]:
     """Return a site's prelim groups."""
     rows = connection.execute(
@@ -184,7 +193,15 @@ def list_templates(connection: Connection, site_id: str) -> list[dict[str, Any]]
     rows = connection.execute(
         select(TEMPLATES).where(TEMPLATES.c.site_id == site_id).order_by(TEMPLATES.c.number)
     )
-    return [{"number": row.number, "name": row.name, "document": row.document} for row in rows]
+    return [
+        {
+            "number": row.number,
+            "name": row.name,
+            "document": row.document,
+            "text": outline(parse(row.document)),
+        }
+        for row in rows
+    ]
 
 
 def _values(site: SiteSettings) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
@@ -167,6 +167,15 @@ def check_password(connection: Connection, email: str, password: str) -> Account
     except (VerificationError, InvalidHashError):
         return None
     return Account(row.id, row.email, row.name) if row is not None and known else None
+
+
+def leave(connection: Connection, site_id: str, account_id: int) -> None:
+    """Take an account off a site; what it wrote there stays."""
+    connection.execute(
+        delete(MEMBERSHIPS).where(
+            MEMBERSHIPS.c.site_id == site_id, MEMBERSHIPS.c.account_id == account_id
+        )
+    )
 
 
 def members(connection: Connection, site_id: str) -> list[Member]:

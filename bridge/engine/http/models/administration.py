@@ -4,7 +4,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictInt, model_validator
 
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.authority import Role
@@ -100,10 +100,18 @@ class PrelimGroupBody(Body):
 
 
 class TemplateBody(Body):
-    """A numbered template."""
+    """A numbered template: a document of ours, or plain text that becomes one."""
 
     name: Identifier
-    document: dict[str, Any]
+    document: dict[str, Any] | None = None
+    text: Annotated[str | None, Field(max_length=1_000_000)] = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TemplateBody":
+        if (self.document is None) == (self.text is None):
+            message = "either document or text is needed"
+            raise ValueError(message)
+        return self
 
 
 class MrrtBody(Body):

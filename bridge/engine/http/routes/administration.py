@@ -26,6 +26,7 @@ from bridge.engine.http.models.administration import (
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.document import to_json
+from bridge.engine.rules.outline import from_outline
 from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
@@ -151,6 +152,18 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
     )
 
 
+@router.delete("/sites/{site_id}/users/{email}", response_class=Response)
+async def remove_user(site_id: str, email: str, request: Request) -> Response:
+    """Take a user off the site; their reports stay."""
+    administrator_id = request.state.caller.account_id
+    return await act(
+        request,
+        "user-remove",
+        Place(site_id),
+        lambda work: administration.remove_member(work, site_id, email, administrator_id),
+    )
+
+
 @router.get("/sites/{site_id}/tokens", response_model=Rows)
 async def list_tokens(site_id: str, request: Request) -> Response:
     """Return the tokens of a site's users, without their secrets."""
@@ -219,6 +232,17 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
     )
 
 
+@router.delete("/sites/{site_id}/prelim-groups/{name}", response_class=Response)
+async def delete_group(site_id: str, name: str, request: Request) -> Response:
+    """Remove a prelim group; reads made in it stay."""
+    return await act(
+        request,
+        "prelim-group-delete",
+        Place(site_id),
+        lambda work: sites.delete_prelim_group(work.connection, site_id, name),
+    )
+
+
 @router.get("/sites/{site_id}/templates", response_model=Rows)
 async def list_templates(site_id: str, request: Request) -> Response:
     """Return a site's templates by number."""
@@ -236,7 +260,8 @@ async def set_template(
     site_id: str, number: Number, body: TemplateBody, request: Request
 ) -> Response:
     """Create or replace a numbered template."""
-    document = to_json(read_document(body.document))
+    given = body.document
+    document = to_json(from_outline(body.text or "") if given is None else read_document(given))
     return await act(
         request,
         "template-update",

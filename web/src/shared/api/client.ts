@@ -33,6 +33,7 @@ export interface Api {
   get<T>(path: string, options?: CallOptions): Promise<T>;
   post<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
   put<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
+  patch<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
   delete<T>(path: string, options?: CallOptions): Promise<T>;
   /** The answer as it is: for exports, images and streams. */
   raw(path: string, init?: RequestInit): Promise<Response>;
@@ -69,7 +70,8 @@ export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(g
     }
     const response = await raw(path, init);
     if (!response.ok) throw await problemOf(response);
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    const text = await response.text();
+    return (text ? JSON.parse(text) : undefined) as T;
   }
 
   return {
@@ -77,6 +79,7 @@ export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(g
     get: (path, options) => call("GET", path, undefined, options),
     post: (path, body, options) => call("POST", path, body ?? {}, options),
     put: (path, body, options) => call("PUT", path, body ?? {}, options),
+    patch: (path, body, options) => call("PATCH", path, body ?? {}, options),
     delete: (path, options) => call("DELETE", path, undefined, options),
     raw,
   };

@@ -1,0 +1,77 @@
+r"""
+A document written as plain text by hand: headings, lists and bracket fields by their look.
+
+A line of words that ends with a colon is a heading, `- ` and `1. ` begin list items,
+`[label]` is an open field. `outline` writes the same text back.
+"""
+
+import re
+from collections.abc import Iterator
+
+from bridge.engine.rules.document import (
+    Block,
+    Document,
+    Field,
+    Inline,
+    ListBlock,
+    Paragraph,
+    Section,
+    Text,
+    plain_text,
+)
+
+_HEADING = re.compile(r"([^\[\]:]{1,80}):\s*")
+_BULLET = re.compile(r"[-•*] +(.*)")
+_NUMBER = re.compile(r"\d{1,3}[.)] +(.*)")
+_FIELD = re.compile(r"\[([^\[\]\n]{0,200})\]")
+
+
+def from_outline(text: str) -> Document:
+    r"""Make a document of text; line ends are `\n` or `\r\n`."""
+    lines = [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    blocks: list[Block] = []
+    for line in lines:
+        block = _block(line)
+        blocks[-1:] = _joined(blocks[-1], block) if blocks else [block]
+    return Document(tuple(blocks))
+
+
+def _joined(last: Block, block: Block) -> list[Block]:
+    """Return two blocks, or the one list that they are together."""
+    if isinstance(last, ListBlock) and isinstance(block, ListBlock):
+        if last.ordered is not block.ordered:
+            return [last, block]
+        return [ListBlock((*last.items, *block.items), block.ordered)]
+    return [last, block]
+
+
+def outline(document: Document) -> str:
+    """Write a document as the text that `from_outline` reads."""
+    lines = (
+        Paragraph((Text(f"{block.title.rstrip(':')}:"),)) if isinstance(block, Section) else block
+        for block in document.content
+    )
+    return plain_text(Document(tuple(lines)))
+
+
+def _block(line: str) -> Block:
+    if heading := _HEADING.fullmatch(line):
+        return Section(heading[1].strip())
+    if item := _BULLET.fullmatch(line):
+        return ListBlock((tuple(_inlines(item[1])),))
+    if item := _NUMBER.fullmatch(line):
+        return ListBlock((tuple(_inlines(item[1])),), ordered=True)
+    return Paragraph(tuple(_inlines(line)))
+
+
+def _inlines(line: str) -> Iterator[Inline]:
+    at = 0
+    for found in _FIELD.finditer(line):
+        if found.start() > at:
+            yield Text(line[at : found.start()])
+        yield Field(found[1].strip())
+        at = found.end()
+    if at < len(line):
+        yield Text(line[at:])

@@ -1,0 +1,61 @@
+"""Templates written by hand as text: headings, lists, fields, and the same text back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.engine.rules.document import (
+    Document,
+    Field,
+    ListBlock,
+    Paragraph,
+    Section,
+    Text,
+    parse,
+    to_json,
+)
+from bridge.engine.rules.outline import from_outline, outline
+
+CHEST = """Technique:
+CT of the chest, [contrast].
+
+Findings:
+- Lungs: [lungs]
+- Heart normal.
+1. First
+2. Second
+Impression:
+[impression]"""
+
+
+def test_headings_lists_and_fields_are_seen() -> None:
+    """Each by its look, list items of a kind together."""
+    assert from_outline(CHEST).content == (
+        Section("Technique"),
+        Paragraph((Text("CT of the chest, "), Field("contrast"), Text("."))),
+        Paragraph(),
+        Section("Findings"),
+        ListBlock(((Text("Lungs: "), Field("lungs")), (Text("Heart normal."),))),
+        ListBlock(((Text("First"),), (Text("Second"),)), ordered=True),
+        Section("Impression"),
+        Paragraph((Field("impression"),)),
+    )
+
+
+def test_the_same_text_comes_back() -> None:
+    """What was written by hand can be edited by hand again."""
+    assert outline(from_outline(CHEST)) == CHEST
+
+
+@pytest.mark.parametrize("text", ["", "  \n "])
+def test_nothing_is_the_empty_document(text: str) -> None:
+    """Blank text has no paragraphs."""
+    assert from_outline(text) == Document()
+
+
+@given(st.text(alphabet="ab:[]-1. \n*", max_size=60))
+def test_any_text_is_a_document_that_can_be_stored(text: str) -> None:
+    """Whatever is typed can be read back from JSON, and settles after one round."""
+    document = from_outline(text)
+    assert parse(to_json(document)) == document
+    assert from_outline(outline(document)) == document

@@ -1,0 +1,93 @@
+// Who is signed in, and what they have chosen; everything behind the account's cookie.
+import { ApiProblem, createApi, type Api } from "../../shared/api/client";
+import { locale } from "../../shared/i18n";
+import { applyTheme, type Theme } from "../../shared/theme/theme";
+
+export interface SiteMembership {
+  SiteID: string;
+  name: string;
+  timeZone: string;
+  role: "user" | "administrator" | "prelim";
+}
+
+export interface Profile {
+  email: string;
+  name: string;
+  signature: string | null;
+  signatureText: string;
+  password: boolean;
+  AppLanguage: string;
+  SpeechLanguage: string;
+  theme: Theme | "";
+  sites: SiteMembership[];
+}
+
+export const ACCOUNT = "/reporting/api/account";
+const SITE_KEY = "report.site";
+
+/** Leads to the login page, and back here afterwards. */
+export function leadToLogin(window: Window): void {
+  const next = encodeURIComponent(window.location.pathname);
+  window.location.assign(`/reporting/login?next=${next}`);
+}
+
+/** An api whose calls lead to the login page once the session has ended. */
+export function accountApi(window: Window, fetcher: typeof fetch = fetch.bind(window)): Api {
+  const watched: typeof fetch = async (input, init) => {
+    const response = await fetcher(input, init);
+    if (response.status === 401) leadToLogin(window);
+    return response;
+  };
+  return createApi({ token: null }, watched);
+}
+
+export class Account {
+  readonly api: Api;
+  profile = $state.raw<Profile | null>(null);
+  siteId = $state("");
+  failed = $state(false);
+
+  constructor(api: Api) {
+    this.api = api;
+  }
+
+  get site(): SiteMembership | undefined {
+    return this.profile?.sites.find((each) => each.SiteID === this.siteId);
+  }
+
+  get administrates(): boolean {
+    return this.site?.role === "administrator";
+  }
+
+  async load(): Promise<void> {
+    try {
+      this.#take(await this.api.get<Profile>(ACCOUNT));
+    } catch (error) {
+      this.failed = !(error instanceof ApiProblem && error.status === 401);
+    }
+  }
+
+  async change(choices: Partial<Profile>): Promise<void> {
+    this.#take(await this.api.put<Profile>(ACCOUNT, choices));
+    applyTheme(this.profile?.theme || "dark", document);
+    if (this.profile?.AppLanguage) await locale.set(this.profile.AppLanguage);
+  }
+
+  choose(siteId: string): void {
+    this.siteId = siteId;
+    localStorage.setItem(SITE_KEY, siteId);
+  }
+
+  async signOut(): Promise<void> {
+    await this.api.post(`${ACCOUNT}/sign-out`);
+    location.assign("/reporting/login");
+  }
+
+  #take(profile: Profile): void {
+    this.profile = profile;
+    const known = profile.sites.map((each) => each.SiteID);
+    if (known.includes(this.siteId)) return;
+    const kept = localStorage.getItem(SITE_KEY) ?? "";
+    this.siteId = known.includes(kept) ? kept : (known[0] ?? "");
+  }
+}

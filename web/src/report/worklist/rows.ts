@@ -1,0 +1,161 @@
+// The worklist's rows as they lie at the engine, and those of them that are here: whole pages,
+// fetched when somebody scrolls to them. Knows no page, no component.
+import type { Api } from "../../shared/api/client";
+
+export interface Order {
+  SiteID: string;
+  PatientMRN: string;
+  Accession: string;
+  SiteLocation?: string;
+  PatientName?: string;
+  PatientBirthDate?: string;
+  PatientSex?: string;
+  Modality?: string;
+  StudyDescription?: string;
+  StudyDate?: string;
+  BodyPartExamined?: string;
+}
+
+export interface PrelimRead {
+  group: string;
+  tag: string;
+  readAt: number;
+  readBy: string;
+}
+
+export type ReportStatus = "Ordered" | "Draft" | "Preliminary" | "Final" | "Addendum";
+
+export interface Row {
+  reportId: string;
+  status: ReportStatus;
+  userEmail: string;
+  ownerName: string;
+  orders: Order[];
+  createdAt: number;
+  updatedAt: number;
+  signedAt: number | null;
+  prelim: PrelimRead | null;
+}
+
+export interface Stretch {
+  items: Row[];
+  total: number;
+  cursor: number;
+}
+
+export interface Query {
+  SiteID: string;
+  status: readonly ReportStatus[];
+  owner: "" | "me" | "nobody";
+  q: string;
+  location: string;
+  group: string;
+  tag: string;
+  sort: string;
+  descending: boolean;
+}
+
+export const PAGE = 100;
+const KEPT_PAGES = 40;
+
+/** Returns the address of a stretch of the worklist. */
+export function addressOf(base: string, query: Query, offset: number, limit: number): string {
+  const parts = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (Array.isArray(value)) for (const each of value) parts.append(name, String(each));
+    else if (value !== "") parts.append(name, String(value));
+  }
+  parts.append("offset", String(offset));
+  parts.append("limit", String(limit));
+  return `${base}/rows?${parts.toString()}`;
+}
+
+/** The rows of one query. `changed` is called whenever there is something new to show. */
+export class RowCache {
+  total = 0;
+  cursor = 0;
+  loaded = false;
+  failed = false;
+  readonly #api: Api;
+  readonly #base: string;
+  readonly #query: Query;
+  readonly #changed: () => void;
+  #pages = new Map<number, readonly Row[]>();
+  #stale = new Set<number>();
+  #asked = new Map<number, Promise<void>>();
+  #wanted: [number, number] = [0, 1];
+  #closed = false;
+
+  constructor(api: Api, base: string, query: Query, changed: () => void) {
+    this.#api = api;
+    this.#base = base;
+    this.#query = query;
+    this.#changed = changed;
+  }
+
+  /** The row of an index, undefined while it is on its way. */
+  at(index: number): Row | undefined {
+    return this.#pages.get(Math.floor(index / PAGE))?.[index % PAGE];
+  }
+
+  /** Fetches what is missing between two indices (the second one not included). */
+  want(from: number, to: number): Promise<unknown> {
+    this.#wanted = [from, to];
+    const calls = [];
+    const last = Math.floor(Math.max(from, to - 1) / PAGE);
+    for (let page = Math.floor(from / PAGE); page <= last; page += 1) {
+      if (!this.#pages.has(page) || this.#stale.has(page)) calls.push(this.#fetch(page));
+    }
+    return Promise.all(calls);
+  }
+
+  /** Something changed: everything is asked again when it is looked at, what is seen at once. */
+  refresh(): Promise<unknown> {
+    for (const page of this.#pages.keys()) this.#stale.add(page);
+    return this.want(...this.#wanted);
+  }
+
+  /** Answers that are still on their way are nobody's any more. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  #fetch(page: number): Promise<void> {
+    const asked = this.#asked.get(page);
+    if (asked) {
+      // What is on its way may be older than the change that made it stale: once more after it.
+      return this.#stale.has(page) ? asked.then(() => this.#fetch(page)) : asked;
+    }
+    const call = this.#ask(page);
+    this.#asked.set(page, call);
+    return call;
+  }
+
+  async #ask(page: number): Promise<void> {
+    this.#stale.delete(page);
+    try {
+      const address = addressOf(this.#base, this.#query, page * PAGE, PAGE);
+      const found = await this.#api.get<Stretch>(address);
+      if (this.#closed) return;
+      this.#pages.delete(page);
+      this.#pages.set(page, found.items);
+      this.total = found.total;
+      this.cursor = Math.max(this.cursor, found.cursor);
+      [this.loaded, this.failed] = [true, false];
+      this.#forget();
+    } catch {
+      this.#stale.add(page);
+      this.failed = true;
+    } finally {
+      this.#asked.delete(page);
+      if (!this.#closed) this.#changed();
+    }
+  }
+
+  #forget(): void {
+    for (const page of this.#pages.keys()) {
+      if (this.#pages.size <= KEPT_PAGES) return;
+      this.#pages.delete(page);
+    }
+  }
+}

@@ -1,0 +1,52 @@
+// The worklist's views: which reports each shows first, and in which order.
+import type { Query, ReportStatus } from "./rows";
+
+export interface View {
+  name: "to_read" | "drafts" | "prelims" | "signed" | "all";
+  status: readonly ReportStatus[];
+  owner: Query["owner"];
+  sort: string;
+  descending: boolean;
+}
+
+export const VIEWS: readonly View[] = [
+  { name: "to_read", status: ["Ordered"], owner: "", sort: "created", descending: false },
+  {
+    name: "drafts",
+    status: ["Draft", "Preliminary"],
+    owner: "me",
+    sort: "updated",
+    descending: true,
+  },
+  { name: "prelims", status: ["Preliminary"], owner: "", sort: "waiting", descending: false },
+  { name: "signed", status: ["Final", "Addendum"], owner: "", sort: "updated", descending: true },
+  { name: "all", status: [], owner: "", sort: "updated", descending: true },
+];
+
+export const STATUSES: readonly ReportStatus[] = [
+  "Ordered",
+  "Draft",
+  "Preliminary",
+  "Final",
+  "Addendum",
+];
+
+export interface Column {
+  name: string;
+  /** The engine's name of the order by this column; empty when there is none. */
+  sort: string;
+  /** The narrowest list, in px, that still has room for it. */
+  from: number;
+}
+
+export const COLUMNS: readonly Column[] = [
+  { name: "status", sort: "status", from: 0 },
+  { name: "patient", sort: "patient", from: 0 },
+  { name: "mrn", sort: "mrn", from: 900 },
+  { name: "study", sort: "study", from: 0 },
+  { name: "accession", sort: "accession", from: 640 },
+  { name: "studyDate", sort: "studyDate", from: 760 },
+  { name: "location", sort: "location", from: 1150 },
+  { name: "owner", sort: "owner", from: 820 },
+  { name: "updated", sort: "updated", from: 700 },
+];

@@ -1,0 +1,25 @@
+// Short messages to whoever sits here: shown for a while, and read out by screen readers.
+
+export interface Announcement {
+  id: number;
+  text: string;
+  kind: "good" | "bad";
+}
+
+const STAYS_MS = 6000;
+let next = 1;
+let list = $state.raw<readonly Announcement[]>([]);
+
+export const announcements = {
+  get list(): readonly Announcement[] {
+    return list;
+  },
+  say(text: string, kind: Announcement["kind"] = "good"): void {
+    const id = next++;
+    list = [...list.filter((each) => each.text !== text), { id, text, kind }];
+    if (kind === "good") setTimeout(() => announcements.dismiss(id), STAYS_MS);
+  },
+  dismiss(id: number): void {
+    list = list.filter((each) => each.id !== id);
+  },
+};
