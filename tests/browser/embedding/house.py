@@ -1,0 +1,225 @@
+"""
+Two origins on one machine: the engine as `reports.localhost`, hosts as `viewer.localhost`.
+
+Browsers take these names for different sites, and for trustworthy ones.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trustme
+import uvicorn
+from playwright.sync_api import FrameLocator, Page
+
+from bridge.engine.http.application import create_application
+from bridge.engine.rules.authority import Role
+from bridge.engine.service import sites, tokens, users
+from bridge.engine.service.sites import SiteSettings
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from docs.embedding.host import Host
+
+TOKEN = "service-secret"
+READER = "reader@site1.test"
+SITES = {"SITE1": 60, "OPEN": 0}
+"""Sites with their sign delay; OPEN has not said who its hosts are."""
+
+
+@dataclass
+class Reports:
+    """The engine on its own origin, and the tokens of its callers."""
+
+    url: str
+    database: Database
+    application: Any
+    ahead: list[int] = field(default_factory=lambda: [0])
+
+    def api(self, path: str, **body: Any) -> httpx.Response:
+        """Call an endpoint of the interface document."""
+        return ask(self.url, f"/api/report/{path}", body)
+
+    def launch(self, accession: str = "ACC-2001", **more: Any) -> dict[str, Any]:
+        """Launch for the reader in a frame; return the answer."""
+        body = {
+            "clinicalInfo": identity(accession),
+            "reportingApp": more.pop("app", {}),
+            "response": {"type": "link"},
+            "userInfo": {"UserEmail": READER, "UserName": "Rea Der", **more.pop("user", {})},
+            **more,
+        }
+        answer = self.api("launch/clinical", **body)
+        assert answer.status_code == 200, answer.text
+        launched: dict[str, Any] = answer.json()
+        return launched
+
+    def pass_seconds(self, seconds: int) -> None:
+        """Let the engine's clock go on."""
+        self.ahead[0] += seconds * 1000
+
+
+def identity(accession: str = "ACC-2001") -> dict[str, str]:
+    """Return an order of the example host's."""
+    return {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": accession}
+
+
+@contextlib.contextmanager
+def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator[Reports]:
+    """An engine that listens, with https or without."""
+    database = Database(f"sqlite:///{folder / 'engine.db'}")
+    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
+    with database.write() as connection:
+        for site, delay in SITES.items():
+            origins = () if site == "OPEN" else tuple(hosts)
+            sites.add_site(
+                connection, SiteSettings(site, sign_delay=delay, host_origins=origins), 0
+            )
+        users.register(connection, "SITE1", "admin@site1.test", "Ada", 0, role=Role.ADMINISTRATOR)
+        sites.set_prelim_group(connection, "SITE1", "Night", ["Resident"])
+        tokens.ensure_service_token(connection, TOKEN, 0)
+    with listening() as (port, listener):
+        scheme = "https" if secure else "http"
+        url = f"{scheme}://reports.localhost:{port}"
+        installed = EngineSettings((("1", secrets.token_bytes(32)),), public_url=url)
+        ahead = [0]
+        application = create_application(
+            installed, database, clock=lambda: time.time_ns() // 1_000_000 + ahead[0]
+        )
+        options = certificate(folder) if secure else {}
+        config = uvicorn.Config(application, log_level="warning", lifespan="off", **options)
+        server = uvicorn.Server(config)
+        engine = application.state.engine
+
+        async def serve() -> None:
+            await engine.start()
+            await server.serve([listener])
+            await engine.stop()
+
+        serving = threading.Thread(target=lambda: asyncio.run(serve()))
+        serving.start()
+        yield Reports(url, database, application, ahead)
+        engine.stopping = True
+        server.should_exit = True
+        serving.join()
+    database.dispose()
+
+
+def certificate(folder: Path) -> dict[str, Any]:
+    """Return uvicorn's options for a certificate of our own."""
+    issued = trustme.CA().issue_cert("reports.localhost")
+    issued.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    return {"ssl_certfile": str(folder / "server.pem"), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[tuple[int, socket.socket]]:
+    """A socket on a free port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        yield listener.getsockname()[1], listener
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with listening() as (port, _):
+        return port
+
+
+@contextlib.contextmanager
+def hosting(app: str, port: int, *, coep: bool = False, site: str = "SITE1") -> Iterator[None]:
+    """The example host of `docs/embedding`, on a port."""
+    options = argparse.Namespace(
+        app=app, token=TOKEN, site=site, email=READER, name="Rea Der", coep=coep
+    )
+    host = Host(("127.0.0.1", port), options)
+
+    def asking(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        answer = ask(app, path, body)
+        return answer.status_code, answer.json()
+
+    host.ask = asking  # type: ignore[method-assign]  # trusts our certificate
+    serving = threading.Thread(target=host.serve_forever)
+    serving.start()
+    yield
+    host.shutdown()
+    host.server_close()
+    serving.join()
+
+
+def ask(app: str, path: str, body: dict[str, Any]) -> httpx.Response:
+    """Post to the engine; only browsers know that its name is this machine's."""
+    local = app.replace("reports.localhost", "127.0.0.1")
+    headers = {"x-access-token": TOKEN}
+    verify = False  # the certificate is our own
+    return httpx.post(local + path, json=body, headers=headers, verify=verify, timeout=30)
+
+
+@dataclass
+class Viewer:
+    """The example host's page in a browser."""
+
+    page: Page
+    reports: Reports
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def frame(self) -> FrameLocator:
+        """The report within the page."""
+        return self.page.frame_locator("#stage iframe")
+
+    def study(self, accession: str = "ACC-2001", **boxes: bool) -> None:
+        """Say which study is meant; `sync` and `force` are the checkboxes."""
+        self.page.fill("input[name=Accession]", accession)
+        for name, checked in boxes.items():
+            self.page.set_checked(f"input[name={name}]", checked)
+
+    def open(self, accession: str = "ACC-2001", **boxes: bool) -> dict[str, Any]:
+        """Open a study in the frame and wait until it is ready."""
+        self.study(accession, **boxes)
+        ready = len(self.events("report_ready"))
+        self.page.click("#open")
+        return self.event("report_ready", ready)
+
+    def act(self, action: str) -> None:
+        """Send an action by its button."""
+        self.page.click(f"#{action}")
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        """Return the events so far, oldest first."""
+        shown = f"#log li{f'[data-type={kind}]' if kind else ''}"
+        lines = self.page.locator(shown).evaluate_all("all => all.map(each => each.dataset.event)")
+        return [json.loads(line) for line in reversed(lines)]
+
+    def event(self, kind: str, after: int = 0, seconds: float = 15) -> dict[str, Any]:
+        """Return the event of a kind that comes after so many others of it."""
+        self.until(lambda: len(self.events(kind)) > after, seconds, kind)
+        return self.events(kind)[after]
+
+    def until(self, holds: Callable[[], bool], seconds: float = 15, what: str = "") -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                kinds = [each["type"] for each in self.events()]
+                message = f"{what} did not come; {kinds}; {self.errors}"
+                raise AssertionError(message)
+            self.page.wait_for_timeout(50)
+
+    def type(self, text: str) -> None:
+        """Write at the end of the report."""
+        box = self.frame.locator(".ProseMirror[contenteditable=true]").first
+        box.click()
+        self.page.keyboard.press("Control+End")
+        self.page.keyboard.type(text)
