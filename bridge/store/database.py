@@ -6,6 +6,7 @@ The only file that knows which of the two it talks to, and that decides what dur
 """
 
 import hashlib
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ class Database:
     def __init__(self, url: str) -> None:
         address = make_url(url)
         self.dialect = address.get_backend_name()
+        self.mark = secrets.token_hex(8)  # by which our own announcements are known
         self._turnstile: Turnstile | None = None
         match self.dialect:
             case "sqlite":
@@ -133,6 +135,12 @@ class Database:
         question = text("SELECT pg_try_advisory_xact_lock(:key)")
         return bool(connection.execute(question, {"key": _key(name)}).scalar_one())
 
+    def announce(self, connection: Connection, channel: str) -> None:
+        """Tell the listeners of other processes, at the commit, that something changed."""
+        if self.dialect == "postgresql":
+            statement = text("SELECT pg_notify(:channel, :mark)")
+            connection.execute(statement, {"channel": channel, "mark": self.mark})
+
     @property
     def skip_locked(self) -> str:
         """The clause that locks selected rows and passes over rows that others hold."""
@@ -156,6 +164,13 @@ class Database:
         """Keep a connection for transactions so frequent that they go by the driver alone."""
         begin = _begin_at_once if self.dialect == "sqlite" else _begin_by_itself
         return Writer(self.engine, self._turnstile, begin, LOCK_TIMEOUT)
+
+    def apart(self) -> Any:
+        """Give a driver's connection that no pool knows; the caller closes it."""
+        connection = self.engine.raw_connection()
+        driver = connection.driver_connection
+        connection.detach()
+        return driver
 
     def dispose(self) -> None:
         """Close all connections that are not in use."""

@@ -1,8 +1,8 @@
 """
 Wait for the change feed without holding a thread.
 
-A reader is woken by any write of this process, and looks by itself from time to
-time for those of others.
+A reader is woken by any write of this process, and on PostgreSQL by those of others; it also
+looks by itself from time to time.
 """
 
 import asyncio

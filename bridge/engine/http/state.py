@@ -22,8 +22,10 @@ from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
 from bridge.engine.service import tokens
 from bridge.engine.service.caller import Caller
+from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
+from bridge.store.listening import Listener
 
 Clock = Callable[[], int]
 
@@ -45,6 +47,7 @@ class Engine:
         self.stopping = False
         self.hub = Hub(self.work, clock, lambda: self.stopping)
         self._ticker = Ticker(self.work, clock)
+        self._listener = Listener(database, FEED_CHANNEL, self.work.changed.ring)
         self._bearers = Bearers(self.work, clock)
         self.launches = Launches(self.work, clock)
 
@@ -54,12 +57,14 @@ class Engine:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
         self._ticker.start()
+        self._listener.start()
 
     async def stop(self) -> None:
         """End the background work and let waiting readers go."""
         self.stopping = True
         self.work.changed.ring()
         await self.hub.stop()
+        await self.work.run(self._listener.stop)
         await self._ticker.stop()
         await self.journal.stop()
         await self.work.run(lambda: None)

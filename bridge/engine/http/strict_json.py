@@ -27,8 +27,10 @@ def parse(body: bytes) -> Any:
         raise _refused("the body is nested too deeply") from None
     except ValueError:
         raise _refused("the body has a number that is not finite or too long") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH or "\\u" in text:
+    if "\\u" in text:
         _inspect(value)
+    elif text.count("[") + text.count("{") > MAX_DEPTH:
+        _inspect(value, (dict, list))
     return value
 
 
@@ -47,17 +49,18 @@ def _finite(text: str) -> float:
     return number
 
 
-def _inspect(value: Any) -> None:
-    """Walk all of it without recursion: only depth and the characters of strings matter."""
+def _inspect(value: Any, kinds: tuple[type, ...] = (dict, list, str)) -> None:
+    """Walk what is of these kinds without recursion: depth, and the characters of strings."""
     pending = [(value, 1)]
     while pending:
         item, depth = pending.pop()
         if depth > MAX_DEPTH:
             raise _refused("the body is nested too deeply")
         if isinstance(item, dict):
-            pending.extend((each, depth + 1) for pair in item.items() for each in pair)
+            pending += [(each, depth + 1) for each in item.values() if isinstance(each, kinds)]
+            pending += [(each, depth + 1) for each in item if str in kinds]
         elif isinstance(item, list):
-            pending.extend((each, depth + 1) for each in item)
+            pending += [(each, depth + 1) for each in item if isinstance(each, kinds)]
         elif isinstance(item, str) and not storable(item):
             raise _refused("a string holds a NUL character or an unpaired surrogate")
 

@@ -1,8 +1,8 @@
 """
 Wake whoever waits for a change: readers of the feed, the release clock.
 
-Says only "something changed"; the waiter reads the database again. Writers of other
-processes are noticed by the waiter's own poll.
+Says only "something changed"; the waiter reads the database again. Writers of other processes
+ring through PostgreSQL; whatever is missed, the waiter's own poll notices.
 """
 
 import asyncio

@@ -8,6 +8,7 @@ are rejected (interface document, Authentication 8).
 import hashlib
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
@@ -23,7 +24,7 @@ class Triple:
 
 def looks_like_email(text: str) -> bool:
     """Tell whether a text is an e-mail address."""
-    return _EMAIL.fullmatch(text.strip()) is not None
+    return "@" in text and _EMAIL.fullmatch(text.strip()) is not None
 
 
 def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[str]) -> bool:
@@ -32,12 +33,19 @@ def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[
 
     `emails` and `names` are those of the launching user and of the user launched for.
     """
-    folded = " ".join(identifier.casefold().split())
-    if not folded:
-        return False
-    own = {" ".join(each.casefold().split()) for each in emails | names} - {""}
-    locals_ = {each.partition("@")[0].casefold() for each in emails} - {""}
-    return looks_like_email(folded) or folded in own or folded in locals_
+    folded = _folded(identifier)
+    return bool(folded) and (looks_like_email(folded) or folded in _own(emails, names))
+
+
+@lru_cache(maxsize=256)
+def _own(emails: frozenset[str], names: frozenset[str]) -> frozenset[str]:
+    """Return how users' own identities may be written in place of a patient's."""
+    locals_ = {each.partition("@")[0].casefold() for each in emails}
+    return frozenset({_folded(each) for each in emails | names} | locals_) - {""}
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def link_target(triple: Triple) -> str:

@@ -5,8 +5,9 @@ Says what `reading.status_records` says of reports that are already loaded.
 """
 
 from collections.abc import Sequence
+from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import BindParameter, Connection, bindparam, func, or_, select
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import metadata
@@ -23,6 +24,33 @@ ADDENDA = metadata.tables["engine_addendum"]
 
 _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What `str.strip` takes away: a text of nothing else is no content."""
+
+_KEYS: Final[BindParameter[Any]] = bindparam("keys", expanding=True)
+_REPORTS: Final = (
+    select(
+        REPORTS.c.pk,
+        REPORTS.c.report_id,
+        REPORTS.c.status,
+        REPORTS.c.cooling_until,
+        or_(
+            func.ltrim(REPORTS.c.content_text, _BLANK) != "",
+            REPORTS.c.template_number.is_not(None),
+        ),
+        ACCOUNTS.c.email,
+    )
+    .join_from(REPORTS, ACCOUNTS, REPORTS.c.owner_id == ACCOUNTS.c.id, isouter=True)
+    .where(REPORTS.c.pk.in_(_KEYS))
+)
+_GROUPS: Final = (
+    select(ORDERS.c.report_pk, ORDERS.c.site_id, ORDERS.c.mrn, ORDERS.c.accession)
+    .where(ORDERS.c.report_pk.in_(_KEYS))
+    .order_by(ORDERS.c.position, ORDERS.c.pk)
+)
+_WINDOWS: Final = (
+    select(ADDENDA.c.report_pk, ADDENDA.c.cooling_until)
+    .where(ADDENDA.c.report_pk.in_(_KEYS), ADDENDA.c.state == AddendumState.SIGNED)
+    .order_by(ADDENDA.c.signed_at, ADDENDA.c.pk)
+)
 
 
 def query_status(connection: Connection, triples: Sequence[Triple], now: int) -> list[StatusRecord]:
@@ -43,53 +71,33 @@ def query_status(connection: Connection, triples: Sequence[Triple], now: int) ->
 def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int, StatusRecord]:
     groups = _groups(connection, keys)
     windows = _addendum_windows(connection, keys, now)
-    written = func.ltrim(REPORTS.c.content_text, _BLANK) != ""
-    query = (
-        select(
-            REPORTS.c.pk,
-            REPORTS.c.report_id,
-            REPORTS.c.status,
-            REPORTS.c.cooling_until,
-            or_(written, REPORTS.c.template_number.is_not(None)).label("has_content"),
-            ACCOUNTS.c.email,
-        )
-        .join_from(REPORTS, ACCOUNTS, REPORTS.c.owner_id == ACCOUNTS.c.id, isouter=True)
-        .where(REPORTS.c.pk.in_(keys))
-    )
+    rows = connection.execute(_REPORTS, {"keys": keys})
     return {
-        row.pk: StatusRecord(
-            report_id=row.report_id,
-            status=row.status,
-            user_email=row.email or "",
-            unsign_until=row.cooling_until if is_cooling(row.cooling_until, now) else None,
-            orders=tuple(groups[row.pk]),
-            has_content=bool(row.has_content),
-            addendum_unsign_until=windows.get(row.pk),
+        key: StatusRecord(
+            report_id=report_id,
+            status=status,
+            user_email=email or "",
+            unsign_until=until if is_cooling(until, now) else None,
+            orders=tuple(groups[key]),
+            has_content=bool(written),
+            addendum_unsign_until=windows.get(key),
         )
-        for row in connection.execute(query)
-        if row.pk in groups
+        for key, report_id, status, until, written, email in rows
+        if key in groups
     }
 
 
 def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Triple]]:
     """Return the orders of reports, each group with its anchor first."""
-    query = (
-        select(ORDERS.c.report_pk, ORDERS.c.site_id, ORDERS.c.mrn, ORDERS.c.accession)
-        .where(ORDERS.c.report_pk.in_(keys))
-        .order_by(ORDERS.c.position, ORDERS.c.pk)
-    )
     groups: dict[int, list[Triple]] = {}
-    for key, site_id, mrn, accession in connection.execute(query):
-        groups.setdefault(key, []).append(Triple(site_id, mrn, accession))
+    for key, *identity in connection.execute(_GROUPS, {"keys": keys}):
+        groups.setdefault(key, []).append(Triple(*identity))
     return groups
 
 
 def _addendum_windows(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
-    query = (
-        select(ADDENDA.c.report_pk, ADDENDA.c.cooling_until)
-        .where(ADDENDA.c.report_pk.in_(keys), ADDENDA.c.state == AddendumState.SIGNED)
-        .order_by(ADDENDA.c.signed_at, ADDENDA.c.pk)
-    )
-    newest = {row.report_pk: row.cooling_until for row in connection.execute(query)}
+    newest = {
+        row.report_pk: row.cooling_until for row in connection.execute(_WINDOWS, {"keys": keys})
+    }
     return {key: until for key, until in newest.items() if until is not None and now < until}

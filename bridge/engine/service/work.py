@@ -21,6 +21,7 @@ from bridge.engine.service import audit
 from bridge.store.database import Database
 
 FEED_LOCK = "engine change feed"
+FEED_CHANNEL = "engine_changes"
 CHANGES = metadata.tables[str(Change.__tablename__)]
 
 
@@ -136,6 +137,7 @@ class Minutes:
         if self.announced:
             database.serialize(connection, FEED_LOCK)
             connection.execute(insert(CHANGES), self.announced)
+            database.announce(connection, FEED_CHANNEL)
 
 
 @contextmanager

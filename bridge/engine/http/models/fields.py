@@ -25,10 +25,10 @@ IDENTIFIER_BYTES = 1024
 
 def _scalar(value: object) -> object:
     """Numbers count as text (they are what careless clients send for `all strings`)."""
+    if isinstance(value, str | bool):
+        return value
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return value
     return str(value) if isinstance(value, int | float) else value
 
 
@@ -41,7 +41,8 @@ def _whole(value: object) -> object:
 
 def _indexable(text: str) -> str:
     """Bound what is indexed together: index rows of PostgreSQL end at 2,704 bytes."""
-    if len(text.encode("utf-8", "surrogatepass")) > IDENTIFIER_BYTES:
+    few = len(text) * 4 <= IDENTIFIER_BYTES  # no character has more bytes
+    if not few and len(text.encode("utf-8", "surrogatepass")) > IDENTIFIER_BYTES:
         message = f"String should have at most {IDENTIFIER_BYTES} bytes in UTF-8"
         raise ValueError(message)
     return text

@@ -1,0 +1,60 @@
+"""Who waits for changes is woken by the commit, also by that of another process."""
+
+import secrets
+
+import pytest
+
+from bridge.engine.http.application import create_application
+from bridge.engine.live.wakeups import heard
+from bridge.engine.rules.identity import Triple
+from bridge.engine.service.sign import sign
+from bridge.engine.service.work import Actor
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
+from tests.bridge.engine.http.house import BASE, Service
+
+LONG = 20.0
+"""Seconds; none of the polls that are the safety net rings the bell."""
+
+
+def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
+    """The long poll answers with the signature, and the bell has rung for it."""
+    service.launch()
+    engine = service.application.state.engine
+
+    async def waiting() -> bool:
+        bell = engine.work.changed.bell()
+        await engine.work.change(Actor(), service.clock.now, lambda work: sign(work, A1).report_id)
+        return await heard(bell, LONG)
+
+    assert service.runner.run(waiting())
+    assert service.get("report/changes").json()["changes"][-1]["event"] == "report_signed"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_signature_wakes_the_readers_of_other_processes(
+    service: Service, database_url: str
+) -> None:
+    """Two engines on one PostgreSQL: what one commits rings at the other."""
+    service.launch()
+    there = Database(database_url)
+    settings = EngineSettings((("1", secrets.token_bytes(32)),), public_url=BASE, threads=2)
+    other = create_application(settings, there, clock=service.clock).state.engine
+
+    async def waiting() -> bool:
+        await other.start()
+        first = other.work.changed.bell()
+        await heard(first, 2.0)  # it rings once, when the listener is ready
+        bell = other.work.changed.bell()
+        engine = service.application.state.engine
+        await engine.work.change(Actor(), service.clock.now, lambda work: sign(work, A1).report_id)
+        rang = await heard(bell, LONG)
+        await other.stop()
+        return rang
+
+    assert service.runner.run(waiting())
+    there.dispose()
+
+
+A1 = Triple("SITE1", "P1", "A1")
