@@ -18,7 +18,7 @@ def fitted(shape: Shape, segment: str, number: int, value: Encoded) -> Encoded:
     if number > len(kinds):
         return NOTHING
     kind = kinds[number - 1]
-    if kind == VARIES:
+    if kind.removesuffix(REPEATS) == VARIES:
         return value
     repetitions = value.split(STANDARD.repetition)
     if not kind.endswith(REPEATS):

@@ -10,7 +10,7 @@ from random import Random
 
 from bridge.delivery.breaker import Breaker
 from bridge.delivery.destinations import Destination
-from bridge.delivery.errors import CompositionError, NeverTold
+from bridge.delivery.errors import CompositionError, NothingOwed
 from bridge.delivery.replies import Reply, consequence
 from bridge.observability.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
@@ -109,6 +109,6 @@ def given_up(delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
 
 def not_composed(delivery: ClaimedDelivery, error: CompositionError) -> DeliveryOutcome:
     """Say what comes of a message that cannot be: nothing was owed, or a person must look."""
-    if isinstance(error, NeverTold):
+    if isinstance(error, NothingOwed):
         return DeliveryOutcome(delivery.delivery_id, Event.IGNORED, code=error.code)
     return given_up(delivery, error.code)

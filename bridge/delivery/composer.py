@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from bridge.delivery.announcing import key_of
 from bridge.delivery.destinations import Destination, control_id
-from bridge.delivery.errors import NeverTold, NothingToSay, NotSigned, Unsettled
+from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, Unsettled
 from bridge.delivery.history import Told, as_told, document_names, since_cancelled, told_before
+from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, ExportedText, OrderKey, Person
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
@@ -34,6 +35,9 @@ WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
 
 WITHDRAWN = "This report has been withdrawn."
 """Stands for the text of a retracted report: what is in the editor by now is a draft."""
+
+NO_REPORT = "report_not_found"
+"""What the report service says of a report that is not there (any more)."""
 
 _LOOKS = 3
 """How often a report is read until nothing changes between its text and its files."""
@@ -141,7 +145,12 @@ class Composer:
         raise Unsettled
 
     async def _read(self, order: OrderKey, event: ResultEvent) -> Export:
-        export = await self._exporter.export_json(order)
+        try:
+            export = await self._exporter.export_json(order)
+        except EngineFailure as failure:
+            if event is ResultEvent.PRELIMINARY and failure.code == NO_REPORT:
+                raise Gone from None
+            raise
         if event in SIGNED and export.report.signed_at is None:
             raise NotSigned
         return export

@@ -5,7 +5,9 @@ Why a result cannot be composed.
     * NothingToSay    no definition of the destination has a message for the event
     * NotSigned       the report is not signed (any more)
     * Unsettled       the report changed each time it was read
-    * NeverTold       the receiver was never told what would have to be taken back
+    * NothingOwed     there is nothing to tell any more
+        * NeverTold   the receiver was never told what would have to be taken back
+        * Gone        the preliminary report that was to be told of is not there any more
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
@@ -49,11 +51,25 @@ class Unsettled(CompositionError):
         super().__init__("the report changed each time it was read")
 
 
-class NeverTold(CompositionError):
-    """There is nothing to take back: no message is owed."""
+class NothingOwed(CompositionError):
+    """There is nothing to tell any more, and nobody has to look."""
+
+
+class NeverTold(NothingOwed):
+    """There is nothing to take back."""
 
     code = "never_told"
 
     def __init__(self) -> None:
         """Say so."""
         super().__init__("the receiver was never told of the report")
+
+
+class Gone(NothingOwed):
+    """A preliminary report came to nothing before anybody was told of it."""
+
+    code = "gone"
+
+    def __init__(self) -> None:
+        """Say so."""
+        super().__init__("the preliminary report is not there any more")

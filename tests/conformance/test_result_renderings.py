@@ -1,5 +1,6 @@
 """Every way to write a result, in every version, held against two parsers that are not ours."""
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,13 @@ def test_every_combination(words: Words) -> None:
     context = replace(CONTEXT, event=ResultEvent.ADDENDUM, addenda=LATE, orders=both)
     message = assert_valid(mapping.render(context), words["version"])
     assert len(message.named("OBR")) == len(both)
+    assert [
+        base64.b64decode(each.value("OBX-5.5"), validate=True)
+        for each in message.named("OBX")
+        if each.value("OBX-2") == "ED"
+    ] == [context.files[each] for each in sorted(mapping.manner.formats)] * (
+        1 if mapping.manner.orders == "combined" else len(both)
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -213,7 +213,7 @@ def outbound() -> tuple[OutboundMapping, ...]:
 
 def destination(name: str = "ris", **changes: Any) -> Destination:
     """A receiver of finals and addenda."""
-    return Destination(name, outbound(), **{"retry": FAST, **changes})
+    return Destination(name, **{"mappings": outbound(), "retry": FAST, **changes})
 
 
 EVERYTHING = frozenset(ResultEvent)

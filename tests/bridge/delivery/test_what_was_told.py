@@ -1,0 +1,164 @@
+"""What a receiver was told before decides what the next message is: documents, corrections."""
+
+import base64
+from pathlib import Path
+
+import pytest
+from striprtf.striprtf import rtf_to_text
+
+from bridge.engine_client import OrderKey
+from bridge.store.database import Database
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.hl7.message import Message
+from mappings.outbound import OutboundMapping
+from mappings.overlay import laid_over
+from mappings.results import ResultEvent
+from tests.bridge.delivery.hospital import SITE, destination, open_hospital, until
+from tests.bridge.delivery.test_addenda import sign_addendum
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+A1 = OrderKey(SITE, "M1", "A1")
+DELAY = 60
+RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
+NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
+
+
+def written(name: str, **words: object) -> tuple[OutboundMapping, ...]:
+    """A shipped definition with words over it."""
+    made = compile_sources(*laid_over(read_folder(DEFINITIONS), name, words, "destination ris"))
+    assert isinstance(made, OutboundMapping)
+    return (made,)
+
+
+async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None:
+    """T02 unavailable, T08, T04 of the same document; then T06, a document below it."""
+    ris = destination(mappings=written("mdm"), events=RESULTS)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await hospital.follow()
+        await hospital.delivered(1)
+        await hospital.client.prelim(A1, "Residents", "R2")
+        await hospital.follow()
+        await hospital.delivered(2)
+        await page("sign")
+        await sign_addendum(page, "More.")
+        await sign_addendum(page, "And more.")
+        await hospital.follow()
+        sent = [Message.parse(each) for each in await hospital.delivered(5)]
+    assert [m.value("MSH-9.2") for m in sent] == ["T02", "T08", "T04", "T06", "T06"]
+    assert [m.value("TXA-19") for m in sent] == ["UN", "UN", "AV", "AV", "AV"]
+    numbers = [m.value("TXA-12") for m in sent]
+    assert len(set(numbers[:3])) == 1
+    assert [m.value("TXA-13") for m in sent] == ["", "", "", numbers[0], numbers[0]]
+    assert len(set(numbers[2:])) == 3
+    assert all(len(number) <= 30 for number in numbers)
+    assert [s.value("OBX-5") for s in sent[4].named("OBX")][-1] == "And more."
+    assert not any(s.value("OBX-5") == "More." for s in sent[4].named("OBX"))
+
+
+async def test_a_preliminary_report_that_came_to_nothing(
+    tmp_path: Path, database: Database
+) -> None:
+    """Whoever was told of it is told that it is gone, whoever was not is told nothing."""
+    told = destination("told", events=RESULTS)
+    papers = destination("papers", mappings=written("mdm"), events=RESULTS)
+    finals = destination("finals")
+    async with open_hospital(tmp_path, database, told, papers, finals) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await hospital.follow()
+        await hospital.delivered(1, "told")
+        await hospital.delivered(1, "papers")
+        await hospital.client.delete(A1)
+        await hospital.send(order("ID2", "A2"))
+        other = await hospital.page("A2")
+        await other("save", text="Nobody was told.")
+        await hospital.client.prelim(OrderKey(SITE, "M1", "A2"), "Residents", "R1")
+        await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
+        await hospital.follow()
+        await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+        sent = {name: each.sent for name, each in hospital.receivers.items()}
+        assert hospital.rows(
+            "SELECT code, count(*) FROM delivery WHERE state = 'ignored' GROUP BY code ORDER BY 1"
+        ) == [("gone", 2), ("never_told", 2)]
+    assert sent["finals"] == []
+    first, gone = map(Message.parse, sent["told"])
+    assert (first.value("OBR-25"), gone.value("OBR-25"), gone.value("OBX-11")) == ("P", "X", "X")
+    assert b"First look." not in sent["told"][1]
+    document, cancelled = map(Message.parse, sent["papers"])
+    assert (cancelled.value("MSH-9"), cancelled.value("TXA-19")) == ("MDM^T11^MDM_T01", "CA")
+    assert cancelled.value("TXA-12") == document.value("TXA-12")
+
+
+@pytest.mark.parametrize("name", ["results", "mdm"])
+async def test_a_final_text_after_a_retraction_corrects(
+    tmp_path: Path, database: Database, name: str
+) -> None:
+    """Delivered early with an addendum, recalled, signed again: withdrawn, then corrected."""
+    ris = destination(mappings=written(name))
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await sign_addendum(page, "Addition.")
+        await hospital.client.release_addendum(A1)
+        await page("unsign")
+        await page("save", text="Better.")
+        await page("sign")
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await hospital.follow()
+        sent = [Message.parse(each) for each in await hospital.delivered(3)]
+    if name == "results":
+        assert [m.value("OBR-25") for m in sent] == ["C", "C", "C"]
+        assert [m.named("OBX")[-1].value("OBX-11") for m in sent] == ["C", "W", "C"]
+    else:
+        assert [m.value("MSH-9.2") for m in sent] == ["T06", "T10", "T10"]
+        numbers = [m.value("TXA-12") for m in sent]
+        assert sent[2].value("TXA-13") == numbers[1]
+        assert len(set(numbers)) == 3
+    assert not any(s.value("OBX-5") == "Report." for m in sent[1:] for s in m.named("OBX"))
+    assert [s.value("OBX-5") for s in sent[2].named("OBX")][-1] == "Better."
+
+
+async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None:
+    """PDF and RTF in base64, saying what the text says: no addendum that still cools."""
+    ris = destination(mappings=written("results", content=["text", "pdf", "rtf"]))
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await sign_addendum(page, "Released.")
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await hospital.client.release_addendum(A1)
+        await sign_addendum(page, "Cooling.")
+        await hospital.follow()
+        first, second = map(Message.parse, await hospital.delivered(2))
+    kinds = [s.value("OBX-2") for s in second.named("OBX") if s.value("OBX-11") != "O"]
+    assert kinds == ["TX", "TX", "TX", "ED", "ED"]
+    pdf, rtf = (s for s in second.named("OBX") if s.value("OBX-2") == "ED")
+    assert [pdf.value(f"OBX-5.{n}") for n in (1, 2, 3, 4)] == ["", "Application", "PDF", "Base64"]
+    assert base64.b64decode(pdf.value("OBX-5.5"), validate=True).startswith(b"%PDF-")
+    text = rtf_to_text(base64.b64decode(rtf.value("OBX-5.5"), validate=True).decode())
+    assert "Report." in text
+    assert "Released." in text
+    assert "Cooling." not in text
+    assert [s.value("OBX-4") for s in first.named("OBX") if s.value("OBX-2") == "ED"] == [
+        pdf.value("OBX-4"),
+        rtf.value("OBX-4"),
+    ]
+
+
+async def test_a_file_alone(tmp_path: Path, database: Database) -> None:
+    """A receiver that wants nothing but the PDF gets nothing but the PDF."""
+    ris = destination(mappings=written("results", content=["pdf"], metadata={"*": "none"}))
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Report.")
+        await hospital.follow()
+        (message,) = map(Message.parse, await hospital.delivered(1))
+    assert [s.value("OBX-2") for s in message.named("OBX") if s.value("OBX-11") != "O"] == ["ED"]
