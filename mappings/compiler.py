@@ -16,12 +16,13 @@ from mappings.codes import FOLDER, names, read_table
 from mappings.errors import MappingErrors
 from mappings.events import Issue
 from mappings.inbound import InboundMapping
-from mappings.nodes import Node, Sources, read
+from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
 from mappings.orders import compile_orders
 from mappings.outbound import KEYS as OUTBOUND_KEYS
 from mappings.outbound import OutboundMapping, compile_outbound
 from mappings.patients import compile_patients
+from mappings.sources import read
 from mappings.workshop import Workshop
 
 DEFINITIONS = Path(__file__).parent / "definitions"

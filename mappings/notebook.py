@@ -7,12 +7,9 @@ names everything. Decides nothing about HL7.
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from mappings.events import Issue, Severity
-
-if TYPE_CHECKING:
-    from mappings.nodes import Node
+from mappings.nodes import Node
 
 FLAGS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 
@@ -30,25 +27,25 @@ class Notebook:
         """Whether any issue is an error."""
         return any(issue.severity is Severity.ERROR for issue in self.issues)
 
-    def error(self, node: "Node", code: str, message: str) -> None:
+    def error(self, node: Node, code: str, message: str) -> None:
         """Note a mistake that makes the definition unusable."""
         self.note(node, code, message, Severity.ERROR)
 
-    def warn(self, node: "Node", code: str, message: str) -> None:
+    def warn(self, node: Node, code: str, message: str) -> None:
         """Note something that works but is hardly meant."""
         self.note(node, code, message, Severity.WARNING)
 
-    def note(self, node: "Node", code: str, message: str, severity: Severity) -> None:
+    def note(self, node: Node, code: str, message: str, severity: Severity) -> None:
         """Note an issue once, however often the node is looked at."""
         issue = Issue(node.path, code, message, severity, node.file, node.line, node.column)
         if issue not in self.issues:
             self.issues.append(issue)
 
-    def unknown(self, node: "Node", what: str, name: str, known: Iterable[str]) -> None:
+    def unknown(self, node: Node, what: str, name: str, known: Iterable[str]) -> None:
         """Note a name that does not exist, and what was probably meant."""
         self.error(node, f"unknown-{what}", f"unknown {what} {name!r}{meant(name, known)}")
 
-    def mapping(self, node: "Node", known: Collection[str] | None = None) -> "dict[str, Node]":
+    def mapping(self, node: Node, known: Collection[str] | None = None) -> dict[str, Node]:
         """Read a mapping; keys that are not `known` are mistakes and left out."""
         if not isinstance(node.value, dict):
             self.error(node, "shape", "a mapping (key: value) is expected here")
@@ -60,13 +57,13 @@ class Notebook:
                 self.unknown(node.value[key].at_key(), "key", key, known)
         return {key: value for key, value in node.value.items() if key in known}
 
-    def items(self, node: "Node") -> "list[Node]":
+    def items(self, node: Node) -> list[Node]:
         """Read a list; anything else counts as a list of one, nothing as an empty one."""
         if isinstance(node.value, list):
             return node.value
         return [] if node.value is None else [node]
 
-    def text(self, node: "Node") -> str:
+    def text(self, node: Node) -> str:
         """Read a text; empty (with an issue) when the node is something else."""
         if isinstance(node.value, str):
             return node.value
@@ -74,11 +71,11 @@ class Notebook:
             self.error(node, "shape", "a text is expected here")
         return ""
 
-    def texts(self, node: "Node") -> list[str]:
+    def texts(self, node: Node) -> list[str]:
         """Read a list of texts; one text counts as a list of one."""
         return [self.text(item) for item in self.items(node)]
 
-    def flag(self, node: "Node | None", *, default: bool) -> bool:
+    def flag(self, node: Node | None, *, default: bool) -> bool:
         """Read true/false (also on/off, yes/no)."""
         if node is None:
             return default
@@ -87,7 +84,7 @@ class Notebook:
             self.error(node, "shape", "true or false is expected here")
         return FLAGS.get(text, default)
 
-    def choice(self, node: "Node", what: str, options: Collection[str]) -> str | None:
+    def choice(self, node: Node, what: str, options: Collection[str]) -> str | None:
         """Read one of a closed set of words; None (with an issue) when it is none of them."""
         text = self.text(node)
         if text in options:

@@ -1,8 +1,6 @@
 """An order comes in, its report goes back: the whole way, with the real engine in between."""
 
 import asyncio
-from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,9 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.results import ResultEvent
-from mllp.errors import LossReason, NotConnected, ReplyLost
 from tests.bridge.delivery.hospital import (
     EVERYTHING,
     SITE,
-    accepting,
     destination,
     open_hospital,
     until,
@@ -112,115 +108,6 @@ async def test_learning_twice_sends_once(tmp_path: Path, database: Database) -> 
         await asyncio.sleep(0.1)
         assert len(hospital.receivers["ris"].sent) == 1
         assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]
-
-
-def wrong_id(payload: bytes) -> bytes:
-    """Acknowledge somebody else's message."""
-    return accepting(payload).replace(b"MSA|AA|", b"MSA|AA|X")
-
-
-def coded(code: bytes) -> Callable[[bytes], bytes]:
-    """Answer with another code."""
-    return lambda payload: accepting(payload).replace(b"MSA|AA", b"MSA|" + code)
-
-
-def lost(reason: LossReason) -> Callable[[bytes], bytes]:
-    """Answer nothing usable."""
-
-    def answer(payload: bytes) -> bytes:
-        raise ReplyLost(reason)
-
-    return answer
-
-
-def unreachable(payload: bytes) -> bytes:
-    """Be away."""
-    raise NotConnected
-
-
-FAULTS = {
-    "AE": coded(b"AE"),
-    "AR": coded(b"AR"),
-    "CE": coded(b"CE"),
-    "CR": coded(b"CR"),
-    "silence": lost(LossReason.TIMEOUT),
-    "mismatch": lost(LossReason.MISMATCH),
-    "garbage": lost(LossReason.GARBAGE),
-    "cut": lost(LossReason.CLOSED),
-    "no acknowledgment at all": lambda _: b"hello",
-    "away": unreachable,
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_faults_are_repeated_with_the_same_bytes(
-    tmp_path: Path, database: Database, fault: Callable[[bytes], bytes]
-) -> None:
-    """Three faults, then a good reply: four equal messages, and delivered only then."""
-    tries = count()
-
-    def answer(payload: bytes) -> bytes:
-        return fault(payload) if next(tries) < 3 else accepting(payload)
-
-    async with open_hospital(
-        tmp_path, database, destination(), answers={"ris": answer}
-    ) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        await hospital.read_and_sign("A1", "Same.")
-        await hospital.follow()
-        sent = await hospital.delivered(4)
-        assert len(set(sent)) == 1
-        await until(lambda: hospital.rows("SELECT state FROM delivery") == [("done",)])
-        assert len(hospital.receivers["ris"].sent) == 4
-
-
-async def test_what_the_settings_say_of_a_reply_counts(tmp_path: Path, database: Database) -> None:
-    """`AR = "park"`: no repeat; the report's later results wait for a person, others go on."""
-
-    def answer(payload: bytes) -> bytes:
-        return coded(b"AR")(payload) if b"|A1|" in payload else accepting(payload)
-
-    async with open_hospital(
-        tmp_path,
-        database,
-        destination(replies={"AR": "park"}),
-        answers={"ris": answer},
-    ) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        await hospital.send(order("ID2", "A2", "M2"))
-        page = await hospital.read_and_sign("A1", "One.")
-        await page("addendum/create")
-        await page("addendum/save", text="More.")
-        await page("addendum/sign")
-        await hospital.read_and_sign("A2", "Two.", "M2")
-        await hospital.follow()
-        await until(
-            lambda: (
-                hospital.rows("SELECT state FROM delivery ORDER BY id")
-                == [("parked",), ("queued",), ("done",)]
-            )
-        )
-
-
-async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Database) -> None:
-    """One is away for good, the other has everything in order."""
-    async with open_hospital(
-        tmp_path,
-        database,
-        destination("dead"),
-        destination("ris"),
-        answers={"dead": unreachable},
-    ) as hospital:
-        for number in range(5):
-            await hospital.send(order(f"ID{number}", f"A{number}", f"M{number}"))
-            await hospital.read_and_sign(f"A{number}", "Text.", f"M{number}")
-        await hospital.follow()
-        sent = await hospital.delivered(5)
-        assert [Message.parse(each).value("OBR-18") for each in sent] == [
-            f"A{number}" for number in range(5)
-        ]
-        waiting = "SELECT count(*) FROM delivery WHERE destination = 'dead' AND state <> 'done'"
-        assert hospital.rows(waiting) == [(5,)]
 
 
 async def test_sites_and_events_choose(tmp_path: Path, database: Database) -> None:
