@@ -1,0 +1,96 @@
+"""Limits: 20 failed authentications by an address in 15 minutes, then 429; nobody else suffers."""
+
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.engine.settings import Quota
+from tests.bridge.engine.http.house import ADMIN, BASE, Service
+from tests.conformance.engine.test_edges_of_the_service import is_problem
+
+WINDOW = 15 * 60
+HERE, THERE, OWN = "203.0.113.9", "2001:db8::7", "127.0.0.1"
+
+
+def ask(service: Service, address: str, token: str, **headers: str) -> httpx.Response:
+    """Ask for the change feed, as a client of this address."""
+
+    async def asking() -> httpx.Response:
+        transport = httpx.ASGITransport(service.application, client=(address, 40_000))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            return await client.get(
+                "/api/report/changes", headers={"x-access-token": token, **headers}
+            )
+
+    return service.runner.run(asking())
+
+
+def begin(service: Service, address: str, **query: Any) -> httpx.Response:
+    """Come by the browser's route of init, which bears its token in the address."""
+
+    async def asking() -> httpx.Response:
+        transport = httpx.ASGITransport(service.application, client=(address, 40_000))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            return await client.get("/reporting/init", params=query)
+
+    return service.runner.run(asking())
+
+
+def test_twenty_failures_of_one_address(service: Service) -> None:
+    """The twenty-first is 429 with Retry-After, until the window ends; good tokens go on."""
+    for _ in range(20):
+        assert ask(service, HERE, "rbt_guess").status_code == 401
+    refused = ask(service, HERE, "rbt_guess")
+    assert is_problem(refused, 429)["code"] == "too_many_requests"
+    assert refused.headers["retry-after"] == str(WINDOW)
+    assert refused.headers["ratelimit-policy"] == f'"authentication";q=20;w={WINDOW}'
+    assert ask(service, HERE, "").status_code == 429
+    assert ask(service, HERE, service.tokens[ADMIN]).status_code == 200
+    assert ask(service, THERE, "rbt_guess").status_code == 401
+    service.clock.pass_seconds(WINDOW)
+    assert ask(service, HERE, "rbt_guess").status_code == 401
+
+
+def test_both_doors_count_together(service: Service) -> None:
+    """The browser's init route and the interface share the count of an address."""
+    engine = service.application.state.engine
+    rates = replace(engine.settings.rates, failed_authentications=Quota(4, WINDOW))
+    engine.settings = replace(engine.settings, rates=rates)
+    query = {"SiteID": "SITE1", "UserName": "N", "UserEmail": "n@x.test", "Auth": "rbt_guess"}
+    for _ in range(2):
+        assert ask(service, HERE, "rbt_guess").status_code == 401
+        assert begin(service, HERE, **query).status_code == 401
+    assert ask(service, HERE, "rbt_guess").status_code == 429
+    assert begin(service, HERE, **query).status_code == 429
+    assert begin(service, THERE, **query).status_code == 401
+
+
+@pytest.mark.parametrize("proxies", [["10.0.0.0/8"], []])
+def test_behind_a_proxy(service: Service, proxies: list[str]) -> None:
+    """A trusted proxy's clients are told apart; of a stranger only its own address counts."""
+    engine = service.application.state.engine
+    engine.addresses = type(engine.addresses)(BASE, [], proxies)
+    for number in range(20):
+        hops = f"198.51.100.{number}, {HERE}"  # the first one is whatever the client claims
+        assert ask(service, "10.1.2.3", "x", **{"x-forwarded-for": hops}).status_code == 401
+    again = {"x-forwarded-for": f"192.0.2.1, {HERE}"}
+    assert ask(service, "10.1.2.3", "x", **again).status_code == 429
+    other = ask(service, "10.1.2.3", "x", **{"x-forwarded-for": THERE})
+    assert other.status_code == (401 if proxies else 429)
+
+
+def test_this_machine_is_exempt(service: Service) -> None:
+    """Behind a proxy that nobody has announced, loopback is everybody."""
+    for _ in range(30):
+        assert ask(service, OWN, "rbt_guess").status_code == 401
+
+
+def test_the_limit_is_a_setting(service: Service) -> None:
+    """A count of 0 switches it off."""
+    engine = service.application.state.engine
+    rates = replace(engine.settings.rates, failed_authentications=Quota(0))
+    engine.settings = replace(engine.settings, rates=rates)
+    for _ in range(30):
+        assert ask(service, HERE, "rbt_guess").status_code == 401
