@@ -22,11 +22,20 @@ def init(
         print(f"kept  {path}")
 
 
-def check(home: Home) -> None:
+def check(
+    home: Home,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask every peer: connections, TLS, folders, service.")
+    ] = False,
+) -> None:
     """Check settings, mappings, keys, database and destinations; name every mistake at once."""
     from bridge.wiring.checks import Severity, check_home
 
     findings = check_home(home)
+    if live:
+        from bridge.wiring.live import check_live
+
+        findings += check_live(home)
     for finding in findings:
         print(f"{finding.severity:<7} {finding.place}: {finding.message}")
     if any(finding.severity is Severity.ERROR for finding in findings):

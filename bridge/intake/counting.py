@@ -5,16 +5,21 @@ Nothing here sees a payload.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache, partial
+from time import perf_counter
+from typing import Any
 
+from twisted.internet.defer import Deferred
 from typing_extensions import override
 
 from bridge.intake.verdict import Verdict
 from bridge.observability.metrics import Metrics
 from bridge.queue.arrivals import Receipt
 from mappings.hl7.refusals import Refusal
-from mllp.contract import Peer, ServerObserver
+from mllp.contract import Handler, Peer, ServerObserver
 from mllp.errors import FramingError
+from mllp.framing import Frame
 
 
 class AckCounter:
@@ -83,3 +88,23 @@ class WireCounter(ServerObserver):
     @override
     def frame_refused(self, reason: FramingError) -> None:
         self._refusals.labels(self._listener, type(reason).__name__).inc()
+
+
+class Timed:
+    """A handler, and how long each of its answers takes."""
+
+    def __init__(self, handle: Handler, metrics: Metrics, listener: str) -> None:
+        """Measure under this listener's name."""
+        self._handle = handle
+        self._observe = metrics.ack_seconds.labels(listener).observe
+
+    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """Answer, and note the time from the frame to its answer."""
+        began = perf_counter()
+        answered = self._handle(frame, peer)
+        answered.addBoth(self._answered, began)
+        return answered
+
+    def _answered(self, answer: Any, began: float) -> Any:
+        self._observe(perf_counter() - began)
+        return answer

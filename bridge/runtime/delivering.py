@@ -64,13 +64,8 @@ class Delivery:
             )
             for destination, each in zip(chosen, settings.destination, strict=True)
         ]
-        self._board = Switchboard(
-            database,
-            Kind.DESTINATION,
-            {each.destination.name: each for each in self._couriers},
-            metrics,
-            now_ms,
-        )
+        switches = {each.destination.name: each for each in self._couriers}
+        self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
         learner = Learner(database, self._outbox, chosen, now_ms)
         self._followers = [
             Follower(client, learner, metrics, self._notify, random=chance(), site=site)

@@ -14,6 +14,7 @@ import structlog
 from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
+from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
@@ -105,7 +106,8 @@ class Intake:
         check = validator(self._settings, listener, self._metrics)
         listening = policy(self._listenings[listener.name], check)
         answering = handler(listening, self._ledger, self._waiting, self._metrics)
-        handle = Answering(in_front(check, answering), answering.unframed, self._seen)
+        timed = Timed(in_front(check, answering), self._metrics, listener.name)
+        handle = Answering(timed, answering.unframed, self._seen)
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return folder

@@ -147,3 +147,11 @@ def test_certificates_are_exchanged_while_connections_stand(vault: Vault) -> Non
         with Sender(vault.port, tls=context) as after:
             assert shown(after) == new.serial
     assert "new files not used" in vault.house.log()
+
+
+def test_check_live_asks_the_peers(vault: Vault) -> None:
+    """A handshake with each destination as it is set, with the reason where there is none."""
+    told = vault.house.bridge("check", "--live", expect=None)
+    wrong = {line.split()[2].rstrip(":") for line in told.splitlines() if ": TLS: " in line}
+    assert wrong == {"expired", "wrong-name", "revoked", "stranger"}
+    assert "destination good" not in told
