@@ -95,7 +95,7 @@ def test_preliminary_and_final_side_by_side(room: ReadingRoom, page: Page) -> No
     page.click("#sign")
     page.wait_for_selector("#unsign:visible")
     page.click("#room-versions")
-    assert "Night · Two" in page.inner_text("#prelims")
+    expect(page.locator("#prelims")).to_contain_text("Night · Two")
     page.click("#prelims .compare")
     assert page.inner_text("#compare del") == "No"
     assert page.inner_text("#compare ins") == "Fine"
@@ -130,7 +130,7 @@ def test_it_is_saved_as_a_file_and_printed(room: ReadingRoom, page: Page) -> Non
     page.evaluate("window.print = () => { window.printed = document.body.innerHTML }")
     page.click("#more")
     page.click("#print")
-    page.wait_for_function("window.printed")
+    expect(page.locator(".print-sheet")).to_have_count(1)
     page.emulate_media(media="print")
     assert page.is_visible(".print-sheet")
     assert "Unmistakable." in page.inner_text(".print-sheet .report-content")

@@ -102,6 +102,7 @@ def test_a_template_by_number_and_what_it_maps(room: ReadingRoom, page: Page) ->
     opened(page, room)
     page.click("#room-aids")
     page.fill("#template-find", "7")
+    expect(page.locator("#templates .template")).to_have_count(1)
     page.press("#template-find", "Enter")
     assert selected(page) == "[normal / enlarged]"
     saved(page)
@@ -149,6 +150,8 @@ def test_checks_before_signing(room: ReadingRoom, page: Page) -> None:
     page.click("#sign")
     expect(page.locator("#checks .finding")).to_have_count(2)
     page.click("#checks .finding:has-text('Right')")
+    expect(page.locator("#checks")).to_have_count(0)
+    page.wait_for_timeout(100)
     assert selected(page) == "Right"
     checks = {"settings": {"signChecks": {"openBracket": "prohibit"}}}
     room.call("PATCH", "admin/sites/SITE1", checks)
@@ -191,7 +194,7 @@ def test_key_images_and_findings_stand_beside_the_text(room: ReadingRoom, page: 
     image = {"imageData": base64.b64encode(data.getvalue()).decode(), "contentType": "image/png"}
     findings = "<i>Nodule</i>\nEffusion"
     opened(page, room, tags={"KeyFindings": findings}, keyImages=[image])
-    page.wait_for_function("document.querySelector('#images img')?.naturalWidth === 64")
+    expect(page.locator("#images img")).to_have_js_property("naturalWidth", 64)
     page.click("#images button")
     expect(page.locator("#image .large")).to_be_visible()
     page.keyboard.press("Escape")

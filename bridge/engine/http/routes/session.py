@@ -8,7 +8,7 @@ Every change answers with the page's new state.
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 from starlette.responses import Response
 
 from bridge.engine.http.guard import SessionRoute
@@ -16,7 +16,9 @@ from bridge.engine.http.models.fields import Body, Identifier
 from bridge.engine.http.models.passages import Passage
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
-from bridge.engine.service import editing, opening
+from bridge.engine.service import editing, opening, paging
+from bridge.engine.service.lease import Editor
+from bridge.engine.service.work import Work
 
 router = APIRouter(
     prefix="/reporting/api/session",
@@ -35,9 +37,10 @@ class Versioned(Body):
 
 
 class Writing(Versioned, Passage):
-    """A text to be kept, and the template that was applied to it, if one was."""
+    """A text to be kept, the template that was applied to it, and whether its page is left."""
 
     template: Annotated[StrictInt, Field(ge=1, le=999_999_999)] | None = None
+    leaving: StrictBool = False
 
 
 class Prelim(Versioned):
@@ -78,12 +81,18 @@ async def transfer(desk: DeskDep) -> Response:
 async def save(body: Writing, desk: DeskDep) -> Response:
     """Keep the text, if it was made from the present version."""
     report_id = desk.session.report_id
-    return await desk.change(
-        "save",
-        lambda work, editor: editing.save(
-            work, editor, report_id, body.version, body.sent(), template=body.template
-        ),
-    )
+
+    def deed(work: Work, editor: Editor) -> None:
+        editing.save(work, editor, report_id, body.version, body.sent(), template=body.template)
+
+    if not body.leaving:
+        return await desk.change("save", deed)
+
+    def last(work: Work, editor: Editor) -> None:
+        deed(work, editor)
+        paging.leave(work, editor, report_id)
+
+    return await desk.leave("save", last)
 
 
 @router.post("/sign", response_model=Page)

@@ -39,6 +39,12 @@ export function createEndpoints(api: Api) {
     leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
     save: (version: number, document: ReportDocument, template: number | null) =>
       post("save", { version, document, ...(template === null ? {} : { template }) }),
+    /** Outlives the page; a text longer than browsers let outlive it stays in the journal alone. */
+    saveAndLeave: (version: number, document: ReportDocument, template: number | null) => {
+      const kept = template === null ? {} : { template };
+      const body = { version, document, leaving: true, ...kept };
+      return api.post<Page>(`${HOME}save`, body, { keepalive: true });
+    },
     checks: () => get<{ findings: Finding[] }>("checks"),
     sign: (version: number) => post("sign", { version }),
     signNow: (version: number) => post("sign-now", { version }),

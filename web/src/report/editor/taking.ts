@@ -13,7 +13,9 @@ export function saveFile(blob: Blob, name: string, document: Document): void {
 
 /** Prints the exported document: its article stands in the page for as long as that takes. */
 export async function printReport(blob: Blob, document: Document): Promise<void> {
-  const exported = new DOMParser().parseFromString(await blob.text(), "text/html");
+  // Its own style sheet is for the file: the page's policy knows none but ours (paper.css).
+  const markup = (await blob.text()).replace(/<style>[^<]*<\/style>/, "");
+  const exported = new DOMParser().parseFromString(markup, "text/html");
   const article = exported.querySelector("article.report");
   if (!article) return;
   const sheet = document.createElement("div");

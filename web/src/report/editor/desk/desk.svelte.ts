@@ -81,8 +81,10 @@ export class Desk {
   adopt(page: Page): void {
     if (this.page && page.now < this.page.now) return;
     this.#ahead = page.now - Date.now();
+    const reading = this.page !== null && !this.editable;
     this.page = page;
     this.report?.take(page.document);
+    if (reading && this.editable) this.report?.writable();
     this.#adoptAddendum(page);
   }
 
@@ -146,10 +148,26 @@ export class Desk {
   /** The session is over: what is not saved stays on this computer. */
   end(): void {
     if (this.view !== "report") return;
-    void this.report?.keeper.note();
-    void this.addendum?.keeper.note();
+    this.note();
     this.report?.keeper.refuse("session_ended");
     this.view = "ended";
+  }
+
+  /** The page goes: what is not saved is sent in the last moment, and the lease given back. */
+  leave(): void {
+    if (this.view !== "report") return;
+    const { report, page } = this;
+    if (report?.keeper.dirty && page?.writable && report.keeper.saving.phase !== "refused") {
+      void this.endpoints
+        .saveAndLeave(page.version, report.content(), this.#template)
+        .catch(() => undefined);
+    } else void this.endpoints.leave().catch(() => undefined);
+  }
+
+  /** Writes what is not saved into the journals. */
+  note(): void {
+    void this.report?.keeper.note();
+    void this.addendum?.keeper.note();
   }
 
   close(): void {

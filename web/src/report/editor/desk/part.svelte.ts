@@ -20,6 +20,7 @@ export interface PartOptions {
 /** Text that this computer kept and that is not in the report. */
 export interface Kept {
   document: ReportDocument;
+  version: number;
   at: number;
 }
 
@@ -69,7 +70,18 @@ export class TextPart {
       replaceAll(this.editor, entry.content);
       this.restoredAt = entry.at;
     }
-    if (what === "ask" && entry) this.kept = { document: entry.content, at: entry.at };
+    if (what === "ask" && entry) {
+      this.kept = { document: entry.content, version: entry.version, at: entry.at };
+    }
+  }
+
+  /** The text may be written from now on: what was kept for this version goes back by itself. */
+  writable(): void {
+    const kept = this.kept;
+    if (!kept || !this.editor || kept.version !== this.#options.version()) return;
+    this.kept = null;
+    replaceAll(this.editor, kept.document);
+    this.restoredAt = kept.at;
   }
 
   /** The page's state brings this document: shows it, unless something else was typed. */

@@ -1,11 +1,18 @@
 // What may be done to the text from outside it: brackets, macros, insertions, suggestions.
 import type { Editor } from "@tiptap/core";
+import { closeHistory } from "@tiptap/pm/history";
 import { Fragment, Slice, type Node as Inner } from "@tiptap/pm/model";
-import { TextSelection } from "@tiptap/pm/state";
+import { TextSelection, type Transaction } from "@tiptap/pm/state";
 import { allBrackets, bracketsBetween, neighbour, type Range } from "./brackets";
 import { toEditor } from "./convert";
 import { inlineText, type ReportDocument } from "./document";
 import type { Macro } from "./macros";
+
+/** Makes a change a step of its own for undo, whatever was typed just before or after it. */
+function asStep(editor: Editor, tr: Transaction): void {
+  editor.view.dispatch(closeHistory(tr));
+  editor.view.dispatch(closeHistory(editor.state.tr));
+}
 
 /** Selects a range and shows it. */
 export function select(editor: Editor, range: Range): void {
@@ -31,7 +38,7 @@ export function bracketBy(editor: Editor, direction: 1 | -1): boolean {
 
 /** Puts a document at the selection: one line goes into the line, more become lines. */
 export function insertDocument(editor: Editor, document: ReportDocument, replace?: Range): void {
-  const { state, view } = editor;
+  const { state } = editor;
   const range = replace ?? state.selection;
   const node = state.schema.nodeFromJSON(toEditor(document));
   const first = node.firstChild as Inner;
@@ -44,7 +51,7 @@ export function insertDocument(editor: Editor, document: ReportDocument, replace
   const bracket = bracketsBetween(tr.doc, range.from, Math.max(range.from, end))[0];
   const place = bracket ?? { from: end, to: end };
   tr.setSelection(TextSelection.between(tr.doc.resolve(place.from), tr.doc.resolve(place.to)));
-  view.dispatch(tr.scrollIntoView());
+  asStep(editor, tr.scrollIntoView());
 }
 
 const openness = (node: Inner): number => (node.type.name === "paragraph" ? 1 : 0);
@@ -66,9 +73,9 @@ export function expandMacro(editor: Editor, macro: Macro): boolean {
 
 /** Replaces the whole text by a step that can be undone. */
 export function replaceAll(editor: Editor, document: ReportDocument): void {
-  const { state, view } = editor;
+  const { state } = editor;
   const node = state.schema.nodeFromJSON(toEditor(document));
-  view.dispatch(state.tr.replaceWith(0, state.doc.content.size, node.content));
+  asStep(editor, state.tr.replaceWith(0, state.doc.content.size, node.content));
 }
 
 /** Shows another text: there is nothing to undo to. */
@@ -91,13 +98,13 @@ export function suggestions(doc: Inner): Range[] {
 
 /** Keeps or removes suggested text: everywhere, or in the range alone. */
 export function settle(editor: Editor, keep: boolean, only?: Range): void {
-  const { state, view } = editor;
+  const { state } = editor;
   const tr = state.tr;
   for (const { from, to } of only ? [only] : suggestions(state.doc).reverse()) {
     if (keep) tr.removeMark(from, to, state.schema.marks["suggested"]);
     else removeStretch(tr.doc.resolve(from).parent, tr, { from, to });
   }
-  view.dispatch(tr);
+  asStep(editor, tr);
 }
 
 function removeStretch(parent: Inner, tr: Editor["state"]["tr"], { from, to }: Range): void {
