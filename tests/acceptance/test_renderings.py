@@ -1,0 +1,197 @@
+"""Results in other shapes, set in `bridge.toml` alone: from the signature to bytes at a sink."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import group_of, order
+from tests.acceptance.radiologist import addendum
+from tests.acceptance.test_order_control import send
+from tests.acceptance.wire import Sink, control_id
+from tests.conformance.parsers import agree, structure_errors
+
+TEXT = "FINDINGS:\nNo nodule.\n\nIMPRESSION: normal."
+SHAPES: dict[str, dict[str, Any]] = {
+    "old": {"version": "2.3", "interpreter": "xcn", "times": "local"},
+    "block": {"version": "2.3.1", "layout": "formatted", "addenda": "newest"},
+    "sections": {"version": "2.4", "sections": "loinc", "layout": "repetitions"},
+    "codes": {"sections": "dicom", "echo": "whole", "time_zone": "Europe/Zurich"},
+    "child": {"addenda": "child"},
+    "mixed": {"addenda": "mdm"},
+    "papers": {"mapping": "mdm", "version": "2.4"},
+    "rad128": {"mapping": "rad128"},
+    "files": {"content": ["text", "pdf", "rtf"], "metadata": {"*": "NTE", "Extra": "OBR-21"}},
+    "combined": {"orders": "combined"},
+    "grouped": {"orders": "grouped"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Receivers:
+    """A running house, and a sink for each way to write results."""
+
+    house: House
+    sinks: dict[str, Sink]
+
+    def sent(self, name: str, accession: str, count: int) -> list[list[list[str]]]:
+        """Messages about an accession: each its segments, each its fields; valid, all of them."""
+        found = self.sinks[name].about(accession, count)
+        assert len(found) == count
+        assert len({control_id(message) for message in found}) == count
+        for message in found:
+            assert not structure_errors(message)
+            assert agree(message)
+        return [
+            [line.split("|") for line in message.decode().split("\r") if line] for message in found
+        ]
+
+
+@pytest.fixture(scope="module")
+def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
+    """One report with an addendum, and one report of two orders; released to all."""
+    house = House(tmp_path_factory.mktemp("renderings") / "home")
+    sinks = {name: Sink() for name in SHAPES}
+    for name, words in SHAPES.items():
+        house.destination(name, sinks[name].port, **words)
+    house.make()
+    house.start()
+    send(house, order(1, extra="NTE|1||Allergic\r"))
+    house.draft("M1", "A1", TEXT, Metadata={"Extra": "seven"})
+    house.sign("M1", "A1")
+    addendum(house, "M1", "A1", "One more thing.")
+    send(house, order(2, extra=group_of(3)))
+    house.draft("M2", "A2", TEXT)
+    house.sign("M2", "A2")
+    yield Receivers(house, sinks)
+    house.kill()
+    for each in sinks.values():
+        each.stop()
+
+
+def named(message: list[list[str]], name: str) -> list[list[str]]:
+    """The segments of a name."""
+    return [segment for segment in message if segment[0] == name]
+
+
+def observed(message: list[list[str]]) -> list[list[str]]:
+    """The observations that are results."""
+    return [segment for segment in named(message, "OBX") if segment[11] != "O"]
+
+
+def test_an_old_version(receivers: Receivers) -> None:
+    """2.3: MSH-9 of two components, MSH-12, times without offset, OBR-32 as ID^FAMILY^GIVEN."""
+    final, late = receivers.sent("old", "|A1|", 2)
+    assert (final[0][8], final[0][11]) == ("ORU^R01", "2.3")
+    (obr,) = named(final, "OBR")
+    assert len(obr[22]) == 14
+    assert obr[32] == "^Reader^Ada"
+    assert [each[5] for each in observed(final)] == TEXT.replace("\n\n", "\n \n").split("\n")
+    assert "One more thing." in [each[5] for each in observed(late)]
+
+
+def test_one_block(receivers: Receivers) -> None:
+    """FT: one OBX, lines by .br; the addendum alone, under the sub-id it keeps."""
+    final, late = receivers.sent("block", "|A1|", 2)
+    assert [(each[2], each[4], each[5]) for each in observed(final)] == [
+        ("FT", "1", TEXT.replace("\n", "\\.br\\"))
+    ]
+    (newest,) = observed(late)
+    assert newest[4] == "2"
+    assert newest[5].endswith("\\.br\\One more thing.")
+
+
+@pytest.mark.parametrize(
+    ("name", "findings", "impression", "late"),
+    [("sections", "59776-5", "19005-8", "55107-7"), ("codes", "121070", "121072", "121078")],
+)
+def test_sections(
+    receivers: Receivers, name: str, findings: str, impression: str, late: str
+) -> None:
+    """Each section under its LOINC or DICOM code, the same in the addendum's message."""
+    first, second = receivers.sent(name, "|A1|", 2)
+
+    def codes(message: list[list[str]]) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((e[3].split("^")[0], e[4]) for e in observed(message)))
+
+    assert codes(first) == [(findings, "1"), (impression, "1")]
+    assert codes(second) == [*codes(first), (late, "2")]
+
+
+def test_the_order_returns_whole(receivers: Receivers) -> None:
+    """`echo = "whole"`: what the order said of itself is there, but its state is the result's."""
+    (final, _) = receivers.sent("codes", "|A1|", 2)
+    (orc,), (obr,), (pv1,) = (named(final, name) for name in ("ORC", "OBR", "PV1"))
+    assert (orc[1], orc[2], orc[3]) == ("RE", "P1", "F1")
+    assert orc[5:6] in ([], [""])
+    assert pv1[3] == "CT^^^HOSP"
+    assert obr[31] == "^COUGH"
+    assert named(final, "ZDS")
+    assert obr[22][-5:] in ("+0100", "+0200")
+
+
+def test_an_addendum_as_a_child(receivers: Receivers) -> None:
+    """CH, a filler number of its own, and the parent's numbers in ORC-8 and OBR-29."""
+    final, late = receivers.sent("child", "A1|", 2)
+    assert named(final, "ORC")[0][1] == "RE"
+    (orc,), (obr,) = named(late, "ORC"), named(late, "OBR")
+    assert (orc[1], orc[3], obr[3]) == ("CH", "F1-A1", "F1-A1")
+    assert (orc[8], obr[29]) == ("P1^F1", "P1^F1")
+    assert obr[26] == "18748-4&Diagnostic imaging report&LN^1"
+    assert [each[5] for each in observed(late)][1:] == ["One more thing."]
+
+
+def test_an_addendum_as_a_document(receivers: Receivers) -> None:
+    """The report as ORU, its addendum as MDM^T06."""
+    final, late = receivers.sent("mixed", "A1|", 2)
+    assert (final[0][8], late[0][8]) == ("ORU^R01^ORU_R01", "MDM^T06^MDM_T02")
+    assert named(late, "TXA")[0][13]
+
+
+def test_documents(receivers: Receivers) -> None:
+    """MDM^T02, then T06 whose TXA-13 is the first one's TXA-12."""
+    final, late = receivers.sent("papers", "|F1|", 2)
+    assert [m[0][8] for m in (final, late)] == ["MDM^T02^MDM_T02", "MDM^T06^MDM_T02"]
+    first, second = named(final, "TXA")[0], named(late, "TXA")[0]
+    assert (first[14], first[15], first[17], first[19]) == ("P1", "F1", "LA", "AV")
+    assert second[13] == first[12] != second[12]
+
+
+def test_results_distribution(receivers: Receivers) -> None:
+    """RAD-128: the study's UID, the accession, the observer, sections; nothing of our own."""
+    final, _ = receivers.sent("rad128", "|A1|", 2)
+    assert final[0][8] == "ORU^R01^ORU_R01"
+    study = named(final, "OBX")[0]
+    assert study[2:4] + study[5:6] == [
+        "ST", "113014^DICOM Study^DCM", "1.2.826.0.1.3680043.10.2"
+    ]  # fmt: skip
+    (obr,) = named(final, "OBR")
+    assert (obr[18], obr[25]) == ("A1", "F")
+    assert obr[32]
+    assert all(each[3].endswith(("^LN", "^DCM")) for each in named(final, "OBX"))
+
+
+def test_files_and_metadata(receivers: Receivers) -> None:
+    """PDF and RTF beside the text; one key in its field, the others as notes."""
+    final, _ = receivers.sent("files", "|A1|", 2)
+    pdf, rtf = (each for each in observed(final) if each[2] == "ED")
+    assert pdf[5].startswith("^Application^PDF^Base64^")
+    assert base64.b64decode(pdf[5].split("^")[4], validate=True).startswith(b"%PDF-")
+    assert base64.b64decode(rtf[5].split("^")[4], validate=True).startswith(b"{\\rtf1")
+    assert named(final, "OBR")[0][21] == "seven"
+    assert not any("seven" in each[3] for each in named(final, "NTE"))
+
+
+def test_linked_orders(receivers: Receivers) -> None:
+    """One message: CN and RE with the text at the end, or RE and the text for each."""
+    (combined,) = receivers.sent("combined", "|A3|", 1)
+    assert [each[1] for each in named(combined, "ORC")] == ["CN", "RE"]
+    assert [each[18] for each in named(combined, "OBR")] == ["A2", "A3"]
+    assert sum(each[5] == "No nodule." for each in observed(combined)) == 1
+    (grouped,) = receivers.sent("grouped", "|A3|", 1)
+    assert [each[1] for each in named(grouped, "ORC")] == ["RE", "RE"]
+    assert sum(each[5] == "No nodule." for each in observed(grouped)) == 2
+    assert len(receivers.sinks["old"].about("No nodule.", 4)) == 4, "N messages, the same text"
