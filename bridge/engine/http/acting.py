@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from fastapi import Request
 from sqlmodel import Session
@@ -24,12 +24,12 @@ from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.repeats import Repeat, store_answer, stored_answer
+from bridge.engine.service.sites import TIME_ZONES
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_ZONES = available_timezones() - {"Factory", "localtime"}  # a machine's own are no zones of IANA
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     """Return a time zone by its IANA name, None for none; raise 400."""
     if name is None or not name.strip():
         return None
-    if name not in _ZONES:
+    if name not in TIME_ZONES:
         message = "is not an IANA time zone"
         raise bad_request(f"timeZone {message}", FieldError("/timeZone", message), code="bad_zone")
     return ZoneInfo(name)

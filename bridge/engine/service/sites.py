@@ -21,6 +21,9 @@ SITES = metadata.tables["engine_site"]
 GROUPS = metadata.tables["engine_prelim_group"]
 TEMPLATES = metadata.tables["engine_template"]
 
+TIME_ZONES = frozenset(available_timezones() - {"Factory", "localtime"})
+"""The zones of IANA; the two are whatever a machine makes of them."""
+
 MAX_SITE_ID = 255
 """Bytes in UTF-8."""
 
@@ -57,10 +60,17 @@ class SiteSettings:
     header_img: str | None = None
     footer_img: str | None = None
 
+    def __post_init__(self) -> None:
+        """Write origins as browsers do, whoever gave them, so that comparing them is enough."""
+        origins = dict.fromkeys(canonical_origin(each) for each in self.host_origins)
+        object.__setattr__(self, "host_origins", tuple(origins))
+
 
 def add_site(connection: Connection, site: SiteSettings, now: int) -> None:
     """Create a site; raise `SiteExists` or `BadSite`."""
     check_site(site)
+    if "/" in site.site_id:  # the administrative addresses could not name it
+        raise BadSite("the SiteID has a slash", pointer="/SiteID")
     known = select(SITES.c.site_id).where(SITES.c.site_id == site.site_id)
     if connection.execute(known).first() is not None:
         raise SiteExists
@@ -97,7 +107,7 @@ def check_site(site: SiteSettings) -> None:
         raise BadSite("the SiteID is empty or has control characters", pointer="/SiteID")
     if len(site.site_id.encode()) > MAX_SITE_ID:
         raise BadSite(f"the SiteID is longer than {MAX_SITE_ID} bytes", pointer="/SiteID")
-    if site.time_zone not in available_timezones():
+    if site.time_zone not in TIME_ZONES:
         raise BadSite("timeZone is not an IANA time zone", pointer="/timeZone")
     if not 0 <= site.sign_delay <= MAX_SIGN_DELAY:
         raise BadSite(f"signDelay is not 0 to {MAX_SIGN_DELAY} seconds", pointer="/signDelay")
@@ -105,6 +115,13 @@ def check_site(site: SiteSettings) -> None:
         if not is_origin(origin):
             detail = "a host origin is scheme://host[:port], with no path and no wildcard"
             raise BadSite(detail, pointer=f"/hostOrigins/{index}")
+
+
+def canonical_origin(text: str) -> str:
+    """Write an origin as browsers name theirs: lower case, and no port that goes without saying."""
+    text = text.lower()
+    default = {"http": ":80", "https": ":443"}.get(text.partition(":")[0], "")
+    return text.removesuffix(default) if default else text
 
 
 def is_origin(text: str) -> bool:
