@@ -6,6 +6,7 @@ What cannot be understood yields nothing, except dates of birth and study, which
 written: a wrong form is better seen than lost.
 """
 
+import re
 from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def _provider(text: str, scope: Scope) -> PersonName:
 
 def _dicom(name: PersonName) -> str:
     parts = (name.family, name.given, name.further, name.prefix, name.suffix)
-    return "^".join(part.replace("^", " ") for part in parts).rstrip("^")
+    return "^".join(_LINE_ENDS.sub(" ", part.replace("^", " ")) for part in parts).rstrip("^")
 
 
 def _uid(text: str, scope: Scope) -> str:
@@ -151,6 +152,8 @@ TRANSFORMS = {
     "provider-id": Transform(_provider_id, raw=True),
     "study-uid": Transform(_uid),
 }
+
+_LINE_ENDS = re.compile(r"[\r\n\t]+")
 
 _MONTHS_ONLY_BELOW = 24
 _DAYS_ONLY_BELOW = 1

@@ -27,6 +27,7 @@ CASES = [
     ("timestamp", "20260302233000Z", "20260303003000"),
     ("person-name", "Doe^Jane^M^Jr^Dr", "Doe^Jane^M^Dr^Jr"),  # XPN to DICOM's PN
     ("person-name", "van Beek&van&Beek^Ida", "van Beek^Ida"),
+    ("person-name", "O\\T\\Brien^Jane\\.br\\Ann", "O&Brien^Jane Ann"),  # a name is one line
     ("person-name", 'Doe^Jane^""', "Doe^Jane"),
     ("person-name", "Alias^A^^^^^N~Doe^Jane^^^^^L", "Doe^Jane"),
     ("person-display", "Doe^Jane^M^Jr^Dr", "Dr Jane M Doe Jr"),
