@@ -90,7 +90,7 @@ def test_supported_languages(service: Service, code: str) -> None:
         app = {"AppLanguage": spelling, "SpeechLanguage": spelling}
         body = ok(service.launch(reportingApp=app, userInfo=user())).json()
         page = service.open(body["reportLink"])
-        assert boot(page)["language"] == code
+        assert boot(page)["locale"] == code
         assert f'lang="{code}"' in page.text
 
 
@@ -107,7 +107,7 @@ def test_supported_languages(service: Service, code: str) -> None:
 def test_other_codes_of_a_language(service: Service, sent: str | None, meant: str) -> None:
     """reportingApp: default en-US; another code of a supported language comes to its own."""
     body = ok(service.launch(reportingApp={"AppLanguage": sent}, userInfo=user())).json()
-    assert boot(service.open(body["reportLink"]))["language"] == meant
+    assert boot(service.open(body["reportLink"]))["locale"] == meant
 
 
 @pytest.mark.parametrize("code", ["tlh", "sv-SE", "xx", "e", "en-", "日本", "*", "English", 5, {}])
