@@ -69,18 +69,20 @@ def _as_text(value: object) -> str:
 
 def metadata_segments(frame: Frame) -> list[Encoded]:
     """Write the Z segments that keys go to: one a key, or one of all that name its fields."""
+    rows = [row for row in metadata_rows(frame) if _is_whole_segment(row["target"])]
     written = [
         segment(row["target"], [plain(str(number)), row["key"], row["value"]])
-        for number, row in enumerate(
-            [each for each in metadata_rows(frame) if each["target"].startswith("Z")], start=1
-        )
-        if "-" not in row["target"]
+        for number, row in enumerate(rows, start=1)
     ]
     for name, fields in metadata_fields(frame).items():
         if name.startswith("Z"):
             numbers = range(1, max(fields) + 1)
             written.append(segment(name, [fields.get(number, NOTHING) for number in numbers]))
     return written
+
+
+def _is_whole_segment(target: str) -> bool:
+    return target.startswith("Z") and "-" not in target
 
 
 LOOPS: Mapping[str, Callable[[Frame], list[dict[str, Encoded]]]] = {

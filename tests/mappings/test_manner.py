@@ -1,0 +1,163 @@
+"""The words of an outbound definition: what they change, and what is said of wrong ones."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mappings.compiler import compile_sources
+from mappings.encode import Encoded
+from mappings.errors import MappingErrors
+from mappings.fitting import fitted
+from mappings.hl7.message import Message
+from mappings.outbound import OutboundMapping
+from mappings.overlay import laid_over
+from mappings.results import Addendum, ResultEvent, Signer
+from mappings.shapes.shape import SHAPES
+from tests.mappings.language import SHIPPED
+from tests.mappings.test_outbound import CONTEXT, NOW, ORDER, rendered
+
+LATE = (Addendum("more", NOW, Signer("Bea Late")),)
+
+
+def worded(name: str = "results", **words: Any) -> OutboundMapping:
+    """A shipped definition with a destination's words over it."""
+    made = compile_sources(*laid_over(SHIPPED, name, words, "destination ris"))
+    assert isinstance(made, OutboundMapping)
+    return made
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "version": ({"version": "2.5.2"}, "unknown version '2.5.2'"),
+    "layout": ({"layout": "block"}, "unknown layout 'block'"),
+    "coding": ({"sections": "lonic"}, "did you mean 'loinc'?"),
+    "addenda": ({"addenda": "newst"}, "did you mean 'newest'?"),
+    "orders": ({"orders": "seperate"}, "did you mean 'separate'?"),
+    "content": ({"content": ["text", "docx"]}, "unknown content 'docx'"),
+    "no content": ({"content": []}, "name at least one of text, pdf, rtf"),
+    "interpreter": ({"interpreter": "cn"}, "unknown interpreter 'cn'"),
+    "times": ({"times": "utc"}, "unknown times 'utc'"),
+    "echo": ({"echo": "all"}, "unknown echo 'all'"),
+    "target": ({"metadata": {"Room": "OBX-5"}}, "'OBX-5' is no target"),
+    "situation": ({"statuses": {"final after prelim": {}}}, "did you mean 'preliminary'?"),
+    "base": ({"statuses": {"recall after final": {}}}, "recall is missing beside"),
+    "part": ({"segments": [{"use": "heder"}]}, "did you mean 'header'?"),
+    "itself": ({"parts": {"visit": [{"use": "visit"}]}}, "visit uses itself"),
+    "no effect": (
+        {"interpreter": "xcn", "segments": [{"MSH": {"10": "$control_id"}}]},
+        "interpreter: has no effect: no segment has $interpreter",
+    ),
+    "no files": (
+        {"content": ["pdf"], "segments": [{"MSH": {"10": "$control_id"}}]},
+        "content: has no effect: no segment has each: documents",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), MISTAKES.values(), ids=list(MISTAKES))
+def test_mistakes(words: dict[str, Any], said: str) -> None:
+    """A wrong word is a mistake with its place, and with what was probably meant."""
+    with pytest.raises(MappingErrors) as caught:
+        worded(**words)
+    assert said in str(caught.value)
+
+
+def test_without_words_nothing_changes() -> None:
+    """Settings that say nothing are the mapping itself."""
+    assert worded().version == compile_sources(SHIPPED, "results").version
+    assert worded().version != worded(version="2.4").version
+
+
+FITTED = {
+    "too many fields": ("2.3", "OBR", 44, "A^B^L", ""),
+    "a code that was a word": ("2.3", "PID", 10, "^Asian^L", "Asian"),
+    "a family name in parts": ("2.3", "PID", 5, "van Berg&van&Berg^Ann", "van Berg^Ann"),
+    "one repetition": ("2.3", "PID", 5, "A^B~C^D", "A^B"),
+    "components of later": ("2.3.1", "PID", 3, "1^^^N^MR^^20200101", "1^^^N^MR"),
+    "subcomponents of later": ("2.3.1", "PID", 3, "1^^^N&1.2&ISO&X", "1^^^N&1.2&ISO"),
+    "the structure of a message": ("2.3", "MSH", 9, "ORU^R01^ORU_R01", "ORU^R01"),
+    "as it is": ("2.5.1", "OBR", 44, "A^B^L", "A^B^L"),
+    "text": ("2.3", "OBX", 5, "a^b&c~d", "a^b&c~d"),
+    "segments of one's own": ("2.3", "ZDS", 99, "a^b&c~d", "a^b&c~d"),
+}
+
+
+@pytest.mark.parametrize(("version", "segment", "number", "value", "left"), FITTED.values())
+def test_fitted(version: str, segment: str, number: int, value: str, left: str) -> None:
+    """A field keeps what the version has room for."""
+    assert fitted(SHAPES[version], segment, number, Encoded(value)) == left
+
+
+def test_what_came_before_chooses_the_codes() -> None:
+    """`final after preliminary` holds only where a preliminary report was told of."""
+    mapping = worded(
+        statuses={"final after preliminary": {"result": "F", "observation": "U"}},
+    )
+    first = rendered(CONTEXT, mapping)
+    second = rendered(replace(CONTEXT, earlier=(ResultEvent.PRELIMINARY,)), mapping)
+    assert [m.value("OBX-11") for m in (first, second)] == ["F", "U"]
+
+
+def test_where_metadata_go() -> None:
+    """To observations, notes, fields, Z segments by key, Z segments by field, and nowhere."""
+    targets = {
+        "Room": "NTE", "Dose": "OBR-21", "More": "OBR-21", "Plan": "ZMD-3", "Step": "ZMD-1",
+        "Own": "ZOW", "Secret": "none", "*": "OBX",
+    }  # fmt: skip
+    order = replace(ORDER, metadata={key: key.lower() for key in (*targets, "Else") if key != "*"})
+    message = rendered(replace(CONTEXT, orders=(order,)), worded(metadata=targets))
+    assert [s.text() for s in message.named("NTE")] == ["NTE|1|L|Room: room"]
+    assert message.value("OBR-21") == "dose more"
+    assert [s.text() for s in message.segments if s.id in ("ZMD", "ZOW")] == [
+        "ZOW|1|Own|own",
+        "ZMD|step||plan",
+    ]
+    assert [s.value("OBX-3.2") for s in message.named("OBX") if s.value("OBX-11") == "O"] == [
+        "Else"
+    ]
+    assert not any("secret" in each.text() for each in message.segments)
+    ids = [s.id for s in message.segments]
+    assert ids.index("NTE") == ids.index("OBR") + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("FINDINGS\nx\nIMPRESSION\ny", ["59776-5", "19005-8"]),
+        ("Preamble\nFindings: x\n**Impression:** y", ["18748-4", "59776-5", "19005-8"]),
+        ("Befund:\nx\n\nBeurteilung\ny", ["59776-5", "19005-8"]),
+        ("所見\uff1ax\n印象\uff1ay", ["59776-5", "19005-8"]),
+        ("The findings: all well", ["18748-4"]),
+        ("Findings\nx\nFindings\ny", ["59776-5", "59776-5"]),
+        ("findings of note\nimpressions vary", ["18748-4"]),
+    ],
+)
+def test_headings(text: str, found: list[str]) -> None:
+    """A heading opens a section, in any language; a sentence does not. No line is lost."""
+    mapping = worded(sections="loinc", layout="repetitions")
+    message = rendered(replace(CONTEXT, report_text=text), mapping)
+    texts = message.named("OBX")
+    assert [each.value("OBX-3.1") for each in texts] == found
+    assert len({(each.value("OBX-3.1"), each.value("OBX-4")) for each in texts}) == len(found)
+    lines = [line for each in texts for line in each.values("OBX-5")]
+    assert lines == [line for line in text.split("\n") if line]
+
+
+def test_a_part_of_ones_own() -> None:
+    """A definition may replace one part and leave the others."""
+    mapping = worded(parts={"visit": [{"PV1": {"2": "I"}}]})
+    message = rendered(CONTEXT, mapping)
+    assert message.value("PV1-2") == "I"
+    assert [s.id for s in message.segments][:3] == ["MSH", "PID", "PV1"]
+
+
+def test_a_child_names_its_parent() -> None:
+    """The addendum's own number; the parent's in ORC-8 and OBR-29. Other events have no child."""
+    mapping = worded(addenda="child")
+    late = replace(CONTEXT, event=ResultEvent.ADDENDUM, addenda=LATE)
+    child = Message.parse(mapping.render(late))
+    assert (child.value("ORC-1"), child.value("OBR-3")) == ("CH", "F1-A1")
+    assert (child.value("ORC-8"), child.value("OBR-29")) == ("P1&RISA^F1", "P1&RISA^F1")
+    whole = Message.parse(mapping.render(replace(late, event=ResultEvent.CORRECTION)))
+    assert (whole.value("ORC-1"), whole.value("OBR-3"), whole.value("ORC-8")) == ("RE", "F1", "")
+    assert "more" not in whole.values("OBX[*]-5")
