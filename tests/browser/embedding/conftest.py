@@ -1,7 +1,7 @@
 """A host and a report of different sites in a real Chromium, under several conditions."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.browser.embedding.house import Reports, Viewer, free_port, hosting, reports
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-CONDITIONS = ["no cookies", "partitioned cookies", "third-party cookies blocked", "isolated host"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,14 +23,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for the module's tests."""
+def chromium() -> Iterator[Callable[..., Browser]]:
+    """Starts browsers with further arguments; all of them end with the module."""
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--use-fake-ui-for-media-stream"]
-        arguments.append("--use-fake-device-for-media-stream")
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
+        media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+        started: list[Browser] = []
+
+        def start(*arguments: str) -> Browser:
+            options = ["--no-sandbox", *media, *arguments]
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+            started.append(browser)
+            return browser
+
+        yield start
+        for browser in started:
+            browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Callable[..., Browser]) -> Browser:
+    """One browser for the module's tests."""
+    return chromium()
 
 
 @pytest.fixture

@@ -40,12 +40,10 @@ SITES = {"SITE1": 60, "OPEN": 0}
 
 @dataclass
 class Reports:
-    """The engine on its own origin, and the tokens of its callers."""
+    """The engine on its own origin, and the token of a user who administers nothing."""
 
     url: str
-    database: Database
-    application: Any
-    ahead: list[int] = field(default_factory=lambda: [0])
+    reader_token: str
 
     def api(self, path: str, **body: Any) -> httpx.Response:
         """Call an endpoint of the interface document."""
@@ -65,10 +63,6 @@ class Reports:
         launched: dict[str, Any] = answer.json()
         return launched
 
-    def pass_seconds(self, seconds: int) -> None:
-        """Let the engine's clock go on."""
-        self.ahead[0] += seconds * 1000
-
 
 def identity(accession: str = "ACC-2001") -> dict[str, str]:
     """Return an order of the example host's."""
@@ -86,16 +80,18 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
             sites.add_site(
                 connection, SiteSettings(site, sign_delay=delay, host_origins=origins), 0
             )
-        users.register(connection, "SITE1", "admin@site1.test", "Ada", 0, role=Role.ADMINISTRATOR)
+        reader = users.register(connection, "SITE1", READER, "Rea Der", 0, role=Role.USER)
+        bearer = tokens.create_token(
+            connection, reader.id, now=0, random_bytes=secrets.token_bytes
+        )[1]
         sites.set_prelim_group(connection, "SITE1", "Night", ["Resident"])
         tokens.ensure_service_token(connection, TOKEN, 0)
     with listening() as (port, listener):
         scheme = "https" if secure else "http"
         url = f"{scheme}://reports.localhost:{port}"
         installed = EngineSettings((("1", secrets.token_bytes(32)),), public_url=url)
-        ahead = [0]
         application = create_application(
-            installed, database, clock=lambda: time.time_ns() // 1_000_000 + ahead[0]
+            installed, database, clock=lambda: time.time_ns() // 1_000_000
         )
         options = certificate(folder) if secure else {}
         config = uvicorn.Config(application, log_level="warning", lifespan="off", **options)
@@ -109,7 +105,7 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
 
         serving = threading.Thread(target=lambda: asyncio.run(serve()))
         serving.start()
-        yield Reports(url, database, application, ahead)
+        yield Reports(url, bearer)
         engine.stopping = True
         server.should_exit = True
         serving.join()
@@ -158,10 +154,10 @@ def hosting(app: str, port: int, *, coep: bool = False, site: str = "SITE1") -> 
     serving.join()
 
 
-def ask(app: str, path: str, body: dict[str, Any]) -> httpx.Response:
+def ask(app: str, path: str, body: dict[str, Any], *, token: str = TOKEN) -> httpx.Response:
     """Post to the engine; only browsers know that its name is this machine's."""
     local = app.replace("reports.localhost", "127.0.0.1")
-    headers = {"x-access-token": TOKEN}
+    headers = {"x-access-token": token}
     verify = False  # the certificate is our own
     return httpx.post(local + path, json=body, headers=headers, verify=verify, timeout=30)
 

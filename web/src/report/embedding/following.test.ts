@@ -39,6 +39,8 @@ it("stays where saving fails or takes too long, and where a question is open", a
 it("tells a newer launch from one that cannot be opened", async () => {
   const newer = follower(problem(409, "superseded"));
   expect(await follow(newer.follower, REQUEST)).toEqual({ kind: "superseded" });
+  const away = follower(problem(503, "unavailable"));
+  expect(await follow(away.follower, REQUEST)).toEqual({ kind: "unreachable" });
   const gone = follower(problem(404, "link_gone"));
   expect(await follow(gone.follower, REQUEST)).toEqual({ kind: "stayed", reason: "not_opened" });
 });

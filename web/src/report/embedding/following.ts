@@ -29,10 +29,10 @@ export async function follow(follower: Follower, request: FollowRequest): Promis
     const boot = await follower.api.post<Boot>(`${HOME}follow`, { sequence });
     return { kind: "switched", boot };
   } catch (error) {
-    const code = error instanceof ApiProblem ? error.code : "";
-    return code === "superseded"
-      ? { kind: "superseded" }
-      : stay(follower.api, request, "not_opened");
+    const { status = 0, code = "" } = error instanceof ApiProblem ? error : {};
+    if (code === "superseded") return { kind: "superseded" };
+    if (status === 0 || status === 503) return { kind: "unreachable" };
+    return stay(follower.api, request, "not_opened");
   }
 }
 

@@ -1,0 +1,119 @@
+"""A host that is not allowed can neither frame, nor command, nor listen."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.embedding.house import Reports, Viewer, ask, hosting, identity
+
+PAGE = b"""<!doctype html><meta charset=utf-8><title>stranger</title><body></body><script>
+window.heard = [];
+addEventListener("message", (event) => window.heard.push([event.origin, event.data]));
+</script>"""
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A page that listens."""
+
+    def do_GET(self) -> None:
+        """Serve it."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(PAGE)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's name
+        """Say nothing."""
+
+
+@pytest.fixture
+def stranger(browser: Browser) -> Iterator[Page]:
+    """A page of a site that nobody has allowed."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"http://stranger.localhost:{server.server_port}/")
+    yield page
+    context.close()
+    server.shutdown()
+    server.server_close()
+    serving.join()
+
+
+def framed(page: Page, link: str) -> None:
+    """Load a link into a frame."""
+    page.evaluate(
+        """link => new Promise(done => {
+            const frame = document.createElement("iframe");
+            frame.onload = done;
+            frame.src = link;
+            document.body.append(frame);
+        })""",
+        link,
+    )
+
+
+def test_it_cannot_frame(engine: Reports, stranger: Page) -> None:
+    """frame-ancestors of the site: nothing of the report is in the frame, and nothing is sent."""
+    framed(stranger, engine.launch()["reportLink"])
+    stranger.wait_for_timeout(1500)
+    assert [each.url for each in stranger.frames[1:]] == ["chrome-error://chromewebdata/"]
+    assert stranger.evaluate("heard") == []
+
+
+def test_it_cannot_listen_as_an_opener(engine: Reports, stranger: Page) -> None:
+    """A tab that a stranger opened says nothing to it, and does not do what it says."""
+    link = engine.launch()["reportLink"]
+    with stranger.context.expect_page() as opening:
+        stranger.evaluate("link => { window.tab = window.open(link); }", link)
+    tab = opening.value
+    tab.wait_for_selector(".ProseMirror")
+    stranger.evaluate("tab.postMessage({action: 'sign_report'}, '*')")
+    tab.wait_for_timeout(1000)
+    record = engine.api("status", clinicalInfo=[identity()]).json()[0]
+    assert record["status"] == "Draft"
+    assert stranger.evaluate("heard") == []
+
+
+def test_a_frame_beside_the_report_cannot_command(viewer: Viewer) -> None:
+    """Neither another frame of the host's page, nor the report's own frames, are the host."""
+    viewer.open()
+    viewer.page.evaluate(
+        """() => {
+            const other = document.createElement("iframe");
+            const sign = "parent.frames[0].postMessage({action: 'sign_report'}, '*')";
+            other.srcdoc = `<script>${sign}</script>`;
+            document.body.append(other);
+        }"""
+    )
+    viewer.page.wait_for_timeout(1000)
+    assert [each["type"] for each in viewer.events()] == ["report_ready"]
+
+
+def test_without_configured_hosts_the_framing_one_is_pinned(
+    engine: Reports, browser: Browser, host_port: int
+) -> None:
+    """A site that has not said who its hosts are: the frame speaks to whoever frames it, only."""
+    with hosting(engine.url, host_port, site="OPEN"):
+        page = browser.new_page()
+        viewer = Viewer(page, engine)
+        page.goto(f"http://anywhere.localhost:{host_port}/")
+        page.wait_for_selector("body[data-ready]")
+        assert viewer.open()["clinicalInfo"]["SiteID"] == "OPEN"
+        viewer.act("sign_report")
+        page.close()
+
+
+def test_the_login_is_never_framed(engine: Reports, stranger: Page) -> None:
+    """A link that needs a login does not open in a frame, whoever frames it."""
+    body = {"clinicalInfo": identity(), "reportingApp": {}, "response": {"type": "link"}}
+    launched = ask(engine.url, "/api/report/launch/clinical", body, token=engine.reader_token)
+    framed(stranger, launched.json()["reportLink"])
+    stranger.wait_for_timeout(500)
+    frame = stranger.frames[1]
+    assert frame.url.startswith("chrome-error:") or "password" not in frame.content()

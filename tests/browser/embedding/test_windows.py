@@ -1,0 +1,171 @@
+"""Ownership, SyncLaunch, inactivity, tabs and WebView2, as hosts and users see them."""
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.embedding.house import Reports, Viewer
+
+OTHER = {"UserEmail": "otto@site1.test", "UserName": "Otto Ther"}
+
+
+def test_another_users_draft_is_asked_for_first(viewer: Viewer) -> None:
+    """Cancel and Proceed are told to the host; the report opens after Proceed only."""
+    viewer.reports.launch(user=OTHER)
+    viewer.study()
+    viewer.page.click("#open")
+    viewer.frame.locator("#cancel").click()
+    cancelled = viewer.event("report_transfer_cancelled")
+    assert cancelled["clinicalInfo"]["Accession"] == "ACC-2001"
+    assert [each["type"] for each in viewer.events()] == ["report_transfer_cancelled"]
+    viewer.page.click("#open")
+    viewer.frame.locator("#proceed").click()
+    viewer.event("report_transfer_proceeded")
+    assert viewer.event("report_ready")["status"] == "DRAFT"
+
+
+def test_the_previous_editor_is_told_who_took_the_report(viewer: Viewer, browser: Browser) -> None:
+    """report_transferred with newOwnerName; forceOwnershipTransfer asks nobody."""
+    viewer.open()
+    viewer.type("Mine so far.")
+    viewer.act("save_report")
+    viewer.event("report_saved")
+    taken = viewer.reports.launch(user={**OTHER, "forceOwnershipTransfer": True})
+    page = browser.new_page()
+    page.goto(taken["reportLink"])
+    page.wait_for_selector(".ProseMirror")
+    assert viewer.event("report_transferred")["newOwnerName"] == "Otto Ther"
+    assert "Mine so far." in page.inner_text(".ProseMirror")
+    page.close()
+
+
+def persistent(viewer: Viewer) -> Page:
+    """Open a study with SyncLaunch in a window of its own."""
+    viewer.study("ACC-1", sync=True)
+    with viewer.page.context.expect_page() as opening:
+        viewer.page.click("#open-window")
+    tab = opening.value
+    tab.wait_for_selector(".ProseMirror")
+    assert viewer.event("report_ready")["clinicalInfo"]["Accession"] == "ACC-1"
+    return tab
+
+
+def launch_only(viewer: Viewer, accession: str) -> list[str]:
+    """Launch another study with SyncLaunch; return the warnings."""
+    viewer.study(accession, sync=True)
+    viewer.page.evaluate("delete document.getElementById('launch-only').dataset.warnings")
+    viewer.page.click("#launch-only")
+    viewer.page.wait_for_selector("#launch-only[data-warnings]", timeout=15_000)
+    text = viewer.page.get_attribute("#launch-only", "data-warnings")
+    warnings: list[str] = json.loads(text or "[]")
+    return warnings
+
+
+def test_a_persistent_window_follows_and_saves_first(viewer: Viewer) -> None:
+    """SyncLaunch: what was typed is saved, the window shows the new study, events go on."""
+    tab = persistent(viewer)
+    tab.click(".ProseMirror")
+    tab.keyboard.type("Typed just now.")
+    assert launch_only(viewer, "ACC-2") == []
+    assert viewer.event("report_ready", 1)["clinicalInfo"]["Accession"] == "ACC-2"
+    kept = viewer.reports.launch("ACC-1")
+    assert kept["status"] == "Draft"
+    tab.goto(kept["reportLink"])
+    tab.get_by_text("Typed just now.").wait_for()
+
+
+def test_a_persistent_window_that_cannot_save_stays_and_says_so(viewer: Viewer) -> None:
+    """Refused visibly: a banner here, a warning in the launch's answer; then it follows."""
+    tab = persistent(viewer)
+    viewer.errors.clear()
+    tab.route("**/session/save", lambda route: route.abort())
+    tab.click(".ProseMirror")
+    tab.keyboard.type("Cannot be saved.")
+    assert launch_only(viewer, "ACC-2") == ["sync_refused"]
+    tab.get_by_role("alert").get_by_text("ACC-2").wait_for()
+    assert tab.inner_text(".ProseMirror").startswith("Cannot be saved.")
+    tab.unroute("**/session/save")
+    tab.get_by_role("button", name="Go there now").click()
+    assert viewer.event("report_ready", 1)["clinicalInfo"]["Accession"] == "ACC-2"
+
+
+def test_a_window_that_was_away_catches_up(viewer: Viewer) -> None:
+    """Durable: what was launched while the window had no line is followed when it has one."""
+    tab = persistent(viewer)
+    tab.context.set_offline(True)
+    viewer.reports.launch("ACC-2", app={"SyncLaunch": True})
+    viewer.reports.launch("ACC-3", app={"SyncLaunch": True})
+    tab.context.set_offline(False)
+    viewer.until(lambda: len(viewer.events("report_ready")) > 1, 40, "the newest launch")
+    assert viewer.events("report_ready")[1]["clinicalInfo"]["Accession"] == "ACC-3"
+
+
+def test_a_frame_does_not_follow_unless_its_site_wants_it(viewer: Viewer) -> None:
+    """SyncLaunch inside an embedded frame is disabled by default."""
+    viewer.open("ACC-1", sync=True)
+    assert launch_only(viewer, "ACC-2") == []
+    viewer.page.wait_for_timeout(1000)
+    assert len(viewer.events("report_ready")) == 1
+
+
+def test_nobody_there_means_signed_out_after_saving(viewer: Viewer) -> None:
+    """Warned a minute before; the host's user_activity keeps the session; then it ends, saved."""
+    viewer.page.clock.install()
+    viewer.open()
+    viewer.type("Kept.")
+    viewer.page.clock.run_for(29 * 60_000)
+    viewer.act("user_activity")
+    viewer.page.clock.run_for(5 * 60_000)
+    viewer.frame.locator(".ProseMirror").wait_for()
+    viewer.page.clock.run_for(25 * 60_000)
+    viewer.frame.get_by_role("timer").wait_for()
+    viewer.page.clock.run_for(70_000)
+    assert viewer.event("session_expired")["reason"] == "inactivity"
+    viewer.frame.get_by_text("You are signed out").wait_for()
+    assert viewer.reports.launch()["reportStatus"] == "Draft"
+    order = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+    exported = viewer.reports.api("export/json", clinicalInfo=order).json()
+    assert exported["reportInfo"]["content"] == "Kept."
+    # Whatever was asked for in the moment of the end was refused, and browsers print that.
+    viewer.errors[:] = [each for each in viewer.errors if "401" not in each]
+
+
+WEBVIEW = """
+window.sent = [];
+const listeners = new Set();
+window.chrome = window.chrome || {};
+window.chrome.webview = {
+  postMessage: (message) => window.sent.push(message),
+  addEventListener: (kind, listener) => listeners.add(listener),
+  removeEventListener: (kind, listener) => listeners.delete(listener),
+};
+window.deliver = (data) => listeners.forEach((listener) => listener({ data }));
+"""
+
+
+@pytest.mark.parametrize("serialized", [True, False])
+def test_webview2_gets_strings_and_sends_either(
+    engine: Reports, browser: Browser, *, serialized: bool
+) -> None:
+    """In WebView2 events arrive as serialized strings; actions may be objects or strings."""
+    page = browser.new_page()
+    page.add_init_script(WEBVIEW)
+    page.goto(engine.launch()["reportLink"])
+    assert sent(page, "report_ready")["status"] == "DRAFT"
+    action = {"action": "save_report"}
+    page.evaluate("data => deliver(data)", json.dumps(action) if serialized else action)
+    assert sent(page, "report_saved")["clinicalInfo"]["Accession"] == "ACC-2001"
+    page.close()
+
+
+def sent(page: Page, kind: str) -> dict[str, Any]:
+    """Return an event that the native host was sent, once it was."""
+    for _ in range(200):
+        for text in page.evaluate("window.sent"):
+            event: dict[str, Any] = json.loads(text)
+            if event["type"] == kind:
+                return event
+        page.wait_for_timeout(50)
+    raise AssertionError(kind)
