@@ -1,0 +1,189 @@
+"""SyncLaunch: what a launch answers, which window is asked to follow, and what it opens."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.engine.http import following
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    OTHER,
+    READER,
+    Page,
+    Service,
+    identity,
+    launch_body,
+    user,
+)
+from tests.bridge.engine.http.listening import Listener, listening
+
+SYNC = {"SyncLaunch": True}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that nobody follows answers after a moment."""
+    monkeypatch.setattr(following, "WAIT_SECONDS", 0.6)
+
+
+@pytest.fixture
+def page(service: Service) -> Page:
+    """A reader's persistent window at A1."""
+    return window(service)
+
+
+def window(service: Service, accession: str = "A1", *, in_frame: bool = False) -> Page:
+    """Open a launch with SyncLaunch."""
+    launched = service.launch(accession=accession, userInfo=user(READER), reportingApp=SYNC)
+    headers = {"sec-fetch-dest": "iframe"} if in_frame else {}
+    return service.session(service.open(launched.json()["reportLink"], headers=headers))
+
+
+async def launch(service: Service, accession: str, **changes: Any) -> list[str]:
+    """Launch another study with SyncLaunch; return the warnings."""
+    given = {"userInfo": user(READER), "reportingApp": SYNC, **changes}
+    answer = await service.http.post(
+        "/api/report/launch/clinical",
+        json=launch_body(accession=accession, **given),
+        headers={"x-access-token": service.tokens[ADMIN]},
+    )
+    assert answer.status_code == 200, answer.text
+    warnings: list[str] = answer.json()["warnings"]
+    return warnings
+
+
+async def post(page: Page, path: str, body: dict[str, Any]) -> httpx.Response:
+    """Call an endpoint of a page."""
+    return await page.service.http.post(
+        f"/reporting/api/session/{path}",
+        json=body,
+        headers={"authorization": f"Bearer {page.secret}"},
+    )
+
+
+@contextlib.asynccontextmanager
+async def following_by(listener: Listener, page: Page) -> AsyncIterator[list[dict[str, Any]]]:
+    """A window that follows at once, as the page does."""
+    opened: list[dict[str, Any]] = []
+
+    async def follow() -> None:
+        asked = await listener.next("follow")
+        answer = await post(page, "follow", {"sequence": asked["sequence"]})
+        assert answer.status_code == 200, answer.text
+        opened.append(answer.json())
+
+    task = asyncio.get_running_loop().create_task(follow())
+    yield opened
+    await task
+
+
+def test_the_open_window_follows_and_the_launch_says_nothing(service: Service, page: Page) -> None:
+    """The window gets the new report's page, and its old session ends."""
+
+    async def story() -> str:
+        async with listening(page) as listener:
+            async with following_by(listener, page) as opened:
+                assert await launch(service, "A2") == []
+            assert opened[0]["window"]["persistent"] is True
+        assert (await post(page, "activity", {})).status_code == 401
+        return str(opened[0]["session"])
+
+    follower = Page(service, service.runner.run(story()))
+    assert follower("report").json()["clinicalInfo"] == [identity("A2")]
+
+
+def test_a_lazy_launch_comes_into_being_when_it_is_followed(service: Service, page: Page) -> None:
+    """Switching is opening the link."""
+
+    async def story() -> None:
+        async with listening(page) as listener, following_by(listener, page):
+            assert await launch(service, "A3", lazyLaunch=True) == []
+
+    service.runner.run(story())
+    assert service.status("A3")["status"] == "Draft"
+
+
+def test_a_refusal_is_a_warning_and_is_not_asked_again(service: Service, page: Page) -> None:
+    """The launch is answered as any other; the window stays, but may follow later."""
+
+    async def story() -> None:
+        async with listening(page) as listener:
+            launching = asyncio.get_running_loop().create_task(launch(service, "A2"))
+            asked = await listener.next("follow")
+            reply = await post(page, "stay", {"sequence": asked["sequence"], "reason": "unsaved"})
+            assert reply.status_code == 204
+            assert await launching == ["sync_refused"]
+        async with listening(page) as again:
+            assert [kind for kind, _, _ in again.all] == ["presence"]
+            answer = await post(page, "follow", {"sequence": asked["sequence"]})
+            assert answer.json()["reportId"] == expected
+
+    expected = service.launch(accession="A2", userInfo=user(READER)).json()["reportId"]
+    service.runner.run(story())
+
+
+def test_a_window_that_was_away_follows_the_newest_only(service: Service, page: Page) -> None:
+    """Two launches without a window: the second is followed, the first is superseded."""
+
+    async def story() -> None:
+        assert await launch(service, "A2") == []  # nobody stands open: no waiting, no warning
+        assert await launch(service, "A3") == []
+        async with listening(page) as listener:
+            asked = await listener.next("follow")
+            assert asked["accession"] == "A3"
+            older = await post(page, "follow", {"sequence": asked["sequence"] - 1})
+            assert (older.status_code, older.json()["code"]) == (409, "superseded")
+
+    service.runner.run(story())
+
+
+def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) -> None:
+    """A window that does not answer in time: the launch does not wait for ever."""
+
+    async def story() -> None:
+        async with listening(page):
+            assert await launch(service, "A2") == ["sync_pending"]
+
+    service.runner.run(story())
+
+
+def test_only_this_users_newest_window_is_asked(service: Service, page: Page) -> None:
+    """Never by site, never an older window, and no frame unless the site wants it."""
+    newer = window(service)
+    framed = window(service, in_frame=True)
+
+    async def story() -> None:
+        async with listening(page) as old, listening(newer) as new, listening(framed) as frame:
+            someone = {"userInfo": user(OTHER)}
+            assert await launch(service, "B1", **someone) == []
+            assert await launch(service, "A2") == ["sync_pending"]
+            assert (await new.next("follow"))["accession"] == "A2"
+            told = [kind for each in (old, frame) for kind, _, _ in each.all]
+            assert "follow" not in told
+
+    service.runner.run(story())
+
+
+def test_the_same_study_again_moves_nothing(service: Service, page: Page) -> None:
+    """A launch of the report that the window shows already."""
+
+    async def story() -> None:
+        async with listening(page) as listener:
+            assert await launch(service, "A1") == []
+            assert "follow" not in [kind for kind, _, _ in listener.all]
+
+    service.runner.run(story())
+
+
+def test_a_stream_that_may_not_stay_open_is_asked_again(service: Service, page: Page) -> None:
+    """`once`: networks that hold streams back get what there is, and the stream ends."""
+    headers = {"authorization": f"Bearer {page.secret}", "last-event-id": "0"}
+    path = "/reporting/api/session/events"
+    answer = service.call("GET", path, None, headers=headers, params={"once": "true"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert "event: change" in answer.text
+    assert answer.text.endswith('event: presence\ndata: {"others": []}\n\n')
