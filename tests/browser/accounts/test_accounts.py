@@ -1,0 +1,188 @@
+"""Accounts in Chromium: the login, what people choose, tokens, and a site's administration."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.reading_room import ReadingRoom
+from tests.browser.signing_in import ADA, PASSWORD, REA, enrol, sign_in
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+)
+MRRT = """<!DOCTYPE html><html><head><title>Chest CT</title><meta charset="UTF-8"/></head>
+<body><section data-section-name="Findings"><header>Findings</header>
+<p><label for="f">Lungs</label><input id="f" type="text" name="Lungs" value=""/></p></section>
+</body></html>"""
+
+
+@pytest.fixture
+def people(room: ReadingRoom) -> ReadingRoom:
+    """A site with an administrator and a radiologist."""
+    enrol(room)
+    return room
+
+
+def test_a_wrong_password_is_told_and_the_right_one_leads_on(
+    people: ReadingRoom, page: Page
+) -> None:
+    """To the page that was asked for; signing out leads back to the login."""
+    page.goto(f"{people.url}/reporting/settings")
+    page.get_by_label("E-mail").fill(REA)
+    page.get_by_label("Password", exact=True).fill("not this one")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("do not belong together")
+    sign_in(page, people, REA, "settings")
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/reporting/login")
+    page.goto(f"{people.url}/reporting/worklist")
+    page.wait_for_url("**/reporting/login?next=/reporting/worklist")
+
+
+def test_the_login_works_without_scripts(people: ReadingRoom, page: Page) -> None:
+    """The form stands in the page before, and without, the app."""
+    browser = page.context.browser
+    assert browser is not None
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(f"{people.url}/reporting/login")
+    plain.fill("[name=email]", REA)
+    plain.fill("[name=password]", PASSWORD)
+    plain.click("button")
+    plain.wait_for_url("**/reporting/worklist")
+    context.close()
+
+
+def test_no_page_frames_the_login(people: ReadingRoom, page: Page) -> None:
+    """A page of another origin that tries sees nothing of it."""
+    page.route(
+        "http://evil.localhost/",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f'<iframe src="{people.url}/reporting/login"></iframe>',
+        ),
+    )
+    stopped: list[str] = []
+    page.on("requestfailed", lambda request: stopped.append(request.url))
+    page.goto("http://evil.localhost/")
+    page.wait_for_timeout(500)
+    framed = page.frames[1]
+    assert framed.locator("input").count() == 0
+
+
+def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: Page) -> None:
+    """A radiologist's own token makes such a link; after the login the report is open."""
+    sign_in(page, people, REA, "settings")
+    token = create_token(page, "Viewer")
+    page.get_by_role("button", name="Close").click()
+    body = {
+        "clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "A1"},
+        "reportingApp": {},
+        "response": {"type": "link"},
+    }
+    made = httpx.post(
+        f"{people.url}/api/report/launch/clinical", json=body, headers={"x-access-token": token}
+    )
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/reporting/login")
+    page.goto(made.json()["reportLink"])
+    expect(page.get_by_text("Sign in to open this report.")).to_be_visible()
+    page.get_by_label("E-mail").fill(REA)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/reporting/launch-report/clinical")
+    expect(page.get_by_text("Draft").first).to_be_visible()
+
+
+def create_token(page: Page, name: str) -> str:
+    """Make an access token in the settings and return what is shown once."""
+    page.get_by_label("Name", exact=True).last.fill(name)
+    page.get_by_role("button", name="Create token").click()
+    token = page.get_by_label("Access token", exact=True).input_value()
+    assert token.startswith("rbt_")
+    return token
+
+
+def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page) -> None:
+    """Name, expiry and last use are listed; a revoked one is refused at once."""
+    sign_in(page, people, ADA, "settings")
+    token = create_token(page, "Viewer")
+    headers = {"x-access-token": token}
+    asked = f"{people.url}/api/worklist?SiteID=SITE1"
+    assert httpx.get(asked, headers=headers).status_code == 200
+    page.get_by_role("button", name="Close").click()
+    page.reload()
+    row = page.get_by_role("row").filter(has_text="Viewer")
+    expect(row).not_to_contain_text("Never")
+    assert token not in page.content()
+    page.on("dialog", lambda dialog: dialog.accept())
+    row.get_by_role("button", name="Revoke").click()
+    expect(row).to_contain_text("Revoked")
+    assert httpx.get(asked, headers=headers).status_code == 401
+
+
+def test_theme_name_and_signature_stay(people: ReadingRoom, page: Page) -> None:
+    """Chosen once, there again after a reload."""
+    sign_in(page, people, REA, "settings")
+    page.get_by_role("combobox", name="Appearance").select_option("light")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.get_by_label("Text below the name").fill("Consultant radiologist")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.").first).to_be_visible()
+    image = {"name": "me.png", "mimeType": "image/png", "buffer": PIXEL}
+    page.locator("input[type=file]").set_input_files([image])
+    expect(page.get_by_role("img", name="Image")).to_be_visible()
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    expect(page.get_by_label("Text below the name")).to_have_value("Consultant radiologist")
+    expect(page.get_by_role("img", name="Image")).to_be_visible()
+
+
+def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_path: Path) -> None:
+    """Sign delay and hosts, a user, a prelim group, templates by hand and from MRRT, codes."""
+    sign_in(page, people, ADA, "administration")
+    page.get_by_label("Sign delay").fill("90")
+    page.get_by_label("Host origins").fill("https://viewer.test")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.").first).to_be_visible()
+    site = people.call("GET", "admin/sites/SITE1").json()
+    assert (site["signDelay"], site["hostOrigins"]) == (90, ["https://viewer.test"])
+
+    page.get_by_role("button", name="Users").click()
+    page.get_by_label("E-mail").fill("new@site1.test")
+    page.get_by_label("Name", exact=True).fill("New Reader")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("row").filter(has_text="New Reader")).to_be_visible()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Remove new@site1.test").click()
+    expect(page.get_by_role("row").filter(has_text="New Reader")).to_have_count(0)
+
+    page.get_by_role("button", name="Prelim groups").click()
+    page.get_by_label("Name", exact=True).fill("Night")
+    page.get_by_label("Tags").fill("Resident\nFellow")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row").filter(has_text="Resident, Fellow")).to_be_visible()
+
+    page.get_by_role("button", name="Templates").click()
+    page.get_by_label("Name", exact=True).fill("Chest")
+    page.get_by_label("Text", exact=True).fill("Findings:\n[lungs]")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row").filter(has_text="Chest")).to_be_visible()
+    file = {"name": "ct.html", "mimeType": "text/html", "buffer": MRRT.encode()}
+    page.locator("input[type=file]").set_input_files([file])
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row").filter(has_text="Chest CT")).to_be_visible()
+    found = people.call("GET", "admin/sites/SITE1/templates").json()
+    assert [each["number"] for each in found] == [1, 2]
+    assert found[0]["document"]["content"][0]["type"] == "section"
+
+    page.get_by_role("button", name="Billing codes").click()
+    codes = b"system,match,code,description\ncpt,CT Chest,71260,CT chest with contrast\n"
+    file = {"name": "codes.csv", "mimeType": "text/csv", "buffer": codes}
+    page.locator("input[type=file]").set_input_files([file])
+    expect(page.get_by_role("row").filter(has_text="71260")).to_be_visible()
