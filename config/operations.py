@@ -1,4 +1,4 @@
-"""Settings of those who run the bridge: alerts, retention, traces."""
+"""Settings of those who run the bridge: alerts and retention."""
 
 from pathlib import Path
 from typing import Literal
@@ -58,10 +58,3 @@ class Retention(Section):
         None, description="a folder that gets what is removed, compressed, patient data and all"
     )
     every: Seconds = Field(3600.0, gt=0, description="how often is looked")
-
-
-class Tracing(Section):
-    """OpenTelemetry traces; needs the extra `report-bridge[tracing]`."""
-
-    endpoint: str = Field("", description="an OTLP/HTTP collector's address; empty: off")
-    sample: float = Field(1.0, ge=0, le=1, description="share of messages that are traced")

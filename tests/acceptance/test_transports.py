@@ -1,53 +1,22 @@
 """Folders and HL7 over HTTP: the same promises as over MLLP, from outside."""
 
 import base64
-import http.server
-import threading
+import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
-from typing_extensions import override
 
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
-from tests.acceptance.wire import ack, control_id, segment, verdict
+from tests.acceptance.receiver import Receiver
+from tests.acceptance.wire import control_id, segment, verdict
 
 SECRET = "Basic " + base64.b64encode(b"ris:invented").decode()
-
-
-@dataclass
-class Receiver:
-    """An HTTP receiver of results whose answers are a program."""
-
-    status: int = 200
-    answer: bytes | None = None
-    received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                outer.received.append((dict(self.headers.items()), body))
-                answer = ack(body) if outer.answer is None else outer.answer
-                self.send_response(outer.status)
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            @override
-            def log_message(self, format: str, *args: object) -> None:
-                """Print nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port: int = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
 @dataclass
@@ -277,3 +246,26 @@ def test_who_may_send(post: Post) -> None:
     right = {"authorization": SECRET}
     reply = httpx.post(post.guarded, content=order(5025), headers=right)
     assert verdict(reply.content) == ("AA", "C5025")
+
+
+def test_http_without_an_acknowledgment(post: Post) -> None:
+    """A status alone delivers nothing: the same message comes again until it is acknowledged."""
+    post.receiver.status, post.receiver.answer = 200, b"thanks"
+    before = len(post.receiver.received)
+    post.house.draft("M5040", "A5040", "Say yes in HL7.")
+    post.house.sign("M5040", "A5040")
+    deadline = time.monotonic() + 20
+    while len(post.receiver.received) < before + 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    listed = post.house.bridge("deliveries", "list", "--destination", "web-out", "--json")
+    newest = json.loads(listed)[0]
+    assert (newest["code"], newest["detail"]) == ("http", "200")
+    assert newest["acknowledged_at"] is None
+    post.receiver.status, post.receiver.answer = 200, None
+    while time.monotonic() < deadline and newest["state"] != "done":
+        time.sleep(0.2)
+        listed = post.house.bridge("deliveries", "list", "--destination", "web-out", "--json")
+        newest = json.loads(listed)[0]
+    assert newest["state"] == "done"
+    bodies = [body for _, body in post.receiver.received[before:]]
+    assert len(set(bodies)) == 1

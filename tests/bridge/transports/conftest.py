@@ -1,0 +1,9 @@
+"""Asynchronous tests run on asyncio, as the application does."""
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Name the only event loop we use."""
+    return "asyncio"

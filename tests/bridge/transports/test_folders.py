@@ -1,0 +1,126 @@
+"""Files on their way out, and which of those that wait are whole."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bridge.delivery.replies import answers
+from bridge.transports.folders.fate import Fate, fate, settled
+from bridge.transports.folders.files import Folder
+from bridge.transports.folders.sender import FolderSender
+from mappings.hl7.ack import build_ack, read_ack
+from mappings.hl7.header import peek
+from mappings.hl7.refusals import InternalError, MissingField, Refusal
+from mappings.hl7.tables import AckCode
+from mllp.errors import LossReason, NotConnected, ReplyLost
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def result(number: str) -> bytes:
+    """A message with this control id."""
+    return f"MSH|^~\\&|A|B|C|D|20261121||ORU^R01|{number}|P|2.5.1\r".encode()
+
+
+def ack(message: bytes, code: AckCode, *refusals: Refusal) -> bytes:
+    """Answer a message."""
+    return build_ack(peek(message), code, control_id="1", now=NOW, refusals=refusals)
+
+
+def sender(folder: Path, answer_within: float | None = None) -> FolderSender:
+    """Something that fills a folder; its clock stands still."""
+    return FolderSender(
+        Folder(folder), clock=lambda: NOW, answer_within=answer_within, matches=answers
+    )
+
+
+async def send(to: FolderSender, message: bytes) -> bytes:
+    """Send one message."""
+    return await to.send(message).asFuture(asyncio.get_running_loop())
+
+
+def sent(folder: Path) -> list[str]:
+    """The names of what was sent, sorted."""
+    return sorted(path.name for path in folder.glob("*.hl7"))
+
+
+def everything(folder: Path) -> list[Path]:
+    """All that lies there, hidden files too."""
+    return list(folder.iterdir())
+
+
+@pytest.mark.anyio
+async def test_names_sort_in_the_order_of_sending(tmp_path: Path) -> None:
+    """Though the clock stands still, and after a restart."""
+    numbers = ["Z", "A", "M/../x", "B"]
+    for number in numbers:
+        reply = read_ack(await send(sender(tmp_path / "out"), result(number)))
+        assert reply.code is AckCode.COMMIT_ACCEPT
+    names = sent(tmp_path / "out")
+    assert [name.split("-")[1] for name in names] == ["Z.hl7", "A.hl7", "M_.._x.hl7", "B.hl7"]
+
+
+@pytest.mark.anyio
+async def test_a_repetition_replaces_what_still_lies_there(tmp_path: Path) -> None:
+    """One file while nobody took it, and nothing half written."""
+    for _ in range(2):
+        await send(sender(tmp_path), result("A"))
+    await send(sender(tmp_path), result("B"))
+    assert len(sent(tmp_path)) == len(everything(tmp_path)) == 2
+
+
+@pytest.mark.anyio
+async def test_the_reader_answers(tmp_path: Path) -> None:
+    """With answers asked for, its acknowledgment of this very message decides."""
+    waiting = asyncio.create_task(send(sender(tmp_path, 5), result("A")))
+    while not (files := sent(tmp_path)):  # noqa: ASYNC110  # another process would look, too
+        await asyncio.sleep(0.01)
+    answer = tmp_path / "acks" / f"{files[0]}.ack"
+    answer.write_bytes(ack(result("OTHER"), AckCode.ACCEPT))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    answer.write_bytes(ack(result("A"), AckCode.ERROR, MissingField("PID-3")))
+    assert read_ack(await waiting).code is AckCode.ERROR
+
+
+@pytest.mark.anyio
+async def test_no_answer_no_folder(tmp_path: Path) -> None:
+    """Silence is a time-out; what cannot be written was not sent."""
+    with pytest.raises(ReplyLost) as lost:
+        await send(sender(tmp_path, 0.1), result("A"))
+    assert lost.value.reason is LossReason.TIMEOUT
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotConnected):
+        await send(sender(tmp_path / "file"), result("A"))
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [
+        ([], Fate.DONE),
+        ([ack(result("A"), AckCode.ACCEPT)], Fate.DONE),
+        ([ack(result("A"), AckCode.ACCEPT), ack(result("B"), AckCode.REJECT)], Fate.FAILED),
+        ([ack(result("A"), AckCode.ERROR, MissingField("PID-3"))], Fate.FAILED),
+        ([ack(result("A"), AckCode.ERROR, InternalError())], Fate.AGAIN),
+        ([b"hello"], Fate.FAILED),
+        (
+            [b"BHS|^~\\&\r" + ack(result("A"), AckCode.ERROR, InternalError()) + b"BTS|1\r"],
+            Fate.AGAIN,
+        ),
+    ],
+)
+def test_fates(replies: list[bytes], expected: Fate) -> None:
+    """All accepted, any refused, or our own trouble."""
+    assert fate(replies) is expected
+
+
+def test_nothing_overtakes_a_file_that_grows() -> None:
+    """Whole is what looks as it did; behind one that does not, all wait."""
+    first = [("a", 1, 10), ("b", 5, 11), ("c", 5, 12)]
+    ready, seen = settled({}, first)
+    assert ready == []
+    ready, seen = settled(seen, [("a", 1, 10), ("b", 9, 11), ("c", 5, 12)])
+    assert ready == ["a"]
+    assert settled(seen, [("b", 9, 11), ("c", 5, 12)])[0] == ["b", "c"]
