@@ -72,6 +72,11 @@ class Layout:
             and bool(context.addenda)
         )
 
+    def is_alone(self, context: ResultContext) -> bool:
+        """Whether a message holds the newest addendum and nothing of the report."""
+        newest = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
+        return self.in_child(context) or (newest and bool(context.addenda))
+
     def rows(self, frame: Written) -> list[dict[str, Encoded]]:
         """Lay out the text, one row per OBX."""
         rows = []
@@ -94,8 +99,7 @@ class Layout:
             Section(ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, each, context))
             for number, each in enumerate(context.addenda, start=1)
         ]
-        alone = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
-        if addenda and (alone or self.in_child(context)):
+        if self.is_alone(context):
             return addenda[-1:]
         kept = self.addenda in ("whole", "newest")
         return self._report(context.report_text) + (addenda if kept else [])

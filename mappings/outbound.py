@@ -53,10 +53,18 @@ class OutboundMapping:
         codes = self.statuses.codes(result.event, result.earlier)
         if codes is None or not result.orders:
             raise NotRenderable(self.name, result.event)
+        if self.manner.layout.is_alone(result):
+            codes = {**codes, **self._codes_of_an_addendum(result)}
         order = result.orders[0]
         frame = Frame(result, order, Echo(order.echo), 1, codes, self.manner)
         written = [one for writer in self.writers for one in writer(frame)]
         return message(written).encode()
+
+    def _codes_of_an_addendum(self, result: ResultContext) -> dict[str, str]:
+        """Give what differs where an addendum is sent alone: it is new and corrects nothing."""
+        final = self.statuses.codes(ResultEvent.FINAL, ()) or {}
+        new = ("result", "observation") if self.manner.layout.in_child(result) else ("observation",)
+        return {code: final[code] for code in new if code in final}
 
 
 def compile_outbound(

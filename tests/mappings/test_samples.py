@@ -19,7 +19,16 @@ from mappings.hl7.refusals import Malformed, Refusal, strictest
 from mappings.inbound import InboundMapping
 from mappings.nodes import Sources
 from mappings.outbound import OutboundMapping
-from mappings.results import Addendum, ResultContext, ResultEvent, ResultOrder, Signer
+from mappings.overlay import laid_over
+from mappings.results import (
+    Addendum,
+    DocumentNames,
+    Format,
+    ResultContext,
+    ResultEvent,
+    ResultOrder,
+    Signer,
+)
 from mappings.trial import try_message
 from tests.mappings.language import DEFAULTS, NOW, SHIPPED
 
@@ -92,7 +101,9 @@ def negative_ack(path: Path, refusals: list[Refusal]) -> bytes:
 def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
     """Read a result sample: the release, and the order messages it reports on."""
     sample = json.loads(path.read_text(encoding="utf-8"))
-    mapping = compile_sources(sources(path.parent)[0], sample.get("mapping", "results"))
+    texts, _ = sources(path.parent)
+    words = sample.get("words", {})
+    mapping = compile_sources(*laid_over(texts, sample.get("mapping", "results"), words, "words"))
     assert isinstance(mapping, OutboundMapping)
     orders = [each for name in sample["orders"] for each in result_orders(path.parent / name)]
     for order in orders:
@@ -115,6 +126,9 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
         destination=sample.get("destination", {}),
         report_status=sample.get("report_status", ""),
         time_zone=DEFAULTS.time_zone,
+        earlier=tuple(ResultEvent(each) for each in sample.get("earlier", [])),
+        files={Format(name): text.encode() for name, text in sample.get("files", {}).items()},
+        document=DocumentNames(**sample.get("document", {})),
     )
 
 

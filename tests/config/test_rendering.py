@@ -1,0 +1,105 @@
+"""How results are written, as `bridge.toml` says it: read, checked, laid over a mapping."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.wiring.delivery import destination
+from bridge.wiring.homes import make_home
+from bridge.wiring.rendering import NotRendered, outgoing, words_of
+from config.errors import SettingsError
+from config.rendering import Rendering
+from config.settings import Settings, parse
+from mappings.results import ResultEvent
+
+DESTINATION = '[[destination]]\nname = "ris"\naddress = "127.0.0.1:2576"\n'
+
+
+def read(home: Path, *lines: str) -> Settings:
+    """Settings with one destination."""
+    text = DESTINATION + "".join(f"{line}\n" for line in lines)
+    return parse(text, home, home / "bridge.toml")
+
+
+WRONG = {
+    'version = "2.5.2"': "destination.1.version",
+    'layout = "block"': "destination.1.layout",
+    'addenda = "newst"': "destination.1.addenda",
+    'orders = "seperate"': "destination.1.orders",
+    'content = ["docx"]': "destination.1.content.1",
+    "content = []": "destination.1.content",
+    'interpreter = "cn"': "destination.1.interpreter",
+    'times = "utc"': "destination.1.times",
+    'echo = "all"': "destination.1.echo",
+    'metadata = { Room = "OBX-5" }': "destination.1.metadata.Room",
+    'time_zone = "Mars/Base"': "destination.1.time_zone",
+    'verson = "2.3"': "destination.1.verson",
+}
+
+
+@pytest.mark.parametrize(("line", "name"), WRONG.items())
+def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
+    """An unknown value, or an unknown word, is a mistake on its line."""
+    with pytest.raises(SettingsError) as raised:
+        read(tmp_path, "", line)
+    (mistake,) = raised.value.mistakes
+    assert mistake.place.endswith("bridge.toml:5")
+    assert mistake.message.startswith(f"{name}: ")
+
+
+def test_silence() -> None:
+    """A destination that says nothing lays nothing over its mapping."""
+    assert words_of(Rendering()) == {}
+
+
+def compiled(home: Path, *lines: str) -> Any:
+    """What a destination of a new home is sent."""
+    make_home(home)
+    settings = read(home, *lines)
+    return outgoing(settings, settings.destination[0])
+
+
+def test_an_older_file_means_what_it_meant(tmp_path: Path) -> None:
+    """Without any of these words: results as the mapping says, 2.5.1, a line an OBX."""
+    (results,) = compiled(tmp_path)
+    assert results.name == "results"
+    assert results.manner.layout.layout == "lines"
+
+
+def test_addenda_as_documents(tmp_path: Path) -> None:
+    """`addenda = "mdm"`: MDM for addenda, in the same version; ORU for all the rest."""
+    documents, results, status = compiled(
+        tmp_path, 'addenda = "mdm"', 'version = "2.4"', 'events = ["final", "addendum", "recall"]'
+    )
+    assert documents.events == {ResultEvent.ADDENDUM}
+    assert {each.manner.version for each in (documents, results, status)} == {"2.4"}
+    made = destination(
+        read(tmp_path, 'addenda = "mdm"'), read(tmp_path, 'addenda = "mdm"').destination[0]
+    )
+    chosen = made.mapping_for(ResultEvent.ADDENDUM)
+    assert chosen is not None
+    assert chosen.statuses.codes(ResultEvent.ADDENDUM, ())["message"] == "MDM^T06^MDM_T02"
+
+
+def test_words_and_mapping_that_do_not_go_together(tmp_path: Path) -> None:
+    """A coding the mapping lacks, or a word nothing heeds: named with its destination."""
+    with pytest.raises(
+        NotRendered, match=r"destination ris: text\.sections: unknown coding 'lonic'"
+    ):
+        compiled(tmp_path, 'sections = "lonic"')
+    own = "include: results.yaml\nsegments:\n  - use: header\n"
+    (tmp_path / "mappings" / "bare.yaml").write_text(own, "utf-8")
+    with pytest.raises(NotRendered, match="content: has no effect"):
+        compiled(tmp_path, 'mapping = "bare"', 'content = ["pdf"]')
+
+
+def test_definitions_of_older_homes(tmp_path: Path) -> None:
+    """A definition that says its version itself goes out in the version of the settings."""
+    make_home(tmp_path)
+    old = (
+        "kind: results\nstatuses: {final: {}}\nsegments: [{MSH: {12: ['2.5.1'], 9: [ORU, R01]}}]\n"
+    )
+    (tmp_path / "mappings" / "results.yaml").write_text(old, "utf-8")
+    (results,) = compiled(tmp_path, 'version = "2.3"', 'layout = "formatted"')
+    assert results.manner.version == "2.3"
