@@ -7,8 +7,8 @@ until its link is first opened.
 
 import base64
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import FileKind
@@ -35,7 +35,14 @@ class App:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is stored with the report: the wishes that were expressed."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in self.members().items() if value is not None}
+
+    def members(self) -> dict[str, Any]:
+        """Return all of it; what it holds are plain values, which `asdict` would copy."""
+        return {each.name: getattr(self, each.name) for each in _APP_FIELDS}
+
+
+_APP_FIELDS: Final = fields(App)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class LaunchRequest:
             "tags": dict(self.tags),
             "location": self.location,
             "metadata": None if self.metadata is None else dict(self.metadata),
-            "app": asdict(self.app),
+            "app": self.app.members(),
             "force_transfer": self.force_transfer,
             "force_name": self.force_name,
             "attachments": [each.to_json() for each in self.attachments],

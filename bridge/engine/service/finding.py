@@ -5,11 +5,13 @@ Locks are taken in the order of the reports' keys, whatever the order asked for,
 requests over the same reports wait for each other and never block each other for good.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, tuple_
+from sqlalchemy import Connection, bindparam
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
@@ -32,9 +34,21 @@ _POINTED: Final = select(POINTERS.c.prior_mrn, POINTERS.c.mrn).where(
     POINTERS.c.site_id == bindparam("site_id"),
     POINTERS.c.prior_mrn.in_(bindparam("mrns", expanding=True)),
 )
-_IDENTITY: Final = (ORDERS.c.site_id, ORDERS.c.mrn, ORDERS.c.accession)
-_PLACED: Final = select(*_IDENTITY, ORDERS.c.report_pk).where(
-    tuple_(*_IDENTITY).in_(bindparam("triples", expanding=True))
+# SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row, and tries each
+# patient with each accession for two INs on indexed columns: so the accession is not one.
+_PLACED: Final = select(ORDERS.c.mrn, ORDERS.c.accession, ORDERS.c.report_pk).where(
+    ORDERS.c.site_id == bindparam("site_id"),
+    ORDERS.c.mrn.in_(bindparam("mrns", expanding=True)),
+    ORDERS.c.accession.concat("").in_(bindparam("accessions", expanding=True)),
+)
+_STORED: Final = (
+    select(ReportOrder)
+    .where(
+        col(ReportOrder.site_id) == bindparam("site_id"),
+        col(ReportOrder.mrn).in_(bindparam("mrns", expanding=True)),
+        col(ReportOrder.accession).concat("").in_(bindparam("accessions", expanding=True)),
+    )
+    .execution_options(populate_existing=True)
 )
 
 
@@ -112,27 +126,37 @@ def current_triples(connection: Connection, triples: Sequence[Triple]) -> dict[T
 def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Triple, int]:
     """Return the keys of the reports that orders belong to; the triples are valid now."""
     found: dict[Triple, int] = {}
-    wanted = sorted({_text(each) for each in triples})
-    for start in range(0, len(wanted), _CHUNK):
-        rows = connection.execute(_PLACED, {"triples": wanted[start : start + _CHUNK]})
-        found.update((Triple(*identity), key) for *identity, key in rows)
-    return found
-
-
-def _text(triple: Triple) -> tuple[str, str, str]:
-    return triple.site_id, triple.mrn, triple.accession
+    wanted = set(triples)
+    for some in _parameters(wanted):
+        for mrn, accession, key in connection.execute(_PLACED, some):
+            found[Triple(some["site_id"], mrn, accession)] = key
+    return {triple: found[triple] for triple in wanted if triple in found}
 
 
 def _stored(session: Session, triples: Sequence[Triple]) -> dict[Triple, ReportOrder]:
     found: dict[Triple, ReportOrder] = {}
-    identity = tuple_(ReportOrder.site_id, ReportOrder.mrn, ReportOrder.accession)
-    for start in range(0, len(triples), _CHUNK):
-        keys = [_text(triple) for triple in triples[start : start + _CHUNK]]
-        rows = session.exec(
-            select(ReportOrder).where(identity.in_(keys)).execution_options(populate_existing=True)
-        )
+    for some in _parameters(triples):
+        rows = session.exec(_STORED, params=some)
         found.update((Triple(row.site_id, row.mrn, row.accession), row) for row in rows)
-    return found
+    return {triple: found[triple] for triple in triples if triple in found}
+
+
+def _parameters(triples: Iterable[Triple]) -> Iterator[dict[str, Any]]:
+    """Split triples into statements' worth; each may also find what was not asked for."""
+    wanted = sorted(triples, key=_text)
+    for site_id, own in groupby(wanted, key=attrgetter("site_id")):
+        here = list(own)
+        for start in range(0, len(here), _CHUNK):
+            some = here[start : start + _CHUNK]
+            yield {
+                "site_id": site_id,
+                "mrns": list(dict.fromkeys(each.mrn for each in some)),
+                "accessions": list(dict.fromkeys(each.accession for each in some)),
+            }
+
+
+def _text(triple: Triple) -> tuple[str, str, str]:
+    return triple.site_id, triple.mrn, triple.accession
 
 
 def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:

@@ -1,0 +1,109 @@
+"""No statement of a hot path walks a table that grows: their plans, on both databases."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from bridge.store.database import Database
+from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, launch_body, user
+
+GROWING = (
+    "engine_report", "engine_report_order", "engine_link", "engine_change", "engine_audit_event",
+    "engine_release", "engine_addendum", "engine_signature", "engine_report_file",
+    "engine_browser_session", "engine_access_token", "engine_account", "engine_patient_pointer",
+)  # fmt: skip
+Statement = tuple[str, Any]
+
+
+def launch(service: Service) -> None:
+    """An eager launch, a lazy one, and an order, as single launches and as a batch."""
+    bodies = [
+        launch_body("A1", userInfo=user()),
+        launch_body("A2", lazyLaunch=True, userInfo=user()),
+        launch_body("A3", lazyLaunch=True, registerOrder=True),
+    ]
+    for body in bodies * 2:
+        assert service.post("report/launch/clinical", body).status_code == 200
+    answer = service.post("report/launch/clinical/batch", bodies)
+    assert [each["reportStatus"] for each in answer.json()] == ["Draft", None, "Ordered"]
+
+
+def open_link(service: Service) -> None:
+    """A link is opened, and its page asks for the report."""
+    link = service.launch(userInfo=user(READER)).json()["reportLink"]
+    assert service.open(link).status_code == 200
+
+
+def status(service: Service) -> None:
+    """The status of many orders."""
+    service.launch()
+    orders = [identity("A1")] + [identity(f"B{number}") for number in range(499)]
+    answer = service.post("report/status", {"clinicalInfo": orders})
+    assert len(answer.json()) == 1
+
+
+def sign_and_read(service: Service) -> None:
+    """Sign, read the feed, export, recall."""
+    service.launch()
+    body = {"clinicalInfo": identity()}
+    assert service.post("report/sign", body).status_code == 200
+    assert service.get("report/changes", after=1, limit=10).status_code == 200
+    assert service.post("report/export/json", body).status_code == 200
+    assert service.post("report/unsign", body).status_code == 200
+
+
+@contextmanager
+def watched(database: Database) -> Iterator[list[Statement]]:
+    """Collect the statements that are run, each with its first parameters."""
+    seen: list[Statement] = []
+
+    def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
+        if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+            seen.append((statement, values[0] if many else values))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+def plan(connection: Connection, statement: Statement) -> str:
+    """Return how the database would run a statement, were its tables large."""
+    explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
+    rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
+    newest = statement[0].endswith("DESC\n LIMIT ? OFFSET ?")  # SQLite calls this a scan, too
+    return "" if newest else "\n".join(str(row[-1]) for row in rows)
+
+
+def walks(text: str) -> list[str]:
+    """Return the growing tables that a plan walks; the last row of one is found without a walk."""
+    found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
+    return [table for table in found if table in GROWING]
+
+
+@pytest.mark.parametrize("path", [launch, open_link, status, sign_and_read])
+def test_no_hot_statement_walks_a_growing_table(
+    service: Service, path: Callable[[Service], None]
+) -> None:
+    """Each statement finds its rows by an index."""
+    with watched(service.database) as seen:
+        path(service)
+    assert len(seen) > 5
+    with service.database.write() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        slow = {each[0]: found for each in seen if (found := walks(plan(connection, each)))}
+    assert slow == {}
+
+
+def test_a_walk_is_seen(service: Service) -> None:
+    """The test can fail: a look-up by a column without an index is a walk."""
+    assert service.call("GET", "/healthz", ADMIN).status_code == 200
+    with service.database.write() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        text = plan(connection, ("SELECT pk FROM engine_report WHERE content_text = 'x'", ()))
+    assert walks(text) == ["engine_report"]
