@@ -66,6 +66,7 @@ class _Sweep:
         gone, after = 0, 0
         while True:
             with self.database.write() as connection:
+                self.database.serialize(connection, "retention")  # nothing is archived twice
                 newest = select(func.max(rows.c.id)).scalar_subquery()
                 old = (
                     select(rows.c.id)

@@ -1,0 +1,79 @@
+"""What a reply makes of a delivery, of the circuit, and of the destination."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from bridge.delivery.appraisal import Appraiser
+from bridge.delivery.breaker import Breaker, Circuit
+from bridge.delivery.destinations import Destination
+from bridge.delivery.replies import Reply
+from bridge.observability.metrics import Metrics
+from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.retry import Policy
+from bridge.queue.states import Event
+
+NOW = 100_000
+POLICY = Policy(first=1, maximum=8, jitter=0)
+
+
+def delivery(number: int = 1) -> ClaimedDelivery:
+    """A delivery whose turn it is."""
+    return ClaimedDelivery(number, "ris", "R1", "k", "final", [], "ID", b"MSH|", 1, NOW, NOW)
+
+
+class Office:
+    """An appraiser, its circuit, and why it paused the destination."""
+
+    def __init__(self, **replies: str) -> None:
+        destination = Destination("ris", (), replies=replies, retry=POLICY)
+        self.paused: list[str] = []
+        self.breaker = Breaker(POLICY, 2, Random(1))
+        self.appraiser = Appraiser(
+            destination,
+            self.breaker,
+            Metrics(),
+            clock=lambda: NOW,
+            random=Random(1),
+            on_pause=self.paused.append,
+        )
+
+    def judge(self, said: Reply, detail: str = "", number: int = 1) -> Any:
+        """Give the outcome of one reply."""
+        return self.appraiser.judged(delivery(number), said, detail, None, NOW)
+
+
+def test_pause() -> None:
+    """The message stays the first to be sent, and the destination is paused for its reason."""
+    office = Office(CE="retry 2 then pause")
+    first, second = office.judge(Reply.CE), office.judge(Reply.CE)
+    assert (first.event, second.event) == (Event.POSTPONED, Event.POSTPONED)
+    assert office.paused == ["CE"]
+
+
+def test_skip() -> None:
+    """It ends as ignored, with what was said."""
+    outcome = Office(AR="skip").judge(Reply.AR, "200")
+    assert (outcome.event, outcome.code, outcome.detail) == (Event.IGNORED, "AR", "200")
+
+
+def test_each_attempt_waits_longer_and_is_forgotten_when_over() -> None:
+    """Doubling from `retry_first` to `retry_max`; another delivery begins afresh."""
+    office = Office()
+    waits = [office.judge(Reply.GARBAGE).retry_at - NOW for _ in range(5)]
+    assert waits == [1000, 2000, 4000, 8000, 8000]
+    assert office.judge(Reply.GARBAGE, number=2).retry_at == NOW + 1000
+    office.appraiser.settled(office.judge(Reply.AA))
+    assert office.judge(Reply.GARBAGE).retry_at == NOW + 1000
+
+
+@pytest.mark.parametrize("said", [Reply.AA, Reply.AR, Reply.GARBAGE, Reply.HTTP])
+def test_the_circuit(said: Reply) -> None:
+    """Silence opens it, any answer closes it."""
+    office = Office()
+    for _ in range(2):
+        office.judge(Reply.SILENCE, "timeout")
+    assert office.breaker.circuit(NOW) is Circuit.OPEN
+    office.judge(said)
+    assert office.breaker.circuit(NOW) is Circuit.CLOSED
