@@ -45,9 +45,18 @@ export const locale = {
   },
 };
 
+type Params = Readonly<Record<string, string | number>>;
+
+/** The form of a key that its `count` asks for, in a language with as many forms as it has. */
+function formFor(key: string, count: string | number | undefined): string | undefined {
+  if (typeof count !== "number") return undefined;
+  const form = new Intl.PluralRules(code).select(count);
+  return words[`${key}.${form}`] ?? words[`${key}.other`];
+}
+
 /** The text of a key ('area.name'); `{name}` in it stands for a parameter. */
-export function t(key: string, params: Readonly<Record<string, string | number>> = {}): string {
-  const text = words[key] ?? key;
+export function t(key: string, params: Params = {}): string {
+  const text = words[key] ?? formFor(key, params["count"]) ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => {
     const value = params[name];
     if (value === undefined) return whole;

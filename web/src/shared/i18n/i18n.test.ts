@@ -7,6 +7,13 @@ describe("the words", () => {
     expect(t("no.such_key")).toBe("no.such_key");
   });
 
+  it("take the form that a count asks for", async () => {
+    expect(t("worklist.count", { count: 1 })).toBe("1 report");
+    expect(t("worklist.count", { count: 2 })).toBe("2 reports");
+    await locale.set("en-GB");
+    expect(t("worklist.count", { count: 0 })).toBe("0 reports");
+  });
+
   it("write numbers as the language does", async () => {
     await locale.set("de-DE");
     expect(t("editor.cooling", { seconds: 12345 })).toContain("12.345");
