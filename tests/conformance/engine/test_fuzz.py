@@ -89,3 +89,11 @@ def test_the_interface(target: Target, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     with httpx.Client(base_url=target.address, headers={"x-access-token": target.token}) as client:
         assert client.get("/api/admin/sites").status_code == 200  # the token was good to the end
+
+
+def test_one_answer_leading_to_the_next(target: Target, tmp_path: Path) -> None:
+    """Ids and links of answers go into the next requests: nothing fails; declared responses."""
+    done = target.fuzz(
+        "--phases", "stateful", "-n", "10", "--max-time", "15", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
