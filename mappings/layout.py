@@ -12,14 +12,14 @@ what it corrects (HL7 v2.5.1 §7.4.2.11).
 import string
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from mappings.encode import Encoded, formatted, plain, repeated
 from mappings.nodes import Node
 from mappings.notebook import Notebook
-from mappings.results import Addendum, ResultContext, ResultEvent
+from mappings.results import WITHDRAWALS, Addendum, ResultContext, ResultEvent
 from mappings.sections import ADDENDUM, REPORT, Code, Sections, compile_sections
 from mappings.workshop import Workshop
 
@@ -102,7 +102,19 @@ class Layout:
         if self.is_alone(context):
             return addenda[-1:]
         kept = self.addenda in ("whole", "newest")
+        if context.event in WITHDRAWALS:
+            return self._withdrawn(context, addenda if kept else [])
         return self._report(context.report_text) + (addenda if kept else [])
+
+    def _withdrawn(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
+        """Take back all that may stand at the receiver: each section, and each addendum."""
+        lines = lines_of(context.report_text)
+        names = (REPORT, *(name for name in self.sections.codes if name != ADDENDUM))
+        codes = dict.fromkeys(self.sections.code(name) for name in names)
+        return [
+            *(Section(REPORT, code, 1, lines) for code in codes),
+            *(replace(each, lines=lines) for each in addenda),
+        ]
 
     def _report(self, text: str) -> list[Section]:
         """Cut the report; the second findings have sub-id 2, whatever stands between."""

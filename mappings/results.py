@@ -42,6 +42,10 @@ class Addendum:
     signed_by: Signer = field(default_factory=Signer)
 
 
+WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
+"""Events whose messages say that what was sent does not stand, and nothing else."""
+
+
 class Format(StrEnum):
     """What a report can be sent as beside its text, as ED-3 names it (HL7 v2.5.1 §2A.24)."""
 

@@ -22,16 +22,21 @@ from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.procedures import procedures_of
-from mappings.results import Addendum, Format, ResultContext, ResultEvent, ResultOrder, Signer
+from mappings.results import (
+    WITHDRAWALS,
+    Addendum,
+    Format,
+    ResultContext,
+    ResultEvent,
+    ResultOrder,
+    Signer,
+)
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""
 
 SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
 """Events that must not be sent when the report turns out not to be signed."""
-
-WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
-"""Events whose messages say that what was sent does not stand, and nothing else."""
 
 WITHDRAWN = "This report has been withdrawn."
 """Stands for the text of a retracted report: what is in the editor by now is a draft."""
@@ -199,7 +204,7 @@ def _orders(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultO
 
 def _texts(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
     if event in WITHDRAWALS:
-        return {"report_text": WITHDRAWN}
+        return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}
     if export is None:
         return {}
     return {

@@ -161,3 +161,19 @@ def test_a_child_names_its_parent() -> None:
     whole = Message.parse(mapping.render(replace(late, event=ResultEvent.CORRECTION)))
     assert (whole.value("ORC-1"), whole.value("OBR-3"), whole.value("ORC-8")) == ("RE", "F1", "")
     assert "more" not in whole.values("OBX[*]-5")
+
+
+@pytest.mark.parametrize("event", [ResultEvent.RETRACTION, ResultEvent.CANCELLATION])
+@pytest.mark.parametrize("sections", ["none", "loinc", "dicom"])
+def test_a_withdrawal_leaves_nothing_standing(event: ResultEvent, sections: str) -> None:
+    """Whatever section or addendum may have been sent, its OBX-3 and OBX-4 are taken back."""
+    mapping = worded(sections=sections)
+    text = "Before\nHistory: a\nTechnique: b\nFindings: c\nImpression: d\nConclusion: e"
+    sent = replace(CONTEXT, report_text=text, addenda=LATE * 2)
+    gone = replace(sent, event=event, report_text="Withdrawn.")
+    keys = [
+        {(s.value("OBX-3.1"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")}
+        for each in (sent, gone)
+    ]
+    assert keys[0] <= keys[1]
+    assert set(rendered(gone, mapping).values("OBX[*]-5")) == {"Withdrawn."}
