@@ -1,0 +1,171 @@
+"""The worklist of a signed-in user: stretches, filters, orders by column, and what is new."""
+
+from typing import Any
+
+import pytest
+
+from bridge.engine.service import users
+from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
+
+OURS = {"sec-fetch-site": "same-origin"}
+PASSWORD = "correct horse battery"
+
+
+def ask(service: Service, method: str, path: str, **options: Any) -> Any:
+    """Call the account's API as its page does."""
+    return service.call(method, f"/reporting/api/account{path}", None, headers=OURS, **options)
+
+
+def rows(service: Service, **query: Any) -> Any:
+    """Return a stretch of the worklist of SITE1."""
+    answer = ask(service, "GET", "/rows", params={"SiteID": "SITE1", **query})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def mrns(service: Service, **query: Any) -> list[str]:
+    """Return the patients of a stretch, in its order."""
+    return [each["orders"][0]["PatientMRN"] for each in rows(service, **query)["items"]]
+
+
+def sign_in(service: Service, email: str) -> None:
+    """Sign a user in."""
+    with service.database.write() as connection:
+        account = users.find_account(connection, email)
+        assert account is not None
+        users.set_password(connection, account.id, PASSWORD)
+    service.http.cookies.clear()
+    form = {"email": email, "password": PASSWORD}
+    answer = service.call("POST", "/reporting/login", None, data=form, headers=OURS)
+    assert answer.status_code == 303
+
+
+@pytest.fixture
+def worklist(service: Service) -> Service:
+    """Three orders, of which the reader has opened the second; the administrator is signed in."""
+    names = {"P1": "Ångström^Eva", "P2": "zander^Max", "P3": "BERG^Ida"}
+    for number, (mrn, name) in enumerate(names.items(), 1):
+        service.clock.pass_seconds(1)
+        tags = {"PatientName": name, "Modality": "CT", "StudyDate": f"2026010{number}"}
+        body: dict[str, Any] = {"tags": tags, "lazyLaunch": True, "registerOrder": True}
+        assert service.launch("service", accession=f"A{number}", mrn=mrn, **body).status_code == 200
+    service.clock.pass_seconds(1)
+    service.launch("service", accession="A2", mrn="P2", userInfo=user(READER))
+    sign_in(service, ADMIN)
+    return service
+
+
+def test_a_stretch_says_how_long_the_whole_is(worklist: Service) -> None:
+    """Offset and limit; the cursor is the newest change."""
+    found = rows(worklist, sort="created", descending=False, offset=1, limit=1)
+    assert (found["total"], len(found["items"])) == (3, 1)
+    assert found["items"][0]["orders"][0]["PatientMRN"] == "P2"
+    assert found["cursor"] == worklist.get("report/changes").json()["cursor"]
+    assert rows(worklist, offset=50)["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("patient", ["P3", "P2", "P1"]),
+        ("mrn", ["P1", "P2", "P3"]),
+        ("accession", ["P1", "P2", "P3"]),
+        ("studyDate", ["P1", "P2", "P3"]),
+        ("created", ["P1", "P2", "P3"]),
+        ("updated", ["P1", "P3", "P2"]),
+        ("status", ["P2", "P1", "P3"]),
+        ("owner", ["P1", "P3", "P2"]),
+        ("modality", ["P1", "P2", "P3"]),
+        ("location", ["P1", "P2", "P3"]),
+        ("study", ["P1", "P2", "P3"]),
+        ("waiting", ["P1", "P2", "P3"]),
+    ],
+)
+def test_every_column_sorts_both_ways(worklist: Service, sort: str, expected: list[str]) -> None:
+    """Where values are alike, the older report stands first; turned round, all is turned round."""
+    assert mrns(worklist, sort=sort, descending=False) == expected
+    assert mrns(worklist, sort=sort, descending=True) == expected[::-1]
+
+
+def test_filters_narrow_the_list(worklist: Service) -> None:
+    """By status, reader, words and reports."""
+    assert mrns(worklist, status=["Draft", "Final"]) == ["P2"]
+    assert sorted(mrns(worklist, owner="nobody")) == ["P1", "P3"]
+    assert mrns(worklist, owner="me") == []
+    assert mrns(worklist, q="ida ber") == ["P3"]
+    assert mrns(worklist, q="ÅNGSTRÖM") == ["P1"]
+    wanted = rows(worklist, q="P1")["items"][0]["reportId"]
+    assert mrns(worklist, reportId=[wanted]) == ["P1"]
+    sign_in(worklist, READER)
+    assert mrns(worklist, owner="me") == ["P2"]
+
+
+def test_the_queue_of_preliminary_reads(worklist: Service) -> None:
+    """Longest waiting first; with group and tag; who read it, and when."""
+    for mrn, accession, tag in (("P2", "A2", "Resident"), ("P3", "A3", "Fellow")):
+        worklist.launch("service", accession=accession, mrn=mrn, userInfo=user(READER))
+        worklist.clock.pass_seconds(1)
+        body = {
+            "clinicalInfo": identity(accession, mrn),
+            "prelimGroup": "Night",
+            "prelimTag": tag,
+        }
+        assert worklist.post("report/prelim", body).status_code == 200
+    waiting = {"status": ["Preliminary"], "sort": "waiting", "descending": False}
+    assert mrns(worklist, **waiting) == ["P2", "P3"]
+    assert mrns(worklist, **waiting, group="Night", tag="Fellow") == ["P3"]
+    assert mrns(worklist, **waiting, group="Day") == []
+    read = rows(worklist, **waiting)["items"][0]["prelim"]
+    assert (read["group"], read["tag"], read["readBy"]) == ("Night", "Resident", "Rea Der")
+
+
+def test_changes_name_the_reports_that_changed(worklist: Service) -> None:
+    """Since a cursor; nothing new gives the same cursor back, after the wait."""
+    cursor = rows(worklist)["cursor"]
+    query = {"SiteID": "SITE1", "after": cursor, "wait": 0}
+    assert ask(worklist, "GET", "/changes", params=query).json() == {
+        "reportIds": [],
+        "cursor": cursor,
+    }
+    worklist.launch("service", accession="A1", mrn="P1", userInfo=user(READER))
+    found = ask(worklist, "GET", "/changes", params=query).json()
+    assert found["reportIds"] == [rows(worklist, q="P1")["items"][0]["reportId"]]
+    assert found["cursor"] > cursor
+
+
+def test_only_administrators_assign(worklist: Service) -> None:
+    """To readers of the site, unsigned reports only; and back to the worklist."""
+    report_id = rows(worklist, q="P1")["items"][0]["reportId"]
+
+    def assign(email: str) -> Any:
+        return ask(worklist, "POST", "/assign", json={"reportId": report_id, "email": email})
+
+    assert assign(FOREIGN).json()["code"] == "user_not_found"
+    assert assign(READER).status_code == 204
+    assert worklist.status("A1", "P1")["userEmail"] == READER
+    assert assign("").status_code == 204
+    assert worklist.status("A1", "P1")["status"] == "Ordered"
+    assert assign(READER).status_code == 204
+    worklist.post("report/sign", {"clinicalInfo": identity("A1", "P1")})
+    assert assign(ADMIN).json()["code"] == "report_signed"
+    sign_in(worklist, READER)
+    assert assign(READER).status_code == 403
+    sign_in(worklist, FOREIGN)
+    assert assign(READER).status_code == 404
+
+
+def test_strangers_see_no_worklist(worklist: Service) -> None:
+    """Neither its rows, nor its changes, nor its people."""
+    sign_in(worklist, FOREIGN)
+    for path in ("/rows", "/changes", "/site"):
+        answer = ask(worklist, "GET", path, params={"SiteID": "SITE1", "wait": 0})
+        assert answer.status_code == 403, path
+
+
+def test_what_can_be_filtered_by(worklist: Service) -> None:
+    """Locations and groups for everybody; readers for those who assign."""
+    offered = ask(worklist, "GET", "/site", params={"SiteID": "SITE1"}).json()
+    assert READER in [each["email"] for each in offered["readers"]]
+    sign_in(worklist, READER)
+    offered = ask(worklist, "GET", "/site", params={"SiteID": "SITE1"}).json()
+    assert offered["readers"] == []
