@@ -93,6 +93,54 @@ def test_a_tab_that_is_closed_saves_in_its_last_moment(
     expect(again.locator("#text")).to_have_attribute("contenteditable", "true")
 
 
+def test_a_session_that_ends_takes_no_text_with_it(
+    room: ReadingRoom, profile: BrowserContext
+) -> None:
+    """The session is over while text is unsaved: the next one finds it."""
+    link = room.launch()
+    page = profile.new_page()
+    opened(page, link)
+    page.route("**/session/save", lambda route: route.abort())
+    typed(page, "Not saved yet.")
+    phase(page, "offline")
+    page.evaluate("""() => {
+      const { session } = JSON.parse(document.getElementById("boot").textContent);
+      const headers = { Authorization: `Bearer ${session}`, "Content-Type": "application/json" };
+      return fetch("/reporting/api/session/end", { method: "POST", headers, body: "{}" });
+    }""")
+    expect(page.locator("#text")).to_have_count(0, timeout=20_000)
+    page.close()
+    again = profile.new_page()
+    again.goto(link)
+    expect(again.locator("#text")).to_have_text("Not saved yet.")
+
+
+def test_an_addendum_is_kept_as_the_report_is(room: ReadingRoom, profile: BrowserContext) -> None:
+    """Closed in the middle of an addendum, and crashed in the middle of it: it is there."""
+    link = room.launch()
+    page = profile.new_page()
+    opened(page, link)
+    typed(page, "Report.")
+    page.click("#sign")
+    page.click("#addendum-create")
+    page.click("#addendum")
+    page.keyboard.type("Closed here.")
+    page.close()
+    again = profile.new_page()
+    again.goto(link)
+    expect(again.locator("#addendum")).to_have_text("Closed here.")
+    again.route("**/addendum/save", lambda route: route.abort())
+    again.click("#addendum")
+    again.keyboard.press("Control+End")
+    again.keyboard.type(" Crashed here.")
+    again.wait_for_timeout(1000)
+    with contextlib.suppress(Error):
+        again.goto("chrome://crash")
+    last = profile.new_page()
+    last.goto(link)
+    expect(last.locator("#addendum")).to_have_text("Closed here. Crashed here.")
+
+
 def test_what_is_kept_on_the_computer_cannot_be_read_there(room: ReadingRoom, page: Page) -> None:
     """The journal is sealed, and empty once everything is saved."""
     opened(page, room.launch())

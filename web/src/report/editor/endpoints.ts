@@ -1,5 +1,5 @@
 // The session endpoints that the report's page calls, by name.
-import { ApiProblem, type Api } from "../../shared/api/client";
+import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
 import type {
   BillingCodes,
   ExportKind,
@@ -53,8 +53,8 @@ export function createEndpoints(api: Api) {
       post("prelim", { version, prelimGroup, prelimTag }),
     discard: () => post<undefined>("discard"),
     createAddendum: () => post("addendum/create"),
-    saveAddendum: (version: number, document: ReportDocument) =>
-      post("addendum/save", { version, document }),
+    saveAddendum: (version: number, document: ReportDocument, options: CallOptions = {}) =>
+      api.post<Page>(`${HOME}addendum/save`, { version, document }, options),
     signAddendum: (version: number) => post("addendum/sign", { version }),
     releaseAddendum: () => post("addendum/sign-now"),
     unsignAddendum: () => post("addendum/unsign"),

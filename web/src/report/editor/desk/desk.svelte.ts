@@ -156,7 +156,13 @@ export class Desk {
   /** The page goes: what is not saved is sent in the last moment, and the lease given back. */
   leave(): void {
     if (this.view !== "report") return;
-    const { report, page } = this;
+    const { report, addendum, page } = this;
+    const draft = this.#draft();
+    if (draft && addendum?.keeper.dirty) {
+      void this.endpoints
+        .saveAddendum(draft.version, addendum.content(), { keepalive: true })
+        .catch(() => undefined);
+    }
     if (report?.keeper.dirty && page?.writable && report.keeper.saving.phase !== "refused") {
       void this.endpoints
         .saveAndLeave(page.version, report.content(), this.#template)

@@ -59,6 +59,12 @@ export class TextPart {
     return this.editor ? fromEditor(this.editor.state.doc) : this.#shown;
   }
 
+  /** The editor goes; what it showed stays known, for whoever still has to keep it. */
+  detach(): void {
+    this.#shown = this.content();
+    this.editor = null;
+  }
+
   /** Puts back what this computer kept; to be called once the editor stands. */
   async recover(writable: boolean): Promise<void> {
     const { journal, name, version } = this.#options;
