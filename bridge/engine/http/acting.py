@@ -8,7 +8,7 @@ carried out before gets the stored answer and changes nothing.
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -38,11 +38,12 @@ class Place:
 
     site_id: str
     location: str = ""
+    pointer: str = field(default="/SiteLocation", compare=False)  # where the request says so
 
 
-def place_of(identity: OrderIdentity) -> Place:
-    """Return where an order is."""
-    return Place(identity.SiteID, identity.SiteLocation)
+def place_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> Place:
+    """Return where an order is, and where in the request that stands."""
+    return Place(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
 
 
 def triple_of(identity: OrderIdentity) -> Triple:
@@ -84,7 +85,9 @@ async def look(
 
     def permitted(session: Session) -> Result:
         for place in dict.fromkeys(places):
-            require_administrator(session.connection(), caller, place.site_id, place.location)
+            require_administrator(
+                session.connection(), caller, place.site_id, place.location, place.pointer
+            )
         return reading(session)
 
     engine = engine_of(request)
@@ -105,7 +108,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
     repeat = await _repeat_of(request, caller)
 
     def permitted(work: Work) -> Any:
-        require_administrator(work.connection, caller, place.site_id, place.location)
+        require_administrator(work.connection, caller, place.site_id, place.location, place.pointer)
         if repeat is not None and (stored := stored_answer(work.connection, repeat)):
             return stored.body
         result = deed(work)

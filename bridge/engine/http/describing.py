@@ -31,6 +31,7 @@ IDEMPOTENCY_KEY = {
 }
 
 _HEADERS: Mapping[str, Mapping[str, str]] = {
+    "401": {"WWW-Authenticate": "How to identify oneself"},
     "429": {
         "Retry-After": "Seconds until the next request is granted",
         "RateLimit": 'What is left: `"launches";r=0;t=12`',

@@ -67,9 +67,15 @@ class Refused(Exception):  # noqa: N818  # named for what happened
         super().__init__(problem.code)
 
 
-def unauthorized(detail: str = "a valid access token is required") -> Refused:
-    """401: the header `x-access-token` is missing, unknown, expired or revoked."""
-    return Refused(Problem(401, "unauthorized", detail))
+BY_TOKEN = 'AccessToken header="x-access-token"'  # noqa: S105  # the name of the header
+BY_SESSION = "Bearer"
+
+
+def unauthorized(
+    detail: str = "a valid access token is required", challenge: str = BY_TOKEN
+) -> Refused:
+    """401: the header `x-access-token` is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
+    return Refused(Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge}))
 
 
 def bad_request(

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.app.controls import controls
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import deed_of, refused
-from bridge.engine.http.problems import unauthorized
+from bridge.engine.http.problems import BY_SESSION, unauthorized
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import paging
 from bridge.engine.service.audit import Deed
@@ -127,12 +127,12 @@ async def session_desk(request: Request) -> Desk:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
         refused(request, "session", code="no_session")
-        raise unauthorized("the session of an opened report is required")
+        raise unauthorized("the session of an opened report is required", BY_SESSION)
     now, life = engine.clock(), engine.settings.lifetimes
     session = await engine.work.read(lambda c: find_session(c, secret.strip(), now, life))
     if session is None or not session.report_id:
         refused(request, "session", code="session_ended")
-        raise unauthorized("the session has ended; open the report again")
+        raise unauthorized("the session has ended; open the report again", BY_SESSION)
     return Desk(engine, session, request)
 
 

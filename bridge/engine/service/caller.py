@@ -81,10 +81,10 @@ class Standing:
     locations: tuple[str, ...]
     settings: Mapping[str, Any]
 
-    def check_location(self, location: str) -> None:
+    def check_location(self, location: str, pointer: str = "/clinicalInfo/SiteLocation") -> None:
         """Raise `RuleBroken` for a location that a site with locations does not have."""
         if location and self.locations and location not in self.locations:
-            raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer="/clinicalInfo/SiteLocation")
+            raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer=pointer)
 
 
 def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standing:
@@ -110,13 +110,17 @@ def role_in(connection: Connection, caller: Caller, site_id: str) -> Role | None
 
 
 def require_administrator(
-    connection: Connection, caller: Caller, site_id: str, location: str = ""
+    connection: Connection,
+    caller: Caller,
+    site_id: str,
+    location: str = "",
+    pointer: str = "/clinicalInfo/SiteLocation",
 ) -> None:
     """Raise unless the site exists, the caller administers it, and the location is known."""
     standing = standing_on(connection, caller, site_id)
     if standing.role is not Role.ADMINISTRATOR:
         raise Forbidden
-    standing.check_location(location)
+    standing.check_location(location, pointer)
 
 
 def administered_sites(connection: Connection, caller: Caller) -> list[str] | None:

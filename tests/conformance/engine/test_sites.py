@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bridge.engine.http.house import Service
+from tests.bridge.engine.http.house import Service, identity
 from tests.conformance.engine.cases import ok
 
 
@@ -37,3 +37,33 @@ def test_a_sites_zone_is_iana(service: Service, zone: str) -> None:
     """TimeZone (site default): an IANA zone."""
     answer = service.call("PATCH", "/api/admin/sites/SITE1", json={"timeZone": zone})
     assert answer.status_code == 400
+
+
+def test_an_unknown_location_is_named_where_it_stands(service: Service) -> None:
+    """SiteLocation: optional everywhere; one that the site lacks is 400, at its own place."""
+    ok(service.call("PATCH", "/api/admin/sites/SITE1", json={"locations": ["North"]}))
+    ok(service.launch())
+    lost = {**identity(), "SiteLocation": "South"}
+    several = {"clinicalInfo": [identity(), lost]}
+    orders = {"SiteID": "SITE1", "SiteLocation": "South", "clinicalInfo": [identity()]}
+    for path, body, place in (
+        ("export/json", {"clinicalInfo": lost}, "/clinicalInfo/SiteLocation"),
+        ("unassign", lost, "/SiteLocation"),
+        ("status", {"clinicalInfo": [lost]}, "/clinicalInfo/0/SiteLocation"),
+        ("link-orders", orders, "/SiteLocation"),
+    ):
+        answer = service.post(f"report/{path}", body)
+        assert (answer.status_code, answer.json()["code"]) == (400, "unknown_location"), path
+        assert answer.json()["errors"][0]["pointer"] == place
+    assert service.post("report/status", several).status_code == 400
+    answer = service.get("report/content", **lost)
+    assert answer.json()["errors"][0]["pointer"] == "SiteLocation"
+    ok(service.post("report/status", {"clinicalInfo": [lost | {"SiteLocation": "North"}]}))
+
+
+def test_who_is_not_identified_is_told_how(service: Service) -> None:
+    """Authentication 1: 401 names the header (RFC 9110 §11.6.1)."""
+    answer = service.call("POST", "/api/report/status", None, json={})
+    assert "x-access-token" in answer.headers["www-authenticate"]
+    page = service.call("GET", "/reporting/api/session/report", None)
+    assert page.headers["www-authenticate"] == "Bearer"

@@ -64,14 +64,16 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
 async def reset(body: FlatIdentity, request: Request) -> Response:
     """Make a Draft that was created as Ordered an empty, unassigned order again."""
     triple = triple_of(body)
-    return await act(request, "reset-order", place_of(body), lambda work: reset_order(work, triple))
+    return await act(
+        request, "reset-order", place_of(body, "/"), lambda work: reset_order(work, triple)
+    )
 
 
 @router.post("/unassign", response_class=Response, responses=DONE)
 async def unassign_report(body: FlatIdentity, request: Request) -> Response:
     """Give a Draft back to the worklist with its content."""
     triple = triple_of(body)
-    return await act(request, "unassign", place_of(body), lambda work: unassign(work, triple))
+    return await act(request, "unassign", place_of(body, "/"), lambda work: unassign(work, triple))
 
 
 def _triples(body: LinkBody, request: Request) -> list[Triple]:

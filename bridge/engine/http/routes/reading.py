@@ -56,7 +56,9 @@ async def status(body: StatusBody, request: Request) -> Response:
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     now = engine_of(request).clock()
     triples = [triple_of(each) for each in body.clinicalInfo]
-    places = [place_of(each) for each in body.clinicalInfo]
+    places = [
+        place_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
+    ]
     records = await look(
         request,
         "status",
@@ -77,7 +79,7 @@ async def content(
     report = await look(
         request,
         "content",
-        [place_of(identity)],
+        [place_of(identity, "")],
         lambda session: read_report(session, triple),
         shown=lambda found: [(found.site_id, found.report_id)],
     )
