@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
-from config.operations import Alerts, Retention
+from config.operations import Alerts, Retention, Tracing
 from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -28,6 +28,7 @@ _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("schedule", Schedule),
     ("alerts", Alerts),
     ("retention", Retention),
+    ("tracing", Tracing),
     ("log", Log),
 )
 _MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (

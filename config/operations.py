@@ -1,4 +1,4 @@
-"""Settings of those who run the bridge: alerts and retention."""
+"""Settings of those who run the bridge: alerts, retention, traces."""
 
 from pathlib import Path
 from typing import Literal
@@ -58,3 +58,17 @@ class Retention(Section):
         None, description="a folder that gets what is removed, compressed, patient data and all"
     )
     every: Seconds = Field(3600.0, gt=0, description="how often is looked")
+
+
+class Tracing(Section):
+    """OpenTelemetry traces; need the extra `report-bridge[tracing]`."""
+
+    endpoint: str = Field("", description="an OTLP/HTTP collector, http://host:4318; empty: off")
+    share: float = Field(1.0, ge=0, le=1, description="of the messages that are traced")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError('write an address such as "http://127.0.0.1:4318"')
+        return value

@@ -23,7 +23,7 @@ from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
-from config.operations import Alerts, Retention
+from config.operations import Alerts, Retention, Tracing
 from config.places import line_of
 from config.sections import Database, Destination, Engine, Http, Log, Schedule
 
@@ -49,6 +49,7 @@ class Settings(BaseSettings):
     schedule: Schedule = Schedule()
     alerts: Alerts = Alerts()
     retention: Retention = Retention()
+    tracing: Tracing = Tracing()
     log: Log = Log()
 
     @classmethod

@@ -5,13 +5,16 @@ Built before anything starts, so that a mistake in settings, mappings, keys or T
 the start with nothing half open.
 """
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.observability.metrics import Metrics
+from bridge.operations.tracing import Tracer, open_tracer
 from bridge.roles import Role
 from bridge.runtime.delivering import Delivery
 from bridge.runtime.parts import Intake, engine_part, web_part
@@ -32,7 +35,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     """Open and migrate the databases, join the parts; give them in the order of their start."""
     node = take_slot(settings.home)
     metrics, readiness = Metrics(), Readiness()
-    parts: list[Step] = []
+    tracer, parts = _tracing(settings)
     application = None
     if Role.ENGINE in roles and settings.engine.is_internal:
         engine_database = stores.open_engine_database(settings)
@@ -53,13 +56,23 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(closing)
         if Role.INTAKE in roles:
             intake = Intake(settings, database, client, metrics, f"{node.name}-intake", reactor)
-            parts += intake.parts()
+            parts += intake.parts(tracer)
         if Role.DELIVERY in roles:
             shared = (settings, database, client, metrics)
-            parts += Delivery(*shared, f"{node.name}-delivery", reactor).parts()
+            name = f"{node.name}-delivery"
+            parts += Delivery(*shared, name, reactor, tracer).parts()
             parts.append(Housekeeping(settings, database, metrics).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _tracing(settings: Settings) -> tuple[Tracer | None, list[Step]]:
+    """Open the traces, where they are asked for; they end last. Raises TracingUnavailable."""
+    asked = settings.tracing
+    if not asked.endpoint:
+        return None, []
+    tracer, end = open_tracer(asked.endpoint, asked.share)
+    return tracer, [Step("traces", nothing, partial(asyncio.to_thread, end))]
 
 
 def _hush(application: FastAPI) -> Action:

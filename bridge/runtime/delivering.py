@@ -20,6 +20,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind
+from bridge.operations.tracing import Tracer, traced
 from bridge.queue.outbox import Outbox
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
@@ -45,6 +46,7 @@ class Delivery:
         metrics: Metrics,
         owner: str,
         reactor: Any,
+        tracer: Tracer | None = None,
     ) -> None:
         self._log = structlog.get_logger("delivery")
         self._every = settings.schedule.poll_status_every
@@ -56,7 +58,7 @@ class Delivery:
                 destination,
                 self._outbox,
                 composer,
-                sender(settings, each, reactor),
+                traced(sender(settings, each, reactor), tracer, each.name),
                 metrics,
                 clock=now_ms,
                 random=chance(),

@@ -20,6 +20,7 @@ from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
 from bridge.operations.channels import Kind
+from bridge.operations.tracing import Tracer, traced_handler
 from bridge.queue import browse
 from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
@@ -37,6 +38,7 @@ from bridge.wiring.validation import in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
+from mllp.contract import Handler
 
 
 def engine_part(application: FastAPI) -> Step:
@@ -86,9 +88,9 @@ class Intake:
         )
         self._ledger.announce(self._worker.notify)
 
-    def parts(self) -> list[Step]:
-        """Give the parts in the order of their start."""
-        ports = {each.name: self._port(each) for each in self._settings.listener}
+    def parts(self, tracer: Tracer | None = None) -> list[Step]:
+        """Give the parts in the order of their start; frames are traced by `tracer`."""
+        ports = {each.name: self._port(each, tracer) for each in self._settings.listener}
 
         board = Switchboard(self._database, Kind.LISTENER, ports, self._metrics, now_ms, self._seen)
 
@@ -102,11 +104,13 @@ class Intake:
             *(Step(f"listener {name}", each.start, each.stop) for name, each in ports.items()),
         ]
 
-    def _port(self, listener: Listener) -> Port:
+    def _port(self, listener: Listener, tracer: Tracer | None) -> Port:
         check = validator(self._settings, listener, self._metrics)
         listening = policy(self._listenings[listener.name], check)
         answering = handler(listening, self._ledger, self._waiting, self._metrics)
-        timed = Timed(in_front(check, answering), self._metrics, listener.name)
+        timed: Handler = Timed(in_front(check, answering), self._metrics, listener.name)
+        if tracer is not None:
+            timed = traced_handler(timed, tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
