@@ -73,7 +73,9 @@ class Administration:
         role = Role.ADMINISTRATOR if administrator else Role.USER
         with self.deed("user-update", site_id, role=role.value) as (connection, now):
             sites.get_site(connection, site_id)
-            account = users.register(connection, site_id, email, name, now, role=role)
+            account = users.register(
+                connection, site_id, email, name, now, role=role, operator=True
+            )
             if password is not None:
                 users.set_password(connection, account.id, password)
 

@@ -84,12 +84,13 @@ def register(
     now: int,
     *,
     role: Role | None = None,
+    operator: bool = False,
 ) -> Account:
     """
     Return the account of `email` as a member of the site, made where it is missing.
 
-    A given name replaces the stored one, if this site was the first to know the account: no other
-    site's signatures change by it. Without `role` a stranger becomes a user and a member keeps
+    A given name replaces the stored one, if this site was the first to know the account (no other
+    site's signatures change by it), or if the `operator` of all sites gives it. Without `role` a stranger becomes a user and a member keeps
     their role.
     """
     account = find_account(connection, email)
@@ -99,7 +100,11 @@ def register(
         )
         key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
         account = Account(key, canonical_email(email), name)
-    elif name and name != account.name and home_of(connection, account.id) in (None, site_id):
+    elif (
+        name
+        and name != account.name
+        and (operator or home_of(connection, account.id) in (None, site_id))
+    ):
         connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.id == account.id).values(name=name))
         account = Account(account.id, account.email, name)
     _join(connection, site_id, account.id, role, now)

@@ -148,3 +148,11 @@ def test_the_export_is_fhir(home: Home) -> None:
     other = home.ok("audit", "export", "--site", "OTHER").splitlines()
     assert [json.loads(line)["subtype"][1]["code"] for line in other] == ["audit-export"]
     assert home.ok("audit", "export", "--since", "2999-01-01") == ""
+
+
+def test_the_operator_names_users_of_any_site(home: Home) -> None:
+    """`bridge user add`: whoever runs the installation is above its sites."""
+    home.ok("site", "add", "SITE2")
+    home.ok("user", "add", "ann@site1.test", "--name", "Ann Two", "--site", "SITE2")
+    (ann,) = json.loads(home.ok("user", "list", "--site", "SITE1", "--json"))
+    assert (ann["name"], ann["role"]) == ("Ann Two", "administrator")
