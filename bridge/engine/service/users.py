@@ -90,8 +90,8 @@ def register(
     Return the account of `email` as a member of the site, made where it is missing.
 
     A given name replaces the stored one, if this site was the first to know the account (no other
-    site's signatures change by it), or if the `operator` of all sites gives it. Without `role` a stranger becomes a user and a member keeps
-    their role.
+    site's signatures change by it), or if the `operator` of all sites gives it. Without `role` a
+    stranger becomes a user and a member keeps their role.
     """
     account = find_account(connection, email)
     if account is None:
