@@ -9,13 +9,17 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from bridge.engine.http.accounts import AccountRoute
-from bridge.engine.http.routes import administration, supplying
+from bridge.engine.http.routes import administration, macros, supplying
 
 PREFIX = "/reporting/api/account"
 
 router = APIRouter(include_in_schema=False)
 
-for _given in (*administration.router.routes, *supplying.router.routes):
+for _given in (
+    *administration.router.routes,
+    *supplying.router.routes,
+    *macros.router.routes,
+):
     if isinstance(_given, APIRoute):
         router.add_api_route(
             PREFIX + _given.path.removeprefix("/api"),
