@@ -1,6 +1,6 @@
 """Every event and action of the interface document, between two sites."""
 
-from tests.browser.embedding.house import Viewer, identity
+from tests.browser.embedding.house import READER, Viewer, identity
 
 
 def test_a_report_from_ready_to_addendum(viewer: Viewer) -> None:
@@ -34,3 +34,89 @@ def test_a_report_from_ready_to_addendum(viewer: Viewer) -> None:
     kinds = [each["type"] for each in viewer.events()]
     assert kinds[0] == "report_ready"
     assert {each["reportId"] for each in viewer.events()} == {ready["reportId"]}
+
+
+def test_an_addendum_from_its_first_word_to_its_release(viewer: Viewer) -> None:
+    """Written, signed, recalled, signed again, and released by the API into the open frame."""
+    viewer.open()
+    viewer.type("Normal.")
+    viewer.act("sign_report")
+    viewer.event("report_signed")
+    viewer.act("create_addendum")
+    viewer.event("addendum_created")
+    box = viewer.frame.locator(".ProseMirror[contenteditable=true]").last
+    box.click()
+    viewer.page.keyboard.type("Compared with 2024.")
+    viewer.act("save_report")
+    told = viewer.event("addendum_content_updated")
+    assert told["content"] == "Compared with 2024."
+    kinds = [each["type"] for each in viewer.events()]
+    assert kinds[kinds.index("addendum_content_updated") - 1] == "report_content_updated"
+    assert viewer.events("report_content_updated")[-1]["content"] == "Normal."
+    viewer.act("sign_addendum")
+    signed = viewer.event("addendum_signed")
+    assert (signed["content"], signed["html_content"]) == (
+        "Compared with 2024.",
+        "<p>Compared with 2024.</p>\n",
+    )
+    assert viewer.events("report_status_changed")[-1]["status"] == "ADDENDUM"
+    viewer.act("unsign_addendum")
+    viewer.event("addendum_unsigned")
+    viewer.act("sign_addendum")
+    viewer.event("addendum_signed", 1)
+    released = viewer.reports.api("addendum/sign", clinicalInfo=identity(), ignoreSignDelay=True)
+    assert released.status_code == 200
+    viewer.event("addendum_finalized")
+
+
+def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
+    """The caret goes to the next bracket and back; devices are listed; refusals are told."""
+    viewer.open()
+    viewer.type("Size [mm] of [side].")
+    for action in ("select_next_bracket", "select_prev_bracket"):
+        viewer.act(action)
+    viewer.act("get_microphone_devices")
+    devices = viewer.event("microphone_devices")["devices"]
+    assert sum(each["isActive"] for each in devices) == 1
+    other = next(each for each in devices if not each["isActive"])
+    viewer.page.fill("#deviceId", other["deviceId"])
+    viewer.act("change_microphone")
+    viewer.act("get_microphone_devices")
+    again = viewer.event("microphone_devices", 1)["devices"]
+    assert [each["deviceId"] for each in again if each["isActive"]] == [other["deviceId"]]
+    assert viewer.events("action_failed") == []
+    viewer.act("unsign_report")
+    failed = viewer.event("action_failed")
+    assert (failed["action"], failed["code"]) == ("unsign_report", "not_signed")
+    viewer.page.fill("#deviceId", "nowhere")
+    viewer.act("change_microphone")
+    assert viewer.event("action_failed", 1)["code"] == "unknown_device"
+    viewer.errors[:] = [each for each in viewer.errors if "500" not in each]  # not_signed is a 500
+
+
+def test_what_is_deleted_elsewhere_is_discarded_here(viewer: Viewer) -> None:
+    """The API's delete reaches the open frame, which has nothing to show any more."""
+    viewer.open()
+    assert viewer.reports.api("delete", clinicalInfo=identity()).status_code == 200
+    viewer.event("report_discarded")
+    viewer.frame.locator(".ProseMirror").wait_for(state="detached")
+
+
+def test_the_api_unassigns_and_the_frame_hears_it(viewer: Viewer) -> None:
+    """report_status_changed for whatever changes the status elsewhere."""
+    viewer.open()
+    assert viewer.reports.api("unassign", **identity()).status_code == 200
+    assert viewer.event("report_status_changed")["status"] == "ORDERED"
+
+
+def test_the_launching_user_owns_what_the_events_name(viewer: Viewer) -> None:
+    """Every event carries the document's members, whichever it is."""
+    viewer.open()
+    viewer.type("x")
+    viewer.act("sign_report")
+    viewer.event("report_signed")
+    for event in viewer.events():
+        assert {"type", "reportId", "clinicalInfo"} <= set(event)
+        assert event["clinicalInfo"] == identity()
+    record = viewer.reports.api("status", clinicalInfo=[identity()]).json()[0]
+    assert record["userEmail"] == READER

@@ -15,8 +15,11 @@ export interface Follower {
   saveMs?: number;
 }
 
+/** `unreachable`: the engine could not be asked, and the launch is still to be followed. */
 export type Followed =
-  { kind: "switched"; boot: Boot } | { kind: "stayed"; reason: Refusal } | { kind: "superseded" };
+  | { kind: "switched"; boot: Boot }
+  | { kind: "stayed"; reason: Refusal }
+  | { kind: "superseded" | "unreachable" };
 
 const HOME = "/reporting/api/session/";
 
