@@ -27,6 +27,7 @@ class Person:
     name: str
     email: str
     signature: Image | None = None
+    text: str = ""  # what stands behind the name: a title, a registration number
 
 
 @dataclass(frozen=True, slots=True)

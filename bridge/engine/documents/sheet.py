@@ -158,7 +158,7 @@ def _signature(
 ) -> tuple[str, KeyImage | None]:
     if person is None or at is None:
         return "", None
-    name = clean(person.name or person.email)
+    name = ", ".join(clean(each) for each in (person.name or person.email, person.text) if each)
     template = labels(language)["signed"]
     line = template.replace("{time}", moment_text(at, zone, language)).replace("{name}", name)
     return line, _picture(person.signature)

@@ -95,7 +95,10 @@ def _person(stored: Mapping[str, Any] | None) -> model.Person | None:
     if not stored:
         return None
     return model.Person(
-        str(stored.get("name", "")), str(stored.get("email", "")), _image(stored.get("signature"))
+        str(stored.get("name", "")),
+        str(stored.get("email", "")),
+        _image(stored.get("signature")),
+        str(stored.get("text", "")),
     )
 
 

@@ -55,11 +55,13 @@ def sign_delay(work: Work, report: Report) -> int:
 
 
 def person(work: Work, account_id: int | None) -> dict[str, Any]:
-    """Return an account as it is written into what it signs: {name, email, signature}."""
+    """Return an account as it is written into what it signs: {name, email, signature[, text]}."""
     account = work.session.get(Account, account_id) if account_id is not None else None
     if account is None:
         return {"name": "", "email": "", "signature": None}
-    return {"name": account.name, "email": account.email, "signature": account.signature}
+    signer = {"name": account.name, "email": account.email, "signature": account.signature}
+    text = str(account.settings.get("signatureText", ""))
+    return {**signer, "text": text} if text else signer
 
 
 def document_json(row: Report | Addendum) -> dict[str, Any]:

@@ -201,6 +201,17 @@ def test_choices_are_kept(reader: Service) -> None:
     assert account(reader, "PUT", "", {"AppLanguage": "xx"}).status_code == 400
 
 
+def test_the_signature_text_stands_under_what_is_signed(reader: Service) -> None:
+    """Behind the name, from the next signing on; the export's record keeps its members."""
+    account(reader, "PUT", "", {"signatureText": "Consultant"})
+    reader.launch(userInfo=user(READER, "Rea Der"))
+    reader.post("report/sign", {"clinicalInfo": identity()})
+    body = {"clinicalInfo": identity()}
+    assert "Rea Der, Consultant" in reader.post("report/export/html", body).text
+    signed_by = reader.post("report/export/json", body).json()["reportInfo"]["signedBy"]
+    assert set(signed_by) == {"name", "email", "signature"}
+
+
 def test_a_new_password_ends_other_sessions(reader: Service) -> None:
     """The present password is asked for; the session that changed it goes on."""
     elsewhere = reader.http.cookies["report_account"]
