@@ -1,12 +1,23 @@
 """What open report pages are told: every change once, whoever made it, and who else is there."""
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.bridge.engine.http.house import ADMIN, OTHER, READER, Page, Service, identity, user
-from tests.bridge.engine.http.listening import listening
+from bridge.engine.http.application import create_application
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    BASE,
+    OTHER,
+    READER,
+    Page,
+    Service,
+    identity,
+    user,
+)
+from tests.bridge.engine.http.listening import Listener, listening
 
 
 @pytest.fixture
@@ -184,3 +195,39 @@ def test_nobody_listens_without_a_session(service: Service) -> None:
     assert service.call("GET", path, None).status_code == 401
     headers = {"authorization": f"Bearer {service.tokens[ADMIN]}"}
     assert service.call("GET", path, None, headers=headers).status_code == 401
+
+
+def test_what_another_process_does_is_heard(service: Service, page: Page) -> None:
+    """The feed is the source, not memory: another engine on the same database signs."""
+    settings = service.application.state.engine.settings
+    other = create_application(settings, service.database, clock=service.clock)
+
+    async def story() -> None:
+        transport = httpx.ASGITransport(app=other)
+        async with listening(page) as listener, httpx.AsyncClient(transport=transport) as client:
+            version = (await ask(page, "report")).json()["version"]
+            await ask(page, "save", {"version": version, "text": "Normal."})
+            signing = await client.post(
+                f"{BASE}/api/report/sign",
+                json={"clinicalInfo": identity()},
+                headers={"x-access-token": service.tokens[ADMIN]},
+            )
+            assert signing.status_code == 200
+            assert (await listener.change("report_signed"))["own"] is False
+        await other.state.engine.stop()
+
+    service.runner.run(story())
+
+
+def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None:
+    """Nobody's open page keeps a server from going down."""
+
+    async def story() -> None:
+        listener = Listener(page)
+        task = asyncio.get_running_loop().create_task(listener.listen())
+        await listener.next("presence")
+        service.application.state.engine.stopping = True
+        async with asyncio.timeout(5):
+            await task
+
+    service.runner.run(story())
