@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import structlog
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.engine.http.problems import Problem
@@ -51,6 +52,8 @@ class Envelope:
 
         try:
             await self._app(scope, receive, sending)
+        except ClientDisconnect:  # the page was closed while it sent: nobody waits for an answer
+            return
         except Exception as error:  # the one place where defects become answers
             log.error(  # noqa: TRY400  # a traceback would quote the request
                 "request_failed",
