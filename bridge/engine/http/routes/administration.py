@@ -30,6 +30,7 @@ from bridge.engine.rules.outline import from_outline
 from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
+from bridge.engine.service.observing import observed_hosts
 from bridge.engine.service.site_changes import changed, image_uri, site_json
 from bridge.engine.service.work import Work
 
@@ -79,6 +80,16 @@ async def get_site(site_id: str, request: Request) -> Response:
         lambda session: sites.get_site(session.connection(), site_id),
     )
     return JSONResponse(site_json(site))
+
+
+@router.get("/sites/{site_id}/observed-hosts", response_model=Rows)
+async def list_observed_hosts(site_id: str, request: Request) -> Response:
+    """Return from which origins the site's reports were embedded of late."""
+    place = [Place(site_id)]
+    hosts = await look(
+        request, "site-read", place, lambda session: observed_hosts(session, site_id)
+    )
+    return JSONResponse(hosts)
 
 
 @router.put("/sites/{site_id}", response_model=dict[str, Any])

@@ -187,3 +187,17 @@ def test_a_stream_that_may_not_stay_open_is_asked_again(service: Service, page: 
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert "event: change" in answer.text
     assert answer.text.endswith('event: presence\ndata: {"others": []}\n\n')
+
+
+def test_where_reports_were_embedded_is_shown_to_administrators(service: Service) -> None:
+    """A site that has named no hosts: which pages framed its reports, as browsers said."""
+    link = service.launch(userInfo=user(READER)).json()["reportLink"]
+    framed = {"sec-fetch-dest": "iframe", "referer": "https://viewer.example/study/7"}
+    service.open(link, headers=framed)
+    service.open(link)
+    seen = service.get("admin/sites/SITE1/observed-hosts")
+    assert [(each["origin"], each["configured"]) for each in seen.json()] == [
+        ("https://viewer.example", False)
+    ]
+    assert service.get("admin/sites/SITE1/observed-hosts", READER).status_code == 403
+    assert service.get("admin/sites/SITE2/observed-hosts").status_code == 403
