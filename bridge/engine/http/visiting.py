@@ -70,6 +70,14 @@ async def visitor(engine: Engine, request: Request) -> Session | None:
     return await engine.work.read(lambda c: find_session(c, secret, now, life))
 
 
+async def _known_account(engine: Engine, request: Request) -> int | None:
+    """Return who sits at the browser: whoever signed in, or whose report is open there."""
+    if signed := await whoever_signed_in(engine, request):
+        return signed.account.id
+    session = await visitor(engine, request)
+    return session.account_id if session else None
+
+
 async def open_report(request: Request, handle: str) -> Response:
     """Open a report link, or the cookie's document where the address has no handle any more."""
     engine = engine_of(request)
@@ -79,8 +87,7 @@ async def open_report(request: Request, handle: str) -> Response:
     if not handle and (session is None or not session.report_id):
         return _refusal(request, NotFound(), handle)
     door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
-    signed = await whoever_signed_in(engine, request)
-    known = signed.account.id if signed else session.account_id if session else None
+    known = await _known_account(engine, request)
     visit = Visit(handle, in_frame(request), known, host_of(request))
 
     def deed(work: Work) -> Opened:
@@ -231,10 +238,9 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
 
 async def _again(engine: Engine, request: Request, site_id: str) -> Response:
     """Keep the session of a user who is signed in already, on their site; never inside a frame."""
-    session = None if in_frame(request) else await visitor(engine, request)
-    if session is None:
+    account_id = None if in_frame(request) else await _known_account(engine, request)
+    if account_id is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
-    account_id = session.account_id
     if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:
         raise Forbidden
     return pages.notice_page("Waiting for a study", "You are signed in. Open a study.")

@@ -257,6 +257,15 @@ def test_a_report_is_opened_from_the_worklist(reader: Service) -> None:
     assert reader.session(again)("report").json()["writable"] is True
 
 
+def test_whoever_signed_in_prepares_a_session_without_a_token(reader: Service) -> None:
+    """Init rule: a user who is logged in needs no Auth; not in a frame, and on their own site."""
+    own = "/reporting/init?SiteID=SITE1"
+    assert reader.call("GET", own, None).status_code == 200
+    frame = {"sec-fetch-dest": "iframe"}
+    assert reader.call("GET", own, None, headers=frame).status_code == 401
+    assert reader.call("GET", "/reporting/init?SiteID=SITE2", None).status_code == 403
+
+
 def test_a_report_of_another_site_is_not_there(reader: Service) -> None:
     """Nobody learns from its id that it exists."""
     body = {"clinicalInfo": identity(site="SITE2"), "userInfo": user(FOREIGN)}
