@@ -9,6 +9,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -25,7 +27,6 @@ from sqlalchemy import (
     insert,
     select,
     text,
-    tuple_,
     update,
 )
 
@@ -109,13 +110,27 @@ class IndexedOrder:
 
 def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
     """Read the orders of these keys; unknown ones are absent."""
-    wanted = list(dict.fromkeys(keys))
+    return {order.key: order for order in _with_signals(connection, _rows(connection, keys))}
+
+
+def _rows(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+    """
+    Read the rows of these keys.
+
+    By site and accession, for SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more
+    than one row; the few other patients with the same accession are left out here.
+    """
+    wanted = sorted(dict.fromkeys(keys), key=attrgetter("site"))
+    asked = set(wanted)
     found: list[Row[Any]] = []
-    columns = tuple_(_order.c.site, _order.c.accession, _order.c.mrn)
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = [(key.site, key.accession, key.mrn) for key in wanted[start : start + _CHUNK]]
-        found += connection.execute(select(_order).where(columns.in_(chunk)))
-    return {order.key: order for order in _with_signals(connection, found)}
+    for site, own in groupby(wanted, key=attrgetter("site")):
+        accessions = list(dict.fromkeys(key.accession for key in own))
+        for start in range(0, len(accessions), _CHUNK):
+            some = accessions[start : start + _CHUNK]
+            found += connection.execute(
+                select(_order).where(_order.c.site == site, _order.c.accession.in_(some))
+            ).all()
+    return [row for row in found if Key(row.site, row.mrn, row.accession) in asked]
 
 
 def find_by_accession(connection: Connection, site: str, accession: str) -> IndexedOrder | None:
@@ -193,17 +208,8 @@ def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]
 
 
 def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
-    columns = tuple_(_order.c.site, _order.c.accession, _order.c.mrn)
-    found: dict[Key, int] = {}
-    for start in range(0, len(keys), _CHUNK):
-        chunk = [(key.site, key.accession, key.mrn) for key in keys[start : start + _CHUNK]]
-        rows = connection.execute(
-            select(_order.c.id, _order.c.site, _order.c.mrn, _order.c.accession).where(
-                columns.in_(chunk)
-            )
-        )
-        found |= {Key(row.site, row.mrn, row.accession): row.id for row in rows}
-    return found
+    rows = _rows(connection, keys)
+    return {Key(row.site, row.mrn, row.accession): row.id for row in rows}
 
 
 def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:

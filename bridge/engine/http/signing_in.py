@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from bridge.engine.errors import Forbidden
 from bridge.engine.http import pages
 from bridge.engine.http.accounts import account_cookie, cookie_name
+from bridge.engine.http.addresses import is_loopback
 from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.same_origin import foreign, in_frame
 from bridge.engine.http.state import Engine, engine_of
@@ -108,7 +109,10 @@ def _count(engine: Engine, request: Request, email: str) -> None:
 
 
 def _keys(engine: Engine, request: Request, email: str) -> tuple[tuple[str, str], ...]:
-    return (("authentication", engine.client(request)), ("account", email))
+    """By account, and by address; this machine's own may be a proxy that nobody told us of."""
+    client = engine.client(request)
+    account = (("account", email),)
+    return account if is_loopback(client) else (("authentication", client), *account)
 
 
 def place(wanted: str) -> str:
