@@ -7,6 +7,13 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from tests.bridge.engine.documents.test_structured_report import (
+    COMPREHENSIVE,
+    file_of,
+    item,
+    number,
+    report,
+)
 from tests.browser.reading_room import ReadingRoom
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -202,6 +209,21 @@ def test_key_images_and_findings_stand_beside_the_text(room: ReadingRoom, page: 
     page.get_by_role("button", name="Put into the text").click()
     saved(page)
     assert room.content() == findings
+
+
+def test_what_a_structured_report_measured_goes_into_the_text(
+    room: ReadingRoom, page: Page
+) -> None:
+    """Each measurement with its value and where it stood; a click writes it at the caret."""
+    measured = item("CONTAINER", "Nodule 1", ContentSequence=[number("Long axis", "12.5", "mm")])
+    sent = base64.b64encode(file_of(report(measured, sop_class=COMPREHENSIVE))).decode()
+    opened(page, room, dicomSR=[{"fileData": sent}])
+    expect(page.locator("#measurements")).to_contain_text("Nodule 1")
+    page.fill("#text", "Measured: ")
+    page.keyboard.press("Control+End")
+    page.get_by_role("button", name="12.5 mm").click()
+    saved(page)
+    assert room.content() == "Measured: Long axis: 12.5 mm"
 
 
 def test_it_fits_a_side_panel_of_420_pixels(room: ReadingRoom, page: Page) -> None:
