@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Playwright
 
 from tests.browser.embedding.house import Reports, Viewer, free_port, hosting, reports
 
@@ -23,27 +23,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Callable[..., Browser]]:
+def start_browser(driver: Playwright) -> Iterator[Callable[..., Browser]]:
     """Starts browsers with further arguments; all of them end with the module."""
-    with sync_playwright() as playwright:
-        media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
-        started: list[Browser] = []
+    media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+    started: list[Browser] = []
 
-        def start(*arguments: str) -> Browser:
-            options = ["--no-sandbox", *media, *arguments]
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-            started.append(browser)
-            return browser
+    def start(*arguments: str) -> Browser:
+        options = ["--no-sandbox", *media, *arguments]
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=options)
+        started.append(browser)
+        return browser
 
-        yield start
-        for browser in started:
-            browser.close()
+    yield start
+    for browser in started:
+        browser.close()
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: Callable[..., Browser]) -> Browser:
+def browser(start_browser: Callable[..., Browser]) -> Browser:
     """One browser for the module's tests."""
-    return chromium()
+    return start_browser()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from tests.browser.embedding.house import Viewer, free_port, hosting, reports
 
 
 @pytest.fixture(scope="module")
-def blocking_browser(chromium: Callable[..., Browser]) -> Browser:
+def blocking_browser(start_browser: Callable[..., Browser]) -> Browser:
     """A browser that blocks third-party cookies."""
-    return chromium("--test-third-party-cookie-phaseout")
+    return start_browser("--test-third-party-cookie-phaseout")
 
 
 @pytest.fixture(
