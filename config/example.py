@@ -16,12 +16,13 @@ from pydantic.fields import FieldInfo
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
-from config.sections import Database, Destination, Engine, Http, Log, Schedule
+from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("database", Database),
     ("http", Http),
     ("engine", Engine),
+    ("assistance", Assistance),
     ("rates", Rates),
     ("sizes", Sizes),
     ("lifetimes", Lifetimes),
@@ -54,6 +55,8 @@ _COMMENTED: Final = {
     "destination.metadata": '{ "*" = "OBX", Room = "NTE", Dose = "OBR-21", Plan = "ZMD-3" }',
     "alerts.mail": '{ host = "smtp.example.org", from = "a@example.org", to = ["b@example.org"] }',
     "alerts.webhook": '{ url = "https://alerts.example.org/bridge" }',
+    "transcription_key_file": '"secrets/transcription.key"',
+    "placing_key_file": '"secrets/placing.key"',
     "retention.archive": '"archive"',
     "listener.profile": '"profiles/orders.xml"',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',

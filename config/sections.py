@@ -115,6 +115,35 @@ class Engine(Section):
         return self.base_url == "internal"
 
 
+class Assistance(Section):
+    """What helps to write reports; models are endpoints of the installation's own choosing."""
+
+    browser_speech: bool = Field(
+        True, description="dictation by the browser's own recognizer, whose maker may hear it"
+    )
+    transcription_url: str = Field(
+        "", description="OpenAI-compatible, whole: …/v1/audio/transcriptions; empty: none"
+    )
+    transcription_model: str = "whisper-1"
+    transcription_key_file: Path | None = None
+    placing_url: str = Field(
+        "", description="sorts key findings; …/v1/chat/completions; empty: by rules"
+    )
+    placing_model: str = ""
+    placing_key_file: Path | None = None
+
+    @field_validator("transcription_url", "placing_url")
+    @classmethod
+    def _address_or_none(cls, value: str) -> str:
+        return _web_address(value) if value else value
+
+    @model_validator(mode="after")
+    def _placing_needs_a_model(self) -> "Assistance":
+        if self.placing_url and not self.placing_model:
+            raise ValueError("placing_model: needed with placing_url")
+        return self
+
+
 class DestinationTLS(Section):
     """TLS towards a destination; certificate and key make it mutual."""
 

@@ -25,7 +25,7 @@ from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
 from config.places import line_of
-from config.sections import Database, Destination, Engine, Http, Log, Schedule
+from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
 
 FILE_NAME = "bridge.toml"
 
@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     database: Database = Database()
     http: Http = Http()
     engine: Engine = Engine()
+    assistance: Assistance = Assistance()
     rates: Rates = Rates()
     sizes: Sizes = Sizes()
     lifetimes: Lifetimes = Lifetimes()

@@ -52,6 +52,7 @@ class SizeLimits:
     link_list: int = 50
     batch: int = 500
     report_text: int = 4 * MIB
+    recording: int = 24 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,29 @@ class Lifetimes:
     session_link: int = 5 * 60  # interface document, Limits: 5 minutes from issue
     session: int = 12 * 3600
     session_idle: int = 30 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEndpoint:
+    """An OpenAI-compatible endpoint: its whole address, the model's name, a key or none."""
+
+    url: str
+    model: str
+    key: str = field(default="", repr=False)
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Assistance:
+    """
+    Which models help to write; without any, rules sort findings and the browser hears speech.
+
+    `browser_speech` lets pages use the recognizer of the browser, whose maker may hear it.
+    """
+
+    transcription: ModelEndpoint | None = None
+    placing: ModelEndpoint | None = None
+    browser_speech: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +114,4 @@ class EngineSettings:
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
     lifetimes: Lifetimes = Lifetimes()
+    assistance: Assistance = Assistance()

@@ -1,17 +1,26 @@
 """The internal engine as an ASGI application, and a client for whichever engine is meant."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import httpx
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
-from bridge.engine.settings import EngineSettings, Lifetimes, Quota, RateLimits, SizeLimits
+from bridge.engine.settings import (
+    Assistance,
+    EngineSettings,
+    Lifetimes,
+    ModelEndpoint,
+    Quota,
+    RateLimits,
+    SizeLimits,
+)
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.transport import Tokens
 from bridge.store.database import Database
-from bridge.wiring.secret_files import WatchedKeys, read_link_keys, read_token
+from bridge.wiring.secret_files import WatchedKeys, read_link_keys, read_secret, read_token
 from config import Settings
 from config.quantities import Address
 
@@ -34,11 +43,26 @@ def engine_settings(settings: Settings) -> EngineSettings:
         trusted_proxies=tuple(settings.http.trusted_proxies),
         service_token=read_token(settings.path(settings.engine.token_file)),
         browser_init=settings.engine.browser_init,
+        assistance=_assistance(settings),
         rates=_rates(settings),
         sizes=SizeLimits(**settings.sizes.model_dump()),
         lifetimes=Lifetimes(
             **{name: int(value) for name, value in settings.lifetimes.model_dump().items()}
         ),
+    )
+
+
+def _assistance(settings: Settings) -> Assistance:
+    given = settings.assistance
+
+    def endpoint(url: str, model: str, key_file: Path | None) -> ModelEndpoint | None:
+        key = read_secret(settings.path(key_file)) if key_file else ""
+        return ModelEndpoint(url, model, key) if url else None
+
+    return Assistance(
+        endpoint(given.transcription_url, given.transcription_model, given.transcription_key_file),
+        endpoint(given.placing_url, given.placing_model, given.placing_key_file),
+        given.browser_speech,
     )
 
 

@@ -22,6 +22,7 @@ from bridge.engine.http.sessions import session_desk
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.http.strict_json import parse
 from bridge.engine.service.caller import Caller, Scope
+from bridge.engine.settings import SizeLimits
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
@@ -122,18 +123,38 @@ class AdminRoute(GuardedRoute):
 class SessionRoute(APIRoute):
     """A route behind a page's session, that opening a report began."""
 
+    def limited(self, sizes: SizeLimits) -> int:
+        """Return how many bytes a request may bring."""
+        return sizes.body
+
+    async def check(self, request: StrictRequest) -> None:
+        """Read the body; raise 400 unless it is JSON."""
+        await json_body(request)
+
     @override
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
-            strict.limit = engine_of(request).settings.sizes.body
+            strict.limit = self.limited(engine_of(request).settings.sizes)
             request.state.desk = await session_desk(request)
-            await json_body(strict)
+            await self.check(strict)
             return await handler(strict)
 
         return guarded
+
+
+class RecordingRoute(SessionRoute):
+    """A session's route whose body is a recording."""
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return sizes.recording
+
+    @override
+    async def check(self, request: StrictRequest) -> None:
+        await request.body()
 
 
 async def authenticated(engine: Engine, request: Request) -> Caller:

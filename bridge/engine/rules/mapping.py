@@ -75,6 +75,7 @@ ANATOMY: Mapping[str, tuple[str, ...]] = {
     "brain": ("brain", "cerebral", "intracranial", "infarct", "hemorrhage", "ventricle"),
     "soft tissues": ("soft tissue", "subcutaneous", "muscle"),
 }
+NOWHERE: Mapping[str, str] = {}
 _LABELLED = re.compile(r"^([^:\n]{2,60}):\s*(.*)$")
 _BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
 
@@ -87,25 +88,45 @@ class _Part:
     blocks: list[Block] = field(default_factory=list)
 
 
-def apply_template(template: Document, findings: str) -> Document:
-    """Return the template with each line of the findings in its place, marked as suggested."""
+def apply_template(
+    template: Document, findings: str, places: Mapping[str, str] = NOWHERE
+) -> Document:
+    """
+    Return the template with each line of the findings in its place, marked as suggested.
+
+    A line that stands in its place already is not put there again. `places` gives headings for
+    lines whose own label names none. Lines below a label are its own; those below an organ's
+    own line, such as `Heart: enlarged`, are so only if nothing else claims them.
+    """
     parts = list(_parts(template))
     current: _Part | None = None
-    for line in findings.splitlines():
-        statement = _BULLET.sub("", line).strip()
-        if not statement:
-            continue
+    firm = False
+    for statement in statements(findings):
         label, text = _labelled(statement)
         named = _named(parts, label)
         if label and named is not None:
-            current = named
+            current, firm = named, not text or not any(each in label for each in ANATOMY)
             if text:
                 _put(named, text)
         elif label and text and _fill(parts, label, text):
             continue
         else:
-            _put(current or _by_anatomy(parts, statement) or _default(parts), statement)
+            chosen = _named(parts, _folded(places.get(statement, "")))
+            own = current if firm else None
+            claimed = own or chosen or _by_anatomy(parts, statement)
+            _put(claimed or current or _default(parts), statement)
     return Document(tuple(block for part in parts for block in part.blocks))
+
+
+def statements(findings: str) -> tuple[str, ...]:
+    """Return the lines of the findings, without their bullets."""
+    bare = (_BULLET.sub("", line).strip() for line in findings.splitlines())
+    return tuple(line for line in bare if line)
+
+
+def headings(document: Document) -> tuple[str, ...]:
+    """Return what the parts of a document are headed by, folded, in their order."""
+    return tuple(part.label for part in _parts(document) if part.label)
 
 
 def _parts(template: Document) -> Iterator[_Part]:
@@ -139,6 +160,8 @@ def _folded(text: str) -> str:
 
 def _named(parts: Sequence[_Part], label: str) -> _Part | None:
     """Find a part by its label, or by another word for the findings or the impression."""
+    if not label:
+        return None
     wanted = next((group for group in (FINDINGS, IMPRESSION) if label in group), {label})
     return next((part for part in parts if part.label and part.label in wanted), None)
 
@@ -176,11 +199,22 @@ def _default(parts: list[_Part]) -> _Part:
 
 
 def _put(part: _Part, text: str) -> None:
-    """Append a finding to a part, before the empty lines that end it."""
+    """Append a finding to a part, before the empty lines that end it, unless it is there."""
+    if any(_reads(block, text) for block in part.blocks):
+        return
     at = len(part.blocks)
     while at > 1 and part.blocks[at - 1] == Paragraph():
         at -= 1
     part.blocks.insert(at, Paragraph((_suggested(text),)))
+
+
+def _reads(block: Block, text: str) -> bool:
+    """Tell whether a block says this, alone or after its label, or has it as a suggestion."""
+    if not isinstance(block, Paragraph):
+        return False
+    whole = inline_text(block.content)
+    own = [each.text for each in block.content if isinstance(each, Text) and each.marks]
+    return _folded(text) in {_folded(each) for each in (whole, _labelled(whole)[1], *own)}
 
 
 def _suggested(text: str) -> Inline:

@@ -47,3 +47,9 @@ class MappingBody(Body):
     """Key findings to be mapped into a template."""
 
     findings: str = Field(default="", max_length=100_000)
+
+
+class FindingsBody(Passage):
+    """The text as it stands, and key findings to be put into its sections."""
+
+    findings: str = Field(max_length=100_000)

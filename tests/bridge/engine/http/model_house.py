@@ -1,0 +1,48 @@
+"""A model's endpoint on a real port: it answers as told, and remembers what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Model:
+    """What was asked, and what is answered."""
+
+    answer: Any = None
+    status: int = 200
+    url: str = ""
+    asked: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+
+@contextmanager
+def listening(model: Model) -> Iterator[Model]:
+    """Let a model listen."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the name that http.server calls
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            model.asked.append((headers, body))
+            data = json.dumps(model.answer).encode()
+            self.send_response(model.status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Stay silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    model.url = f"http://127.0.0.1:{server.server_address[1]}/v1/it"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield model
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -1,0 +1,160 @@
+"""Dictation and findings on the report page, with and without models of the installation's own."""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.engine.rules.document import from_text, parse, plain_text, to_json
+from bridge.engine.settings import Assistance, ModelEndpoint
+from tests.bridge.engine.http.house import Page, Service
+from tests.bridge.engine.http.model_house import Model, listening
+
+SPEECH = b"\x1aE\xdf\xa3 spoken"
+TEXT = "Findings:\nLungs: clear\nHeart:\nImpression:"
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    """A model's endpoint that listens."""
+    with listening(Model()) as model:
+        yield model
+
+
+def opened(service: Service, **launch: Any) -> Page:
+    """Launch and open a report."""
+    return service.session(service.open(service.launch(**launch).json()["reportLink"]))
+
+
+def assisted(service: Service, **assistance: Any) -> None:
+    """Give the installation models."""
+    engine = service.application.state.engine
+    engine.settings = replace(engine.settings, assistance=Assistance(**assistance))
+
+
+def spoken(
+    page: Page, data: bytes = SPEECH, kind: str = "audio/webm;codecs=opus"
+) -> httpx.Response:
+    """Send a recording."""
+    return page.service.call(
+        "POST",
+        "/reporting/api/session/dictation?language=de-DE",
+        None,
+        headers={"authorization": f"Bearer {page.secret}", "content-type": kind},
+        content=data,
+    )
+
+
+def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
+    """Put findings into a text."""
+    sent = {"document": to_json(from_text(text)), "findings": findings}
+    answer: dict[str, Any] = page("findings", sent).json()
+    return answer
+
+
+def test_without_a_recognizer_speech_is_the_browsers(service: Service) -> None:
+    """The page learns what there is; a recording finds nobody."""
+    page = opened(service, reportingApp={"SpeechLanguage": "fr-CA"})
+    told = page("dictation").json()
+    assert told == {"language": "fr-CA", "browser": True, "server": False}
+    assert (spoken(page).status_code, spoken(page).json()["code"]) == (404, "no_recognizer")
+
+
+def test_the_language_is_the_users_then_the_pages(service: Service) -> None:
+    """Without a wish of the launch."""
+    page = opened(service, reportingApp={"AppLanguage": "ja-JP"})
+    assert page("dictation").json()["language"] == "ja-JP"
+
+
+def test_a_recording_is_relayed_and_its_words_come_back(service: Service, model: Model) -> None:
+    """As a form with file, model and language; the key goes as the bearer."""
+    assisted(service, transcription=ModelEndpoint(model.url, "hear-1", "sesame"))
+    page = opened(service)
+    assert page("dictation").json()["server"] is True
+    model.answer = {"text": " Keine Auffälligkeiten. "}
+    assert spoken(page).json() == {"text": "Keine Auffälligkeiten."}
+    headers, body = model.asked[0]
+    assert headers["authorization"] == "Bearer sesame"
+    assert headers["content-type"].startswith("multipart/form-data")
+    assert SPEECH in body
+    assert b'filename="speech.webm"' in body
+    assert b"hear-1" in body
+    assert b'name="language"\r\n\r\nde\r\n' in body
+
+
+@pytest.mark.parametrize(("answer", "status"), [({"no": "text"}, 200), ({"text": "x"}, 500)])
+def test_a_recognizer_that_fails_is_told_without_its_words(
+    service: Service, model: Model, caplog: pytest.LogCaptureFixture, answer: Any, status: int
+) -> None:
+    """502; neither the recording nor the answer is logged."""
+    caplog.set_level(logging.DEBUG)
+    assisted(service, transcription=ModelEndpoint(model.url, "hear-1"))
+    page = opened(service)
+    model.answer, model.status = answer, status
+    found = spoken(page)
+    assert (found.status_code, found.json()["code"]) == (502, "model_failed")
+    assert "spoken" not in caplog.text
+
+
+def test_only_recordings_of_a_session_are_heard(service: Service, model: Model) -> None:
+    """No session, no audio, nothing at all, too much: the recognizer is not asked."""
+    assisted(service, transcription=ModelEndpoint(model.url, "hear-1"))
+    page = opened(service)
+    assert spoken(Page(service, "stranger")).status_code == 401
+    assert spoken(page, kind="text/plain").status_code == 415
+    assert spoken(page, b"").status_code == 415
+    limit = service.application.state.engine.settings.sizes.recording
+    assert spoken(page, b"x" * (limit + 1)).status_code == 413
+    assert model.asked == []
+
+
+def test_findings_go_into_the_sections_once(service: Service) -> None:
+    """By rules, offline, marked; a second time changes nothing; nothing is saved."""
+    page = opened(service)
+    first = applied(page, "Heart: enlarged\n- Nodule in the left lung.")
+    text = plain_text(parse(first["document"]))
+    assert first["by"] == "rules"
+    assert text == (
+        "Findings:\nLungs: clear\nNodule in the left lung.\nHeart:\nenlarged\nImpression:"
+    )
+    marked = [
+        run["text"]
+        for block in first["document"]["content"]
+        for run in block["content"]
+        if run.get("marks") == ["suggested"]
+    ]
+    assert marked == ["Nodule in the left lung.", "enlarged"]
+    sent = {
+        "document": first["document"],
+        "findings": "Heart: enlarged\n- Nodule in the left lung.",
+    }
+    assert page("findings", sent).json()["document"] == first["document"]
+    assert page("report").json()["content"] == ""
+
+
+def test_a_model_only_says_where(service: Service, model: Model) -> None:
+    """It answers with numbers; its words, and numbers that are none, go nowhere."""
+    assisted(service, placing=ModelEndpoint(model.url, "place-1"))
+    page = opened(service)
+    places = {"places": [[0, 3], [0, 99], ["x", 1], [True]], "words": "made up"}
+    model.answer = {"choices": [{"message": {"content": json.dumps(places)}}]}
+    found = applied(page, "Small nodule.")
+    assert found["by"] == "model"
+    assert plain_text(parse(found["document"])).endswith("Impression:\nSmall nodule.")
+    asked = json.loads(model.asked[0][1])
+    assert asked["model"] == "place-1"
+    assert "clear" not in asked["messages"][1]["content"]
+
+
+def test_rules_stand_in_for_a_model_that_fails(service: Service, model: Model) -> None:
+    """The findings are put in all the same."""
+    assisted(service, placing=ModelEndpoint(model.url, "place-1"))
+    page = opened(service)
+    model.answer = {"choices": []}
+    found = applied(page, "Nodule in the left lung.")
+    assert found["by"] == "rules"
+    assert "clear\nNodule" in plain_text(parse(found["document"]))
