@@ -46,6 +46,10 @@ _PLACES: dict[type[EngineError], tuple[str, str]] = {
     ),
     Forbidden: ("Not permitted", "You are not a member of this site."),
 }
+_ANOTHER = (
+    "Another report has been opened since",
+    "This browser keeps the report opened last. Open this one again from where it came from.",
+)
 
 
 def is_prefetch(request: Request) -> bool:
@@ -78,14 +82,21 @@ async def _known_account(engine: Engine, request: Request) -> int | None:
     return session.account_id if session else None
 
 
-async def open_report(request: Request, handle: str) -> Response:
-    """Open a report link, or the cookie's document where the address has no handle any more."""
+async def open_report(request: Request, handle: str, shown: str = "") -> Response:
+    """
+    Open a report link, or the cookie's document where the address has no handle any more.
+
+    `shown` is the report that a tab showed before it was loaded anew: with another one in the
+    cookie, of a tab opened since, nothing is shown rather than another patient.
+    """
     engine = engine_of(request)
     if is_prefetch(request):
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     session = await visitor(engine, request)
     if not handle and (session is None or not session.report_id):
         return _refusal(request, NotFound(), handle)
+    if not handle and session is not None and shown not in ("", session.report_id):
+        return pages.notice_page(*_ANOTHER, status=409, headers=pages.policy(["*"]))
     door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
     known = await _known_account(engine, request)
     visit = Visit(handle, in_frame(request), known, host_of(request))

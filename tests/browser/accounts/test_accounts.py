@@ -95,7 +95,7 @@ def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: P
     page.get_by_label("E-mail").fill(REA)
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/reporting/launch-report/clinical")
+    page.wait_for_url("**/reporting/launch-report/clinical?report=*")
     expect(page.get_by_text("Draft").first).to_be_visible()
 
 

@@ -11,7 +11,10 @@ const boot = readBoot(document);
 // nobody sees it, and where no cookie is kept it is what loads the frame again.
 const framed = window.parent !== window;
 if (location.search && boot.mode === "report" && !framed) {
-  history.replaceState(null, "", location.pathname);
+  // The browser's cookie is of the report opened last; a tab says which one it showed, so that a
+  // reload never shows another patient's.
+  const shown = boot.window.persistent ? "" : `?report=${encodeURIComponent(boot.reportId)}`;
+  history.replaceState(null, "", location.pathname + shown);
 }
 applyTheme(boot.theme, document);
 await locale.set(boot.locale);

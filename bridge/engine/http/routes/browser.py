@@ -16,9 +16,9 @@ _ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
 
 
 @router.api_route("/launch-report/clinical", methods=["GET", "HEAD"])
-async def launch_report(request: Request, token: str = "") -> Response:
-    """Open a report link."""
-    return await visiting.open_report(request, token)
+async def launch_report(request: Request, token: str = "", report: str = "") -> Response:
+    """Open a report link, or load the page of `report` again."""
+    return await visiting.open_report(request, token, report)
 
 
 @router.api_route("/shared", methods=["GET", "HEAD"])

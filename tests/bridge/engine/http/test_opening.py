@@ -208,6 +208,16 @@ def test_reloading_the_page_keeps_the_document(service: Service) -> None:
     assert again["session"] != opened["session"]
 
 
+def test_a_reload_never_shows_another_report(service: Service) -> None:
+    """Two tabs share the cookie: the one opened first is told so, and shown no other patient's."""
+    first = boot(service.open(link_for(service)))["reportId"]
+    second = boot(service.open(link_for(service, accession="A2", mrn="P2")))["reportId"]
+    address = "/reporting/launch-report/clinical?report="
+    refused = service.call("GET", address + first, None)
+    assert (refused.status_code, "boot" in refused.text) == (409, False)
+    assert boot(service.call("GET", address + second, None))["reportId"] == second
+
+
 def test_cookies_in_frames_of_other_sites_are_partitioned(service: Service) -> None:
     """Over https: __Host-, Secure, and Partitioned only in a cross-site frame."""
     engine = service.application.state.engine
