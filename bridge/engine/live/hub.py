@@ -76,7 +76,7 @@ class Hub:
         self._clock = clock
         self._stopping = stopping
         self._watches: set[Watch] = set()
-        self._closed: set[str] = set()
+        self._closed: dict[str, str] = {}  # streams that ended, and their reports
         self._newest: int | None = None
         self._renewed_at = 0
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +93,7 @@ class Hub:
             yield watch
         finally:
             self._watches.discard(watch)
-            self._closed.add(stream)
+            self._closed[stream] = session.report_id
 
     async def stop(self) -> None:
         """Let all streams go, and wait until their windows are forgotten."""
@@ -133,9 +133,14 @@ class Hub:
             _tell(watch, glance, first=since is None)
 
     async def _tidy(self) -> None:
-        closed, self._closed = self._closed, set()
-        if closed:
-            await self._write(lambda connection: close_windows(connection, closed))
+        closed, self._closed = self._closed, {}
+        if not closed:
+            return
+        await self._write(lambda connection: close_windows(connection, closed))
+        # Whoever read between two glances may know of a window that neither of them has seen.
+        for watch in self._watches:
+            if watch.session.report_id in closed.values():
+                watch.news.set()
 
     async def _write(self, deed: Callable[[Connection], None]) -> None:
         # Presence is no change of a report: the bell is not rung for it.
