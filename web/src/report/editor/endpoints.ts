@@ -62,6 +62,8 @@ export function createEndpoints(api: Api) {
     templates: () => get<{ templates: Template[] }>("templates"),
     mapFindings: (number: number, findings: string) =>
       post<{ document: ReportDocument }>(`templates/${number}/map`, { findings }),
+    applyFindings: (document: ReportDocument, findings: string) =>
+      post<{ document: ReportDocument }>("findings", { document, findings }),
     macros: () => get<{ macros: Macro[] }>("macros"),
     setMacro: (trigger: string, name: string, document: ReportDocument) =>
       api.put<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`, { name, document }),

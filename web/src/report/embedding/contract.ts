@@ -33,7 +33,7 @@ export const EMITTERS: Readonly<Record<EventName, "feed" | "page">> = {
 };
 
 /** Which part of the page handles each action: exactly one does. */
-export const HANDLERS: Readonly<Record<ActionName, "editor" | "dictation" | "ai" | "window">> = {
+export const HANDLERS: Readonly<Record<ActionName, "editor" | "dictation" | "window">> = {
   sign_report: "editor",
   unsign_report: "editor",
   prelim_report: "editor",
@@ -45,7 +45,7 @@ export const HANDLERS: Readonly<Record<ActionName, "editor" | "dictation" | "ai"
   toggle_recorder: "dictation",
   select_next_bracket: "editor",
   select_prev_bracket: "editor",
-  apply_report_ai: "ai",
+  apply_report_ai: "editor",
   get_microphone_devices: "dictation",
   change_microphone: "dictation",
   user_activity: "window",

@@ -18,6 +18,8 @@ export interface Microphones {
   list(): Promise<MicrophoneDevice[]>;
   /** Uses a device from now on; rejects when it is not there. */
   choose(deviceId: string): Promise<void>;
+  /** Tells when another one is used from now on; returns what ends it. */
+  watch(changed: () => void): () => void;
 }
 
 export interface MicrophoneSources {
@@ -27,6 +29,7 @@ export interface MicrophoneSources {
 }
 
 export function createMicrophones({ media, storage }: MicrophoneSources): Microphones {
+  const watchers = new Set<() => void>();
   let chosen = storage?.getItem(CHOSEN) ?? "";
 
   async function inputs(): Promise<MediaDeviceInfo[]> {
@@ -67,6 +70,11 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
       }
       chosen = deviceId;
       storage?.setItem(CHOSEN, deviceId);
+      for (const changed of watchers) changed();
+    },
+    watch(changed) {
+      watchers.add(changed);
+      return () => watchers.delete(changed);
     },
   };
 }

@@ -5,6 +5,7 @@ import type { HostBus } from "../../embedding/bus";
 import { bracketBy } from "../text/commands";
 import * as deeds from "./deeds";
 import type { Desk } from "./desk.svelte";
+import { applyFindings } from "./findings";
 
 type Handler = (desk: Desk, parameters: Record<string, unknown>) => Promise<void> | void;
 
@@ -30,6 +31,7 @@ const handlers = (host: HostBus): Partial<Record<ActionName, Handler>> => ({
   cancel_addendum: deeds.cancelAddendum,
   sign_addendum: deeds.signAddendum,
   unsign_addendum: deeds.unsignAddendum,
+  apply_report_ai: applyFindings,
   select_next_bracket: (desk) => toBracket(desk, 1),
   select_prev_bracket: (desk) => toBracket(desk, -1),
 });

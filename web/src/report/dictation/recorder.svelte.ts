@@ -1,0 +1,161 @@
+// The recorder: off, starting, on. Decides who recognizes; knows nothing of where words go.
+import type { Api } from "../../shared/api/client";
+import type { Microphones } from "../embedding/microphones";
+import { browserRecognizer, recognitionOf } from "./browser";
+import { meterOf, type Meter } from "./level";
+import type { Failure, Recognizer } from "./recognizer";
+import { servedRecognizer } from "./served";
+
+export type Problem = Failure | "no_microphone" | "not_here";
+
+interface Offer {
+  language: string;
+  browser: boolean;
+  server: boolean;
+}
+
+export interface RecorderOptions {
+  api: Api;
+  microphones: Microphones;
+  media: MediaDevices | undefined;
+  window: object;
+  /** Takes what was heard; false where there is no text to put it into. */
+  heard(words: string, language: string): boolean;
+  /** Tells of every turning on and off. */
+  turned(on: boolean): void;
+}
+
+const METER_MS = 80;
+
+export class Recorder {
+  state = $state<"off" | "starting" | "on">("off");
+  level = $state(0);
+  guess = $state("");
+  problem = $state<Problem | "">("");
+  readonly #options: RecorderOptions;
+  #recognizer: Recognizer | null = null;
+  #stream: MediaStream | null = null;
+  #meter: Meter | null = null;
+  #looking: ReturnType<typeof setInterval> | undefined;
+  /** The browser's recognizer failed once: it is not asked again. */
+  #browserFailed = false;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+  }
+
+  toggle(): Promise<void> {
+    return this.state === "off" ? this.start() : this.stop();
+  }
+
+  async start(): Promise<void> {
+    if (this.state !== "off") return;
+    this.state = "starting";
+    this.problem = "";
+    try {
+      const offer = await this.#options.api.get<Offer>("/reporting/api/session/dictation");
+      const stream = await this.#open();
+      if (this.#aborted()) return stream.getTracks().forEach((each) => each.stop());
+      this.#stream = stream;
+      this.#begin(offer, stream);
+    } catch (error) {
+      this.#fail(error instanceof Refusal ? error.problem : "failed");
+    }
+  }
+
+  /** Stopped again before the microphone was open. */
+  #aborted(): boolean {
+    return this.state !== "starting";
+  }
+
+  async #open(): Promise<MediaStream> {
+    const { media, microphones } = this.#options;
+    if (!media) throw new Refusal("no_microphone");
+    const found = await microphones.list().catch(() => []);
+    const active = found.find((each) => each.isActive);
+    const audio = { ...(active ? { deviceId: { ideal: active.deviceId } } : {}), channelCount: 1 };
+    try {
+      return await media.getUserMedia({ audio });
+    } catch (error) {
+      const denied = error instanceof DOMException && error.name === "NotAllowedError";
+      throw new Refusal(denied ? "denied" : "no_microphone");
+    }
+  }
+
+  #begin(offer: Offer, stream: MediaStream): void {
+    const meter = (this.#meter = meterOf(stream));
+    const recognizer = (this.#recognizer = this.#choose(offer));
+    this.#looking = setInterval(() => (this.level = meter.level()), METER_MS);
+    recognizer.start({
+      language: offer.language,
+      stream,
+      heard: (words) => {
+        if (!this.#options.heard(words, offer.language)) this.problem = "not_here";
+      },
+      guessed: (words) => (this.guess = words),
+      failed: (failure) => this.#failed(failure, offer),
+    });
+    if (this.#recognizer !== recognizer) return; // it failed at once
+    this.state = "on";
+    this.#options.turned(true);
+  }
+
+  #choose(offer: Offer): Recognizer {
+    const maker = recognitionOf(this.#options.window);
+    if (maker && offer.browser && !this.#browserFailed) return browserRecognizer(maker);
+    if (offer.server) return servedRecognizer(this.#options.api, () => this.#meter?.level() ?? 0);
+    throw new Refusal("no_recognizer");
+  }
+
+  /** A browser may have a recognizer that recognizes nothing: then it is the installation's turn. */
+  #failed(failure: Failure, offer: Offer): void {
+    if (failure === "no_recognizer" && offer.server && !this.#browserFailed && this.#stream) {
+      this.#browserFailed = true;
+      const on = this.state === "on";
+      this.#meter?.close();
+      clearInterval(this.#looking);
+      if (on) this.state = "starting";
+      this.#begin(offer, this.#stream);
+      return;
+    }
+    if (failure === "no_recognizer") this.#browserFailed = true;
+    this.#fail(failure);
+  }
+
+  #fail(problem: Problem): void {
+    const on = this.state === "on";
+    this.problem = problem;
+    this.#release();
+    this.state = "off";
+    if (on) this.#options.turned(false);
+  }
+
+  async stop(): Promise<void> {
+    if (this.state === "off") return;
+    const on = this.state === "on";
+    const recognizer = this.#recognizer;
+    this.state = "off";
+    if (on) this.#options.turned(false);
+    clearInterval(this.#looking);
+    this.level = 0;
+    await recognizer?.stop();
+    if (this.state === "off") this.#release();
+  }
+
+  #release(): void {
+    clearInterval(this.#looking);
+    this.#meter?.close();
+    this.#stream?.getTracks().forEach((track) => track.stop());
+    [this.#meter, this.#stream, this.#recognizer] = [null, null, null];
+    [this.level, this.guess] = [0, ""];
+  }
+}
+
+class Refusal extends Error {
+  readonly problem: Problem;
+
+  constructor(problem: Problem) {
+    super(problem);
+    this.problem = problem;
+  }
+}

@@ -1,0 +1,71 @@
+// What was heard, as it is written: spoken marks become marks, at the caret and in its spacing.
+import { commandsOf } from "./commands";
+import { leadingWords } from "./leading";
+
+/** Where words are put: what stands before the caret on its line. */
+export interface Caret {
+  before: string;
+}
+
+const NO_SPACE = /^(?:zh|ja)/;
+
+interface Piece {
+  text: string;
+  /** Whether a blank belongs before it, and after it. */
+  glueLeft: boolean;
+  glueRight: boolean;
+}
+
+const escaped = (words: string) => words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+/** Cuts what was heard into words and commands; the longest command goes first. */
+function pieces(heard: string, language: string, spaced: boolean): Piece[] {
+  const commands = commandsOf(language);
+  const leading = leadingWords(language).join("|");
+  const nounless = leading ? `(?<!(?<![\\p{L}\\p{N}])(?:${leading})\\s+)` : "";
+  const byLength = [...commands].sort((a, b) => b.spoken.length - a.spoken.length);
+  const alternatives = byLength.map((each) => escaped(each.spoken).replaceAll(" ", "\\s+"));
+  const edge = spaced ? [`(?<![\\p{L}\\p{N}])${nounless}`, "(?![\\p{L}\\p{N}])"] : ["", ""];
+  const pattern = new RegExp(`${edge[0]}(${alternatives.join("|")})${edge[1]}[.,]?`, "giu");
+  const found: Piece[] = [];
+  const words = (text: string) => {
+    if (text.trim()) found.push({ text: text.trim(), glueLeft: false, glueRight: false });
+  };
+  let at = 0;
+  for (const match of heard.matchAll(pattern)) {
+    const said = (match[1] ?? "").toLocaleLowerCase().replace(/\s+/g, " ");
+    const command = byLength.find((each) => each.spoken.toLocaleLowerCase() === said);
+    if (!command) continue;
+    words(heard.slice(at, match.index));
+    const { written, glue = "left" } = command;
+    found.push({ text: written, glueLeft: glue !== "right", glueRight: glue !== "left" });
+    at = match.index + match[0].length;
+  }
+  words(heard.slice(at));
+  return found;
+}
+
+const SENTENCE_END = /(?:^|[.!?。！？\n:]\s*)$/u;
+
+function capital(text: string, language: string): string {
+  const first = [...text][0] ?? "";
+  return first.toLocaleUpperCase(language) + text.slice(first.length);
+}
+
+/** Returns the text to put at the caret, lines parted by "\n". */
+export function written(heard: string, language: string, caret: Caret): string {
+  const spaced = !NO_SPACE.test(language);
+  let text = "";
+  let glued = caret.before === "" || /[\s([“„«/-]$/u.test(caret.before);
+  for (const piece of pieces(heard, language, spaced)) {
+    const all = caret.before + text;
+    const word = /^\p{L}/u.test(piece.text);
+    const whole = word && SENTENCE_END.test(all) ? capital(piece.text, language) : piece.text;
+    if (/^[.。]$/.test(piece.text) && /[.!?。！？]$/.test(all)) continue; // it was written already
+    // A mark that the recognizer wrote by itself goes to the word before it.
+    const mark = /^[.,;:!?)\]]/.test(piece.text);
+    text += glued || !spaced || piece.glueLeft || mark ? whole : ` ${whole}`;
+    glued = piece.glueRight;
+  }
+  return text;
+}
