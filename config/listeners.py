@@ -52,6 +52,13 @@ class ReusedControlId(StrEnum):
     REFUSE = "refuse"
 
 
+class Replies(StrEnum):
+    """The form in which an order message is answered."""
+
+    ACK = "ack"
+    ORDER = "order"
+
+
 class Validation(StrEnum):
     """What a message that is against its structure or profile leads to."""
 
@@ -73,6 +80,9 @@ class Listener(Section):
     acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
     reused_control_id: ReusedControlId = Field(
         ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"
+    )
+    replies: Replies = Field(
+        Replies.ACK, description="ack | order: ORR, ORI or ORG, with an ORC for each order"
     )
     validation: Validation = Field(
         Validation.OFF,
@@ -117,6 +127,8 @@ class Listener(Section):
         wrong = [name for name in idle if getattr(self, name) != fields[name].default]
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: no setting of {kind} listeners")
+        if self.replies is Replies.ORDER and self.acknowledge is Acknowledge.STORED:
+            raise ValueError('replies = "order" needs acknowledge = "checked" or "applied"')
         if self.validation is Validation.REFUSE and self.acknowledge is Acknowledge.STORED:
             raise ValueError('validate = "refuse" needs acknowledge = "checked" or "applied"')
         if self.profile is not None and self.validation is Validation.OFF:

@@ -8,15 +8,17 @@ senders invent their own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mappings.events import Action
 from mappings.nodes import Node
 from mappings.notebook import Notebook
 
-KEYS = ("unknown", "actions")
+KEYS = ("unknown", "actions", "replies")
 UNKNOWN = ("refuse", "ignore")
 EXAMINED = "examined"
+ACCEPTED = ("OK", "UA")
+"""What ORC-1 of a reply says where the table has no reply: taken, or unable to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class OrderControlTable:
 
     rows: Mapping[tuple[str, str], Decision]
     refuse_unknown: bool = True
+    replies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def reply(self, control: str, *, accepted: bool) -> str:
+        """Give ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
+        return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
 
     def decide(self, control: str, status: str) -> Decision | None:
         """Look up a pair; None for a code that is to be refused."""
@@ -58,7 +65,18 @@ def compile_control(node: Node | None, place: Node, notebook: Notebook) -> Order
         rows[control.strip(), status.strip()] = _decision(below, notebook)
     if not rows:
         notebook.error(node, "order-control", "order_control has no actions")
-    return OrderControlTable(rows, refuse)
+    return OrderControlTable(rows, refuse, _replies(entries.get("replies"), notebook))
+
+
+def _replies(node: Node | None, notebook: Notebook) -> dict[str, tuple[str, str]]:
+    replies = {}
+    for control, below in (notebook.mapping(node) if node is not None else {}).items():
+        words = notebook.texts(below)
+        if len(words) != len(ACCEPTED):
+            notebook.error(below, "shape", "two codes are expected here: done, unable to")
+            continue
+        replies[control] = (words[0], words[1])
+    return replies
 
 
 def _decision(node: Node, notebook: Notebook) -> Decision:

@@ -19,8 +19,10 @@ class Action(StrEnum):
     """What the sender wants done with an order or a patient."""
 
     CREATE = "create"
+    AWAIT = "await"
     CHANGE = "change"
     CANCEL = "cancel"
+    REPLACE = "replace"
     DISCONTINUE = "discontinue"
     HOLD = "hold"
     RELEASE = "release"
@@ -63,11 +65,16 @@ class Issue:
         return f"{place}{self.severity}: {path}{self.message} [{self.code}]"
 
 
+CHILD_OF = "child-of"
+"""The kind of signal that names an order's parent by its number; it joins nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSignal:
     """Orders of one patient that carry an equal signal are read together.
 
-    kind: study-uid | accession | message-group | printset | order-group | parent | custom:<name>
+    kind: study-uid | accession | message-group | printset | order-group | parent | custom:<name>,
+    or `CHILD_OF`.
     """
 
     kind: str

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mappings.acceptance import Acceptance
-from mappings.errors import HookFailed
+from mappings.errors import RuleFailed
 from mappings.events import Issue, OrderEvent, Severity
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
@@ -42,6 +42,8 @@ class InboundMapping:
     version: str
     acceptance: Acceptance
     plan: OrderPlan | PatientPlan
+    files: tuple[str, ...] = ()
+    """Everything it was compiled from, by file name."""
 
     def accepts(self, header: Header) -> bool:
         """Say whether messages of this type, trigger and sender are this mapping's."""
@@ -64,8 +66,14 @@ class InboundMapping:
         """Name the patients a message is about, `SITE|MRN`; a merge names two or more."""
         return self._lanes(self.plan.scopes(message, defaults))
 
+    def order_reply(self, control: str, *, accepted: bool) -> str:
+        """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
+        if isinstance(self.plan, OrderPlan):
+            return self.plan.control.reply(control, accepted=accepted)
+        return ""
+
     def apply(self, message: Message, defaults: Defaults) -> list[OrderEvent]:
-        """Map a message; raises Refusal for one that was not checked, HookFailed."""
+        """Map a message; raises Refusal for one that was not checked, RuleFailed."""
         return self.events(self.plan.scopes(message, defaults), message)
 
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
@@ -79,7 +87,7 @@ class InboundMapping:
             if isinstance(self.plan, OrderPlan):
                 return self.plan.refusals(scopes)
             return self.plan.refusals(scopes, message)
-        except HookFailed:
+        except RuleFailed:
             return [InternalError()]
         except Refusal as refusal:
             return [refusal]
@@ -87,7 +95,7 @@ class InboundMapping:
     def _lanes(self, scopes: Sequence[Scope]) -> tuple[str, ...]:
         try:
             return tuple(f"{site}|{mrn}" for site, mrn in self.plan.patients(scopes))
-        except (Refusal, HookFailed):  # it is refused anyway, and a refused message has no lane
+        except (Refusal, RuleFailed):  # it is refused anyway, and a refused message has no lane
             return ()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mappings.conditions import Condition, compile_condition
 from mappings.control import Decision, OrderControlTable, compile_control
-from mappings.events import Action, OrderEvent
+from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.fetch import NULL
 from mappings.gathering import Rule
 from mappings.hl7.message import Message
@@ -25,7 +25,8 @@ from mappings.selection import Selection, compile_selection
 from mappings.tags import TAGS, TagRule, compile_tags, fill
 from mappings.workshop import Workshop
 
-ORDER_KEYS = ("placer", "filler", "control", "status")
+PARENTS = ("parent_placer", "parent_filler")
+ORDER_KEYS = ("placer", "filler", "control", "status", *PARENTS)
 APP_TAGS = (
     "AppLanguage",
     "SpeechLanguage",
@@ -140,7 +141,7 @@ class OrderPlan:
             clinical_info=info,
             reporting_app=self._app(scope),
             place=scope.place,
-            link_signals=signals,
+            link_signals=(*signals, *self._parents(scope)),
             placer=self._code("placer", scope),
             filler=self._code("filler", scope),
             echo=self._echo(scope),
@@ -148,6 +149,11 @@ class OrderPlan:
             order_status=self._code("status", scope),
             examined=decision.examined,
         )
+
+    def _parents(self, scope: Scope) -> list[LinkSignal]:
+        """Name the order that this one is a child of, by each number that is given."""
+        numbers = dict.fromkeys(self._code(name, scope) for name in PARENTS if name in self.order)
+        return [LinkSignal(CHILD_OF, number) for number in numbers if number]
 
     def _ignored(self, scope: Scope) -> OrderEvent:
         """Report a group that orders no examination, or that `only` leaves out."""

@@ -73,14 +73,25 @@ def updated(known: Sequence[Procedure], said: Sequence[Procedure]) -> list[Proce
     A lone part whose placer number is the same, or unsaid, was renumbered and gives way.
     """
     if len(known) == 1 and not _differ(known[0].placer, said):
-        return list(said)
+        return [_completed(each, known) for each in said]
     return [*remaining(known, said), *(_described(each, known) for each in said)]
 
 
 def _described(said: Procedure, known: Sequence[Procedure]) -> Procedure:
     """Keep the description that a message does not repeat."""
     before = next((each.description for each in known if each.is_same(said)), "")
+    said = _completed(said, known)
     return said if said.description else replace(said, description=before)
+
+
+def _completed(said: Procedure, known: Sequence[Procedure]) -> Procedure:
+    """Keep the segments that an ORC alone does not repeat (numbers assigned, released …)."""
+    before = next((each for each in known if each.is_same(said)), None)
+    names = {line[:3].upper() for line in said.lines}
+    if before is None or "OBR" in names:
+        return said
+    kept = tuple(line for line in before.lines if line[:3].upper() not in names)
+    return replace(said, lines=(*said.lines, *kept))
 
 
 def remaining(known: Sequence[Procedure], said: Sequence[Procedure]) -> list[Procedure]:

@@ -6,15 +6,17 @@ Pure: time and our control ids come as arguments.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from bridge.intake.identity import digest, message_identity, payload_identity, single_identity
-from bridge.intake.listening import Listening, Reuse
+from bridge.intake.listening import Listening, Replies, Reuse
 from bridge.intake.replies import join, owed, owed_application
 from bridge.intake.verdict import Verdict
 from bridge.queue.arrivals import Arrival, Flag
 from bridge.queue.states import Acknowledgment, State
 from mappings.hl7.ack import build_ack, unframed_nak
 from mappings.hl7.header import Header
+from mappings.hl7.order_reply import as_order_reply
 from mappings.hl7.refusals import DuplicateKey, InternalError, Refusal
 from mappings.hl7.tables import AckCode
 
@@ -50,12 +52,23 @@ class Answers:
         header, refusals = verdict.header, verdict.refusals
         if header is None:
             return unframed_nak(payload[:HEAD], refusals[0], control_id=self._new_id(), now=now)
-        return join(
-            [
-                build_ack(header, code, control_id=self._new_id(), now=now, refusals=refusals)
-                for code in codes
+        acks = [
+            build_ack(header, code, control_id=self._new_id(), now=now, refusals=refusals)
+            for code in codes
+        ]
+        if self._listening.replies is Replies.ORDER:
+            acks = [
+                ack if code is code.commit else self._order_reply(ack, verdict, payload)
+                for ack, code in zip(acks, codes, strict=True)
             ]
-        )
+        return join(acks)
+
+    def _order_reply(self, ack: bytes, verdict: Verdict, payload: bytes) -> bytes:
+        """Say the same as an order's reply, where an order is what was understood."""
+        if verdict.definition is None:
+            return ack
+        reply = partial(verdict.definition.order_reply, accepted=verdict.code.positive)
+        return as_order_reply(ack, payload, reply)
 
     def arrival(self, verdict: Verdict, payload: bytes, now: datetime) -> Arrival:
         """Make the record that is stored before anything is answered."""
@@ -96,14 +109,11 @@ class Answers:
             return None
         return self.refuse(verdict.header, payload, DuplicateKey("MSH-10"), now)
 
-    def application(self, verdict: Verdict, now: datetime) -> list[bytes]:
+    def application(self, verdict: Verdict, payload: bytes, now: datetime) -> list[bytes]:
         """Build the application acknowledgment alone, if one is owed."""
         header = verdict.header
         code = None if header is None else owed_application(header, verdict.code)
-        if header is None or code is None:
-            return []
-        ack = build_ack(header, code, control_id=self._new_id(), now=now, refusals=verdict.refusals)
-        return [ack]
+        return [] if code is None else [self._answer(verdict, [code], payload, now)]
 
     def unavailable(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
         """Build what is said when nothing could be stored: the refusal, or AE 207."""

@@ -17,9 +17,9 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
-from bridge.intake.order_rules import Step
+from bridge.intake.order_rules import OrderState, Step
 from bridge.intake.outcomes import Doubts, Waiting
-from bridge.intake.patients import PatientService, settle_patient
+from bridge.intake.patients import UNSUPPORTED, PatientService, settle_patient
 from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
@@ -31,6 +31,9 @@ from bridge.queue.states import Event, Failure
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import Action, OrderEvent
+
+FOR_PEOPLE = ("report_kept", "several_orders", "examined_after_cancel")
+"""Notes that ask for a person; the first is the message's code: `bridge messages list` shows it."""
 
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
 
@@ -121,7 +124,8 @@ class Forwarder:
             return _given_up(claimed, error)
         idle = all(event.action is Action.IGNORE for event in run.job.events)
         event = Event.IGNORED if idle else Event.ACCEPTED
-        return Outcome(claimed.message_id, event, notes=run.notes or None)
+        code = next((note for note in run.notes if note in FOR_PEOPLE), "")
+        return Outcome(claimed.message_id, event, code=code, notes=run.notes or None)
 
     async def _follow(self, run: _Run) -> None:
         """Do what a message asks for, patients first: they are whom the orders are for."""
@@ -129,6 +133,7 @@ class Forwarder:
             if event.action in {Action.PATIENT_UPDATE, Action.PATIENT_MERGE}:
                 await self._patient(run, event)
         tasks = plan(run.job.events, run.index, run.job.occasion)
+        run.notes += ["several_orders"] if run.job.doubtful else []
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
             if registers:  # neighbours share a call
                 await asyncio.gather(*(self._register(run, task) for task in together))
@@ -142,8 +147,9 @@ class Forwarder:
             run.notes += await join(self._service, task, run.index, run.groups)
 
     async def _patient(self, run: _Run, event: OrderEvent) -> None:
-        run.notes.append(await settle_patient(self._service, event))
-        if event.action is Action.PATIENT_MERGE:
+        note = await settle_patient(self._service, event)
+        run.notes.append(note)
+        if event.action is Action.PATIENT_MERGE and note != UNSUPPORTED:
             run.merges.append((event.site, event.prior_mrn, event.mrn))
 
     async def _step(self, run: _Run, task: Task) -> None:
@@ -162,6 +168,10 @@ class Forwarder:
                     run.groups[task.after.key] = record.report_id
             case _:
                 run.notes.append(f"stays_{task.after.state}")
+                if task.event.examined and task.after.state == OrderState.CANCELLED:
+                    run.notes.append("examined_after_cancel")
+                if task.before is None and task.after.state == OrderState.CANCELLED:
+                    run.changed[task.after.key] = task.after  # a child whose parent is gone
         run.index[task.after.key] = task.after
 
     async def _register(self, run: _Run, task: Task) -> None:

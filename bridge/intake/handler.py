@@ -176,8 +176,8 @@ class IntakeHandler:
         """Answer by what became of it; unfinished is an error, so that the sender asks again."""
         if state in APPLIED:
             return positive
-        verdict = Verdict(case.verdict.header, refusals=(InternalError(),))
-        return self._answers.application(verdict, self._clock())
+        verdict = case.verdict._replace(refusals=(InternalError(),))
+        return self._answers.application(verdict, case.payload, self._clock())
 
     def _batch(self, frame: Frame, peer: Peer, now: datetime) -> Deferred[Replies]:
         """Store all messages of a batch or none, and answer them in one batch."""

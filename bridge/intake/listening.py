@@ -4,7 +4,7 @@ What one listener is told to do, and what it needs of a mapping definition.
 Plain values and a Protocol; `bridge.wiring` makes them from settings and compiled mappings.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -32,6 +32,13 @@ class Reuse(StrEnum):
     REFUSE = "refuse"
 
 
+class Replies(StrEnum):
+    """The form of the application acknowledgment to an order message."""
+
+    ACK = "ack"
+    ORDER = "order"  # ORR, ORI or ORG, with an ORC for each order
+
+
 class Definition(Protocol):
     """What intake needs of an inbound mapping (`mappings.compiler.InboundMapping`)."""
 
@@ -53,8 +60,20 @@ class Definition(Protocol):
     def examine(self, message: Message, defaults: Defaults) -> Examination:
         """Say what is wrong with a message, and which patients it speaks of."""
 
+    def order_reply(self, control: str, *, accepted: bool) -> str:
+        """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
+
     def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
         """Read what it asks for."""
+
+
+Recall = Callable[[str, str], Definition | None]
+"""Finds a definition by name and version, as messages remember it. Blocking."""
+
+
+def forgotten(_name: str, _version: str) -> Definition | None:
+    """Remember no version but those in force."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +96,8 @@ class Listening:
     versions: frozenset[str] = frozenset()
     charset: str = "utf-8"
     applied_limit: float = 20.0
+    replies: Replies = Replies.ACK
     commit_blocks: bool = False
     """Whether MLLP release 2's commit block goes before each answer."""
+    recall: Recall = forgotten
+    """Finds the version that a stored message began with."""

@@ -19,6 +19,7 @@ class OrderState(StrEnum):
     ORDERED = "ordered"
     HELD = "held"
     CANCELLED = "cancelled"
+    AWAITED = "awaited"  # not examined yet, where the definition wants to wait for that
 
 
 class Step(StrEnum):
@@ -33,10 +34,11 @@ class Step(StrEnum):
 
 Rule = tuple[Step, OrderState]
 
-_U, _O, _H, _C = OrderState
+_U, _O, _H, _C, _A = OrderState
 _REGISTER = (Step.REGISTER, OrderState.ORDERED)
 _STAYS_HELD = (Step.REMEMBER, OrderState.HELD)
 _STAYS_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
+_AWAITS = (Step.REMEMBER, OrderState.AWAITED)
 _CANCEL = (Step.WITHDRAW, OrderState.CANCELLED)
 _HOLD = (Step.WITHDRAW, OrderState.HELD)
 
@@ -47,26 +49,57 @@ RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
         (Action.CHANGE, _O): _REGISTER,
         (Action.CHANGE, _H): _STAYS_HELD,
         (Action.CHANGE, _C): _STAYS_CANCELLED,  # only a new order revives one
+        (Action.CHANGE, _A): _AWAITS,
+        (Action.AWAIT, _U): _AWAITS,
+        (Action.AWAIT, _O): _REGISTER,  # it was examined before
+        (Action.AWAIT, _H): _STAYS_HELD,
+        (Action.AWAIT, _C): _AWAITS,
+        (Action.AWAIT, _A): _AWAITS,
         **{(Action.CANCEL, state): _CANCEL for state in OrderState},
         **{(Action.DISCONTINUE, state): _CANCEL for state in OrderState},
+        **{(Action.REPLACE, state): _CANCEL for state in OrderState},
         (Action.HOLD, _U): _HOLD,
         (Action.HOLD, _O): _HOLD,
         (Action.HOLD, _H): _STAYS_HELD,
         (Action.HOLD, _C): _STAYS_CANCELLED,
+        (Action.HOLD, _A): _HOLD,
         (Action.RELEASE, _U): _REGISTER,
         (Action.RELEASE, _O): _REGISTER,
         (Action.RELEASE, _H): _REGISTER,
         (Action.RELEASE, _C): _STAYS_CANCELLED,
+        (Action.RELEASE, _A): _AWAITS,
         (Action.LINK, _U): _REGISTER,
         (Action.LINK, _O): _REGISTER,
         (Action.LINK, _H): _STAYS_HELD,
         (Action.LINK, _C): _STAYS_CANCELLED,
+        (Action.LINK, _A): _AWAITS,
         (Action.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
         (Action.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
         (Action.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
         (Action.UNLINK, _C): _STAYS_CANCELLED,
+        (Action.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
     }
 )
+
+EXAMINED: Mapping[OrderState, Rule] = MappingProxyType(
+    {OrderState.HELD: _REGISTER, OrderState.AWAITED: _REGISTER}
+)
+"""What `examined` does, where it does anything: there are images that wait to be read."""
+
+ORDERING = frozenset({Action.CREATE, Action.AWAIT})
+"""Actions that bring an order into being."""
+
+CLOSING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.REPLACE, Action.HOLD})
+"""Actions that take an order off the worklist."""
+
+OPENING = ORDERING | {Action.RELEASE}
+"""Actions after which an order stands again, whatever was said before."""
+
+OPEN = frozenset({OrderState.ORDERED, OrderState.AWAITED})
+"""States of an order that is to be read."""
+
+CASCADING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.HOLD, Action.RELEASE})
+"""Actions on a parent that are its children's too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
 OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
     {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _STAYS_CANCELLED}
@@ -74,17 +107,29 @@ OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
 """What a new order does that was sent before the hold or cancel which arrived first."""
 
 
-def decide(action: Action, state: OrderState, sent_at: int | None, closed_at: int | None) -> Rule:
+def is_earlier(one: int | None, other: int | None) -> bool:
     """
-    Look the pair up; times (milliseconds, by the senders' MSH-7) only settle overtaking.
+    Tell whether one was surely sent before the other (milliseconds, by the senders' MSH-7).
 
     Equal or missing times prove nothing: then the order of arrival counts.
     """
-    overtaken = (
-        action is Action.CREATE
-        and state in OVERTAKEN
-        and sent_at is not None
-        and closed_at is not None
-        and sent_at < closed_at
-    )
-    return OVERTAKEN[state] if overtaken else RULES[action, state]
+    return one is not None and other is not None and one < other
+
+
+def decide(
+    action: Action,
+    state: OrderState,
+    sent_at: int | None,
+    closed_at: int | None,
+    *,
+    opened_at: int | None = None,
+    examined: bool = False,
+) -> Rule:
+    """Look the pair up; times only settle who was overtaken."""
+    if action in ORDERING and state in OVERTAKEN and is_earlier(sent_at, closed_at):
+        return OVERTAKEN[state]
+    if action in CLOSING and state in OPEN and is_earlier(sent_at, opened_at):
+        return Step.NOTHING, state  # it was ordered or released again since
+    if examined and state in EXAMINED:
+        return EXAMINED[state]
+    return RULES[action, state]

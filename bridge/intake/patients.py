@@ -12,6 +12,9 @@ from bridge.engine_client.models import PatientUpdate
 from bridge.intake.withdrawal import NOT_FOUND
 from mappings.events import Action, OrderEvent
 
+UNSUPPORTED = "patients_not_supported"
+"""The note where a service cannot correct or merge patients: nothing has changed there."""
+
 DEMOGRAPHICS = (
     "PatientName",
     "PatientBirthDate",
@@ -46,7 +49,7 @@ async def settle_patient(service: PatientService, event: OrderEvent) -> str:
         await service.update_patient(PatientUpdate(event.site, event.mrn, tags))
     except EngineFailure as failure:
         if failure.is_unsupported:
-            return "patients_not_supported"
+            return UNSUPPORTED
         if failure.status == NOT_FOUND:
             return "patient_unknown"
         raise

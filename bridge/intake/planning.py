@@ -9,13 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bridge.intake.family import OF_PARENT, descend, parent_of
 from bridge.intake.identity import signal
-from bridge.intake.order_rules import OrderState, Step, decide
+from bridge.intake.order_rules import (
+    CLOSING,
+    OPENING,
+    OrderState,
+    Rule,
+    Step,
+    decide,
+    is_earlier,
+)
 from bridge.store.order_index import IndexedOrder, Key, Signal
-from mappings.events import Action, OrderEvent
+from mappings.events import CHILD_OF, Action, OrderEvent
 from mappings.procedures import Procedure, joined, procedures_of, remaining, updated
 
-KEPT = frozenset({"study-uid", "accession"})
+KEPT = frozenset({"study-uid", "accession", CHILD_OF})
 """Signals that are values of the order: a message that is silent about them changes nothing."""
 
 DESCRIPTION = "StudyDescription"
@@ -104,17 +113,28 @@ def plan(
     """Decide each order event of a message, in order, each on what the one before left."""
     known = dict(index)
     tasks = []
-    for place, event in enumerate(fold(each for each in events if each.action in ORDERS)):
-        task = _task(event, known.get(key_of(event)), place, occasion)
+    asked = _in_turn(fold(each for each in events if each.action in ORDERS))
+    for place, event in enumerate(descend(asked, index.values())):
+        task = _task(event, known, place, occasion)
         known[task.after.key] = task.after
         tasks.append(task)
     return tasks
 
 
-def _task(event: OrderEvent, before: IndexedOrder | None, place: int, occasion: Occasion) -> Task:
+def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
+    """Take what is replaced off first; what the same message orders anew is not replaced."""
+    anew = {key_of(each) for each in events if each.action in ORDERS - CLOSING}
+    replaced = [each for each in events if each.action is Action.REPLACE]
+    others = [each for each in events if each.action is not Action.REPLACE]
+    return [*(each for each in replaced if key_of(each) not in anew), *others]
+
+
+def _task(
+    event: OrderEvent, known: Mapping[Key, IndexedOrder], place: int, occasion: Occasion
+) -> Task:
+    before = known.get(key_of(event))
     state = OrderState(before.state) if before else OrderState.UNKNOWN
-    closed_at = before.closed_at if before else None
-    step, after = decide(event.action, state, occasion.sent_at, closed_at)
+    step, after = _decided(event, before, known, occasion)
     if before is not None and step is Step.WITHDRAW and (left := _left(before, event)):
         return _without_some(event, before, left, occasion)
     if before is not None and step in {Step.NOTHING, Step.DETACH}:
@@ -123,8 +143,11 @@ def _task(event: OrderEvent, before: IndexedOrder | None, place: int, occasion: 
     revived = state is OrderState.CANCELLED and step is Step.REGISTER
     if revived:  # an order anew: nothing of the cancelled one counts
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
+    if before is not None and not revived and is_earlier(occasion.sent_at, before.said_at):
+        return _straggling(step, event, before, replace(base, state=after))
     closing = step is Step.WITHDRAW
     echo, tags = _said(base, event)
+    opened = event.action in OPENING or event.examined
     return Task(
         step,
         event,
@@ -138,9 +161,49 @@ def _task(event: OrderEvent, before: IndexedOrder | None, place: int, occasion: 
             tags=tags,
             echo=base.echo if closing and base.echo else echo,
             closed_at=occasion.sent_at if closing else _closed_at(after, base),
-            signals=signals_after(base.signals, event),
+            said_at=base.said_at if occasion.sent_at is None else occasion.sent_at,
+            opened_at=occasion.sent_at if opened else base.opened_at,
+            signals=_signals(base, event, closing=closing),
         ),
     )
+
+
+def _decided(
+    event: OrderEvent,
+    before: IndexedOrder | None,
+    known: Mapping[Key, IndexedOrder],
+    occasion: Occasion,
+) -> Rule:
+    """Decide on what is known of the order; a child that comes late, on what is of its parent."""
+    stands = before or parent_of(event, known.values())
+    if stands is None:
+        return decide(event.action, OrderState.UNKNOWN, occasion.sent_at, None)
+    state = OrderState(stands.state) if before else OrderState.UNKNOWN
+    overtaken = before is None and is_earlier(occasion.sent_at, stands.closed_at)
+    return decide(
+        event.action,
+        OrderState(stands.state) if overtaken else state,
+        occasion.sent_at,
+        stands.closed_at,
+        opened_at=stands.opened_at if before else None,
+        examined=event.examined,
+    )
+
+
+def _straggling(step: Step, event: OrderEvent, before: IndexedOrder, base: IndexedOrder) -> Task:
+    """
+    Take of a message that was overtaken by a newer one only what that one was silent about.
+
+    What the newer one said of the order stands; the step is what the state demands.
+    """
+    after = replace(
+        base,
+        placer=base.placer or event.placer,
+        filler=base.filler or event.filler,
+        tags=_merged(event.clinical_info, base.tags),
+        echo=base.echo or event.echo,
+    )
+    return Task(step, replace(event, location=""), before, after)
 
 
 def _said(base: IndexedOrder, event: OrderEvent) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -151,9 +214,9 @@ def _said(base: IndexedOrder, event: OrderEvent) -> tuple[tuple[str, ...], dict[
     _, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
     head, said = _procedures(event)
     parts = updated(known, said) if said else known
-    if len(parts) <= len(said):
-        return event.echo or base.echo, tags
     echo, description = joined(head, parts)
+    if len(parts) <= len(said):
+        return echo or base.echo, tags
     return echo, {**tags, DESCRIPTION: description} if description else tags
 
 
@@ -180,6 +243,12 @@ def _without_some(
 
 def _closed_at(after: OrderState, base: IndexedOrder) -> int | None:
     return base.closed_at if after is OrderState.HELD else None
+
+
+def _signals(base: IndexedOrder, event: OrderEvent, *, closing: bool) -> frozenset[Signal]:
+    """Keep the signals of an order where a message says no more than that it is closed."""
+    silent = event.note == OF_PARENT or (closing and base.signals)
+    return base.signals if silent else signals_after(base.signals, event)
 
 
 def signals_after(before: frozenset[Signal], event: OrderEvent) -> frozenset[Signal]:

@@ -1,7 +1,8 @@
 """
 From a stored message to a job: its events, and when its sender says it was sent.
 
-Pure. Reads with the definition that the message was accepted under, or the one in force now.
+Reads with the version of the definition that the message was accepted under; the one in force
+now, where that was never kept. Blocking only where an older version is looked up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ class Job:
     claimed: Claimed
     occasion: Occasion
     events: Sequence[OrderEvent]
+    doubtful: bool = False
+    """Whether a number that it gives, and no accession, is that of several orders."""
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
@@ -40,7 +43,7 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     listening = listeners.get(claimed.listener)
     if listening is None:
         raise NoDefinition("listener")
-    definition = _definition(listening, claimed.mapping)
+    definition = _definition(listening, claimed.mapping, claimed.mapping_version)
     message = Message.parse(claimed.payload, fallback=listening.charset)
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
     defaults = Defaults(listening.site, listening.time_zone, received)
@@ -56,8 +59,14 @@ def sent_at(message: Message, listening: Listening) -> int | None:
     return round(stamp.moment(ZoneInfo(listening.time_zone)).timestamp() * 1000)
 
 
-def _definition(listening: Listening, name: str) -> Definition:
-    for definition in listening.definitions:
-        if definition.name == name:
+def _definition(listening: Listening, name: str, version: str) -> Definition:
+    in_force = [each for each in listening.definitions if each.name == name]
+    for definition in in_force:
+        if definition.version == version:
             return definition
-    raise NoDefinition("mapping")
+    earlier = listening.recall(name, version) if version else None
+    if earlier is not None:
+        return earlier
+    if not in_force:
+        raise NoDefinition("mapping")
+    return in_force[0]

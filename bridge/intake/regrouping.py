@@ -4,7 +4,7 @@ Link what belongs together and unlink what no longer does, after orders were reg
 An order that can no longer be linked stands alone; that is a note, not a failure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey
@@ -12,7 +12,8 @@ from bridge.intake.grouping import Member, group_to_link, has_left
 from bridge.intake.order_rules import OrderState
 from bridge.intake.planning import Task
 from bridge.intake.withdrawal import REFUSED, ReportService, detach, reports_of
-from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.order_index import IndexedOrder, Key, Signal
+from mappings.events import CHILD_OF
 
 Groups = dict[Key, str]
 """Which report each order belongs to, as the service said last."""
@@ -21,14 +22,19 @@ Groups = dict[Key, str]
 def neighbours(task: Task, index: Mapping[Key, IndexedOrder]) -> list[IndexedOrder]:
     """Give the live orders of the same patient that share a signal with the task's, and it."""
     own = task.after
-    wanted = {each.signal for each in own.signals}
+    wanted = bonds(own.signals)
     found = {own.key: own}
     for order in index.values():
         same_patient = (order.key.site, order.key.mrn) == (own.key.site, own.key.mrn)
-        shares = any(each.signal in wanted for each in order.signals)
+        shares = not wanted.isdisjoint(bonds(order.signals))
         if same_patient and shares and order.state == OrderState.ORDERED:
             found.setdefault(order.key, order)
     return list(found.values())
+
+
+def bonds(signals: Iterable[Signal]) -> frozenset[int]:
+    """Give the signals that bind orders together: all but the one that names a parent."""
+    return frozenset(each.signal for each in signals if each.kind != CHILD_OF)
 
 
 def order_key(key: Key) -> OrderKey:
@@ -38,8 +44,8 @@ def order_key(key: Key) -> OrderKey:
 
 def member(order: IndexedOrder) -> Member:
     """Give an order as the grouping rules see it."""
-    signals = frozenset(each.signal for each in order.signals)
-    return Member(order_key(order.key), signals, (order.first_message, order.place))
+    place = (order.first_message, order.place)
+    return Member(order_key(order.key), bonds(order.signals), place)
 
 
 async def leave(
@@ -51,14 +57,12 @@ async def leave(
         return []
     records = await reports_of(service, [order_key(task.after.key)])
     others = [
-        frozenset(each.signal for each in index[key].signals)
+        bonds(index[key].signals)
         for record in records
         for key in (Key(each.site, each.mrn, each.accession) for each in record.orders)
         if key != task.after.key and key in index
     ]
-    was = frozenset(each.signal for each in before.signals)
-    now = frozenset(each.signal for each in task.after.signals)
-    if not has_left(was, now, others):
+    if not has_left(bonds(before.signals), bonds(task.after.signals), others):
         return []
     record, note = await detach(service, order_key(task.after.key))
     if record is not None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.intake.listening import Listening
-from bridge.intake.planning import ORDERS, fold, key_of, signals_after
+from bridge.intake.looking_up import look_up
 from bridge.intake.reading import Job, read
 from bridge.queue.work import Claimed
-from bridge.store import order_index
+from bridge.store import merged_patients, order_index
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
 from bridge.store.order_index import IndexedOrder, Key
@@ -52,28 +52,13 @@ class Memory:
         for each in claimed:
             try:
                 jobs.append(read(each, listeners))
+            except StoreError:  # an earlier version of a mapping could not be looked up
+                raise
             except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
                 failures.append((each, error))
-        return Prepared(jobs, failures, self._known(jobs))
-
-    def _known(self, jobs: Sequence[Job]) -> dict[Key, IndexedOrder]:
-        """Read the orders that the jobs are about, and all that share a signal with them."""
-        events = [e for job in jobs for e in fold(job.events) if e.action in ORDERS]
         with self._database.read() as connection:
-            index = order_index.find(connection, map(key_of, events))
-            signals = {
-                each.signal
-                for event in events
-                for known in [index.get(key_of(event))]
-                for each in (
-                    signals_after(known.signals, event) | known.signals
-                    if known
-                    else signals_after(frozenset(), event)
-                )
-            }
-            for order in order_index.sharing(connection, signals) if signals else ():
-                index.setdefault(order.key, order)
-        return index
+            addressed, index = look_up(connection, jobs)
+        return Prepared(addressed, failures, index)
 
     def keep(self, changes: Sequence[Change]) -> set[int]:
         """Write what was learned; give the messages whose part could not be written."""
@@ -98,7 +83,8 @@ class Memory:
         with self._database.write() as connection:
             for change in changes:
                 for site, prior_mrn, mrn in change.merges:
-                    order_index.move_patient(connection, site, prior_mrn, mrn)
+                    survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
+                    order_index.move_patient(connection, site, prior_mrn, survivor)
             order_index.save(connection, [each for change in changes for each in change.orders])
             reports = {key: value for change in changes for key, value in change.reports.items()}
             order_index.set_reports(connection, reports)

@@ -115,6 +115,10 @@ class ValidatedDefinition:
         found = self.inner.examine(message, defaults)
         return replace(found, issues=(*found.issues, *self.validator.issues(message.raw)))
 
+    def order_reply(self, control: str, *, accepted: bool) -> str:
+        """Give ORC-1 of the reply to an order control code."""
+        return self.inner.order_reply(control, accepted=accepted)
+
     def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
         """Read what it asks for."""
         return self.inner.apply(message, defaults)

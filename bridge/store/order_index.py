@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -43,7 +43,7 @@ _order = Table(
     Column("first_message", BigInteger),
     Column("place", Integer),
     Column("last_message", BigInteger),
-    Column("closed_at", BigInteger),
+    *(Column(name, BigInteger) for name in ("closed_at", "said_at", "opened_at")),
 )
 
 _signal = Table(
@@ -59,13 +59,14 @@ _CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
 _UPSERT = text(
     """
     INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
-                              first_message, place, last_message, closed_at)
+                              first_message, place, last_message, closed_at, said_at, opened_at)
     VALUES (:site, :mrn, :accession, :state, :placer, :filler, :tags, :echo, :report_id,
-            :first_message, :place, :last_message, :closed_at)
+            :first_message, :place, :last_message, :closed_at, :said_at, :opened_at)
     ON CONFLICT (site, accession, mrn) DO UPDATE SET
         state = excluded.state, placer = excluded.placer, filler = excluded.filler,
         tags = excluded.tags, echo = excluded.echo, report_id = excluded.report_id,
-        last_message = excluded.last_message, closed_at = excluded.closed_at
+        last_message = excluded.last_message, closed_at = excluded.closed_at,
+        said_at = excluded.said_at, opened_at = excluded.opened_at
     """
 )
 
@@ -91,7 +92,8 @@ class IndexedOrder:
     One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
 
     `first_message` and `place` (its position in that message) say which order came first;
-    `closed_at` is the sender's time of the hold or cancel in force, in milliseconds.
+    `closed_at` is the sender's time of the hold or cancel in force, in milliseconds; `opened_at`
+    that of the newest word that ordered or released it, `said_at` of the newest with its tags.
     """
 
     key: Key
@@ -105,6 +107,8 @@ class IndexedOrder:
     echo: tuple[str, ...] = ()
     report_id: str = ""
     closed_at: int | None = None
+    said_at: int | None = None
+    opened_at: int | None = None
     signals: frozenset[Signal] = frozenset()
 
 
@@ -139,6 +143,23 @@ def find_by_accession(connection: Connection, site: str, accession: str) -> Inde
         select(_order).where(_order.c.site == site, _order.c.accession == accession).limit(2)
     ).all()
     return _with_signals(connection, found)[0] if len(found) == 1 else None
+
+
+def numbered(
+    connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
+) -> list[IndexedOrder]:
+    """Read the orders of these patients (site, MRN) that have one of these numbers."""
+    asked = set(numbers)
+    if not asked:
+        return []
+    found: list[Row[Any]] = []
+    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
+        mrns = [mrn for _, mrn in own]
+        for start in range(0, len(mrns), _CHUNK):
+            some = _order.c.mrn.in_(mrns[start : start + _CHUNK])
+            found += connection.execute(select(_order).where(_order.c.site == site, some)).all()
+    numbered = [row for row in found if row.placer in asked or row.filler in asked]
+    return _with_signals(connection, numbered)
 
 
 def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
@@ -235,6 +256,8 @@ def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
         echo=tuple(json.loads(row.echo)),
         report_id=row.report_id,
         closed_at=row.closed_at,
+        said_at=row.said_at,
+        opened_at=row.opened_at,
         signals=signals,
     )
 
@@ -252,4 +275,6 @@ def _values(order: IndexedOrder) -> dict[str, Any]:
         "place": order.place,
         "last_message": order.last_message,
         "closed_at": order.closed_at,
+        "said_at": order.said_at,
+        "opened_at": order.opened_at,
     }

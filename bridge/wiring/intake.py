@@ -6,10 +6,18 @@ from functools import partial
 import structlog
 
 from bridge.errors import BridgeError
-from bridge.intake.listening import Acknowledge, Listening, Reuse
+from bridge.intake.listening import (
+    Acknowledge,
+    Listening,
+    Recall,
+    Replies,
+    Reuse,
+    forgotten,
+)
+from bridge.wiring.shelf import Find, files_of
 from config import Settings
 from config.listeners import Listener, ListenerTLS
-from mappings.compiler import load
+from mappings.compiler import compile_sources
 from mappings.hl7.charset import is_codec
 from mappings.inbound import InboundMapping
 from mllp.errors import TLSConfigurationError
@@ -31,28 +39,41 @@ class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"listener {listener}: charset is none that messages can be read in")
 
 
-def listenings(settings: Settings) -> dict[str, Listening]:
-    """Compile what each listener reads with. Raises MappingErrors, WrongKind."""
-    return {each.name: _listening(settings, each) for each in settings.listener}
+def listenings(
+    settings: Settings, find: Find | None = None, recall: Recall = forgotten
+) -> dict[str, Listening]:
+    """
+    Compile what each listener reads with: what `find` gives, or the files of HOME.
+
+    `recall` gives the versions that messages began with. Raises MappingErrors, WrongKind.
+    """
+    return {each.name: _listening(settings, each, find, recall) for each in settings.listener}
 
 
-def _listening(settings: Settings, listener: Listener) -> Listening:
+def _listening(
+    settings: Settings, listener: Listener, find: Find | None, recall: Recall
+) -> Listening:
     return Listening(
         name=listener.name,
-        definitions=compiled(settings, listener),
+        definitions=compiled(settings, listener, find),
+        recall=recall,
         site=listener.site,
         time_zone=listener.time_zone,
         acknowledge=Acknowledge(listener.acknowledge.value),
         reuse=Reuse(listener.reused_control_id.value),
         processing_ids=frozenset(listener.processing_ids),
         charset=listener.charset,
+        replies=Replies(listener.replies.value),
         commit_blocks=listener.commit_blocks,
     )
 
 
-def compiled(settings: Settings, listener: Listener) -> tuple[InboundMapping, ...]:
+def compiled(
+    settings: Settings, listener: Listener, find: Find | None = None
+) -> tuple[InboundMapping, ...]:
     """Compile a listener's definitions, in their order. Raises MappingErrors, WrongKind."""
-    made = [load(settings.home / "mappings", name) for name in listener.mappings]
+    find = find or files_of(settings)
+    made = [compile_sources(find(name), name) for name in listener.mappings]
     for name, each in zip(listener.mappings, made, strict=True):
         if not isinstance(each, InboundMapping):
             raise WrongKind(listener.name, name)

@@ -5,13 +5,10 @@ import json
 import pytest
 
 from mappings.compiler import DEFINITIONS, load
-from mappings.control import Decision
-from mappings.events import Action, OrderEvent
+from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
-from mappings.hl7.tables import OrderStatus
 from mappings.inbound import InboundMapping
-from mappings.orders import OrderPlan
 from tests.mappings.language import DEFAULTS, MSH, PID, mapped, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
@@ -24,8 +21,8 @@ def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent
 
 
 def signals(event: OrderEvent) -> dict[str, str]:
-    """The link signals of an event by kind."""
-    return {signal.kind: signal.value for signal in event.link_signals}
+    """The signals by which an event would be linked, by kind."""
+    return {each.kind: each.value for each in event.link_signals if each.kind != CHILD_OF}
 
 
 def order(number: str, *, control: str = "NW", orc: str = "", obr: str = "") -> tuple[str, str]:
@@ -33,51 +30,22 @@ def order(number: str, *, control: str = "NW", orc: str = "", obr: str = "") -> 
     return f"ORC|{control}|{number}||{orc}", f"OBR|1|{number}||X^Test|{obr}"
 
 
-CONTROL = {
-    ("NW", ""): Decision(Action.CREATE),
-    ("NW", "Final"): Decision(Action.CREATE),  # a status of the sender's own
-    ("NW", "CA"): Decision(Action.CANCEL),
-    ("RO", ""): Decision(Action.CREATE),
-    ("XO", "SC"): Decision(Action.CHANGE),
-    ("XO", "CM"): Decision(Action.CHANGE, examined=True),
-    ("XX", "CA"): Decision(Action.CANCEL),
-    ("SC", "CM"): Decision(Action.CHANGE, examined=True),
-    ("SC", "A"): Decision(Action.CHANGE, examined=True),
-    ("SC", "IP"): Decision(Action.CHANGE),
-    ("CA", "CA"): Decision(Action.CANCEL),
-    ("OC", ""): Decision(Action.CANCEL),
-    ("RP", ""): Decision(Action.CANCEL),
-    ("DC", ""): Decision(Action.DISCONTINUE),
-    ("OD", ""): Decision(Action.DISCONTINUE),
-    ("HD", ""): Decision(Action.HOLD),
-    ("RL", ""): Decision(Action.RELEASE),
-    ("OK", ""): Decision(Action.IGNORE),
-    ("LI", ""): Decision(Action.IGNORE),
-    ("PR", ""): Decision(Action.IGNORE),
-    ("QQ", ""): None,
-}
-
-
-@pytest.mark.parametrize(("pair", "expected"), CONTROL.items())
-def test_order_control(pair: tuple[str, str], expected: Decision | None) -> None:
-    """ORC-1 with ORC-5 leads where the table says (HL7 v2.5.1 table 0119, 0038)."""
-    assert isinstance(SHIPPED, InboundMapping)
-    assert isinstance(SHIPPED.plan, OrderPlan)
-    assert SHIPPED.plan.control.decide(*pair) == expected
-
-
-def test_every_status_is_understood() -> None:
-    """A change with any status of table 0038 is something we know what to do with."""
-    for status in OrderStatus:
-        (event,) = events(f"ORC|XO|P1|||{status}", "OBR|1|P1||X")
-        assert event.action in (Action.CHANGE, Action.CANCEL, Action.DISCONTINUE)
-
-
 def test_unknown_control_can_be_ignored() -> None:
     """One word of the definition accepts what is not in the table."""
     mine = overlaid("order_control: {unknown: ignore}")
     (event,) = events(*order("P1", control="QQ"), mapping=mine)
     assert event.action is Action.IGNORE
+
+
+@pytest.mark.parametrize(
+    ("orc", "numbers"),
+    [("P0", ["P0"]), ("P0&RIS^F0&PACS", ["P0", "F0"]), ("^F0", ["F0"]), ("", []), ('""', [])],
+)
+def test_a_child_names_its_parent(orc: str, numbers: list[str]) -> None:
+    """ORC-8 has the parent's placer and filler number, and either is enough."""
+    (event,) = events(f"ORC|CH|P1||||||{orc}", "OBR|1|P1||X")
+    found = [each for each in event.link_signals if each.kind == CHILD_OF]
+    assert found == [LinkSignal(CHILD_OF, number) for number in numbers]
 
 
 class TestGroups:

@@ -1,0 +1,62 @@
+"""
+Which order and which patient a message is about, where it does not name them as we know them.
+
+Pure. A merged patient is the survivor; an order that was ordered under one of its numbers keeps
+that accession when it is given another number. Nothing is ever sought beyond one patient.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from bridge.intake.order_rules import CASCADING
+from bridge.intake.planning import ORDERS, key_of
+from bridge.store.order_index import IndexedOrder, Key
+from mappings.events import CHILD_OF, Action, OrderEvent
+
+Patient = tuple[str, str]
+
+
+def surviving(event: OrderEvent, survivors: Mapping[Patient, str]) -> OrderEvent:
+    """Give an event to the survivor of its patient; a merge names its patients itself."""
+    mrn = survivors.get((event.site, event.mrn))
+    if mrn is None or event.action is Action.PATIENT_MERGE:
+        return event
+    return replace(event, mrn=mrn, clinical_info={**event.clinical_info, "PatientMRN": mrn})
+
+
+def numbers_of(event: OrderEvent) -> set[str]:
+    """Give the numbers by which an event may be about an order that we know otherwise."""
+    if event.action not in ORDERS:
+        return set()
+    parents = {each.value for each in event.link_signals if each.kind == CHILD_OF}
+    own = {event.placer, event.filler} - {""}
+    return parents | own if event.accession in own else parents
+
+
+def resolved(
+    event: OrderEvent, index: Mapping[Key, IndexedOrder], numbered: Iterable[IndexedOrder]
+) -> tuple[OrderEvent, bool]:
+    """
+    Give an event the accession that its order is known under; and whether that is doubtful.
+
+    Only where its own accession is nothing but one of its numbers, and is not known itself.
+    Several orders under one number are nobody's guess: the event stays as it is.
+    """
+    is_number = event.accession in {event.placer, event.filler}
+    if event.action not in ORDERS or not is_number or key_of(event) in index:
+        return event, False
+    found = [each for each in numbered if _is_same(event, each)]
+    if len(found) != 1:
+        return event, len(found) > 1 and event.action in CASCADING | {Action.REPLACE}
+    accession = found[0].key.accession
+    info = {**event.clinical_info, "Accession": accession}
+    return replace(event, accession=accession, clinical_info=info), False
+
+
+def _is_same(event: OrderEvent, order: IndexedOrder) -> bool:
+    """Compare the numbers that both have: all must be equal, and there must be one."""
+    if (event.site, event.mrn) != (order.key.site, order.key.mrn):
+        return False
+    pairs: Sequence[tuple[str, str]] = ((event.placer, order.placer), (event.filler, order.filler))
+    both = [(one, other) for one, other in pairs if one and other]
+    return bool(both) and all(one == other for one, other in both)

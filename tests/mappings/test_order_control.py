@@ -1,0 +1,101 @@
+"""The order-control table is one file: the code goes by it, the page shows it, the rules hold."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.control import ACCEPTED, Decision, OrderControlTable
+from mappings.events import Action
+from mappings.hl7.tables import OrderControl, OrderStatus
+from mappings.inbound import InboundMapping
+from mappings.orders import OrderPlan
+
+PAGE = (Path(__file__).parents[2] / "docs" / "order-control.md").read_text("utf-8")
+STATUSES = [each.value for each in OrderStatus]
+SHIPPED = load(DEFINITIONS, "orders")
+assert isinstance(SHIPPED, InboundMapping)
+assert isinstance(SHIPPED.plan, OrderPlan)
+TABLE: OrderControlTable = SHIPPED.plan.control
+CODES = sorted({control for control, _ in TABLE.rows})
+ORDERING = {"NW", "SN", "RO", "CH"}
+CHANGING = {"NA", "XO", "XR", "XX", "SC"}
+CLOSING = {
+    Action.CANCEL: {"CA", "CR", "OC"},
+    Action.DISCONTINUE: {"DC", "DR", "OD"},
+    Action.REPLACE: {"RP", "RU", "RQ"},
+    Action.HOLD: {"HD", "HR", "OH"},
+    Action.RELEASE: {"RL", "OR", "OE"},
+}
+PAIRED = {
+    "A": "examined",
+    "CM": "examined",
+    "CA": Action.CANCEL,
+    "DC": Action.DISCONTINUE,
+    "HD": Action.HOLD,
+}
+
+
+def decided(control: str, status: str) -> Decision:
+    """What the shipped table says; every pair is decided."""
+    found = TABLE.decide(control, status)
+    assert found is not None
+    return found
+
+
+def shown(decision: Decision) -> str:
+    """Write a decision as the page does."""
+    return f"{decision.action} examined" if decision.examined else decision.action.value
+
+
+def test_every_code_of_the_table_has_its_line() -> None:
+    """Table 0119 of 2.5.1 as a whole, and none of its codes leads nowhere."""
+    assert {each.value for each in OrderControl} <= set(CODES)
+
+
+@pytest.mark.parametrize("control", CODES)
+@pytest.mark.parametrize("status", ["", *STATUSES, "Final", "VAQ"])
+def test_every_pair(control: str, status: str) -> None:
+    """ORC-1 says what is wanted; ORC-5 makes a difference only to what orders or changes."""
+    decision = decided(control, status)
+    closing = {code: action for action, codes in CLOSING.items() for code in codes}
+    if control in closing:
+        assert decision == Decision(closing[control])
+    elif control in ORDERING | CHANGING:
+        base = Action.CREATE if control in ORDERING else Action.CHANGE
+        said = PAIRED.get(status, Action.REPLACE if (control, status) in REPLACED else base)
+        expected = Decision(base, examined=True) if said == "examined" else Decision(Action(said))
+        assert decision == expected
+    else:
+        assert decision == Decision(Action.IGNORE)
+
+
+REPLACED = {(control, "RP") for control in CHANGING}
+"""An order that was replaced; of a new order it says that it takes another's place."""
+
+
+@pytest.mark.parametrize("control", ["", "QQ", "nw "])
+def test_a_code_of_nobody(control: str) -> None:
+    """A code that is in no table is refused, not guessed at."""
+    assert TABLE.decide(control, "SC") is None
+
+
+@pytest.mark.parametrize("control", CODES)
+def test_the_page_shows_the_line(control: str) -> None:
+    """`docs/order-control.md` has a line for each code, with the statuses that matter."""
+    alone = decided(control, "")
+    statuses = [each for each in STATUSES if decided(control, each) != alone]
+    differing: dict[str, list[str]] = {}
+    for status in statuses:
+        differing.setdefault(shown(decided(control, status)), []).append(status)
+    pairs = "; ".join(f"{', '.join(codes)}: {action}" for action, codes in differing.items())
+    done, unable = TABLE.replies.get(control, ACCEPTED)
+    leads = rf"{shown(alone)} \| {re.escape(pairs)} ?"
+    line = rf"^\| {control} \| [^|]+ \| {leads}\| {done}, {unable} \|$"
+    assert re.search(line, PAGE, re.MULTILINE), f"{control} | {shown(alone)} | {pairs}"
+
+
+def test_the_page_shows_nothing_else() -> None:
+    """No line of the page is without its code in the file."""
+    assert sorted(re.findall(r"^\| ([A-Z]{2}) \|", PAGE, re.MULTILINE)) == CODES
