@@ -53,6 +53,12 @@ def compile_sources(sources: Sources, name: str) -> Compiled:
     return compiled
 
 
+def bundle(sources: Sources, name: str) -> tuple[Compiled, Sources]:
+    """Compile a definition; give it with no more than the files it needs. Raises MappingErrors."""
+    made = compile_sources(sources, name)
+    return made, {file: sources[file] for file in made.files}
+
+
 def check(folder: Path, name: str | None = None) -> list[Issue]:
     """Name every mistake of one definition, or of all of a folder with its code tables."""
     sources = read_folder(folder)
@@ -111,7 +117,8 @@ def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None
     entries = notebook.mapping(root, (*GENERAL, *KINDS[kind]))
     shop = Workshop(sources, notebook)
     made = _made(kind, name, root, entries, shop)
-    return replace(made, version=_version(sources, file, shop, notebook))
+    files = tuple(sorted({file, *shop.files, *notebook.included}))
+    return replace(made, version=_version(sources, files), files=files)
 
 
 def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Workshop) -> Compiled:
@@ -123,9 +130,9 @@ def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Work
     return InboundMapping(name, "", taken, compile_patients(root, entries, shop))
 
 
-def _version(sources: Sources, file: str, shop: Workshop, notebook: Notebook) -> str:
-    """Hash the definition and every file it was compiled from."""
+def _version(sources: Sources, files: Sequence[str]) -> str:
+    """Hash everything a definition was compiled from."""
     digest = sha256()
-    for name in sorted({file, *shop.files, *notebook.included}):
+    for name in files:
         digest.update(f"{name}\0{sources[name]}\0".encode())
     return digest.hexdigest()[:16]

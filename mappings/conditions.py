@@ -5,20 +5,18 @@ All entries of a condition must hold; `any: […]` and `not: …` combine. A tes
 list of texts (one of them), or one of the words in `TESTS`.
 """
 
-import re
 from collections.abc import Callable
 
 from mappings.fetch import NULL, Getter, compile_path
 from mappings.nodes import Node
 from mappings.notebook import Notebook
+from mappings.patterns import compile_pattern
 from mappings.scope import Scope
 
 Condition = Callable[[Scope], bool]
 Test = Callable[[str], bool]
 
 TESTS = ("is", "in", "not", "matches", "present", "absent")
-MAX_MATCHED = 4096
-"""Only so many characters of a value meet a regular expression."""
 
 
 def compile_condition(node: Node, notebook: Notebook) -> Condition:
@@ -57,8 +55,8 @@ def _is_not(node: Node, notebook: Notebook) -> Test:
 
 
 def _matches(node: Node, notebook: Notebook) -> Test:
-    pattern = compile_pattern(node, notebook)
-    return lambda value: pattern.search(value[:MAX_MATCHED]) is not None
+    search = compile_pattern(node, notebook)
+    return lambda value: search(value) is not None
 
 
 def _present(node: Node, notebook: Notebook) -> Test:
@@ -79,15 +77,6 @@ _TESTS: dict[str, Callable[[Node, Notebook], Test]] = {
     "present": _present,
     "absent": _absent,
 }
-
-
-def compile_pattern(node: Node, notebook: Notebook) -> re.Pattern[str]:
-    """Compile a regular expression; letter case does not count."""
-    try:
-        return re.compile(notebook.text(node), re.IGNORECASE)
-    except re.error as error:
-        notebook.error(node, "pattern", f"not a regular expression: {error.msg}")
-        return re.compile("(?!)")
 
 
 def _any(parts: list[Condition]) -> Condition:

@@ -3,7 +3,9 @@ What can go wrong with definitions (not with messages: those are `mappings.hl7.r
 
 * MappingError
     * MappingErrors    mistakes in definition files, all at once
-    * HookFailed       an administrator's Python hook raised; the message is parked or refused
+    * RuleFailed       a rule could not be followed; the message is parked or refused
+        * HookFailed       an administrator's Python hook raised, or took too long
+        * PatternFailed    a regular expression took too long
     * NotRenderable    an outbound definition has nothing for this event
 """
 
@@ -24,12 +26,23 @@ class MappingErrors(MappingError):  # noqa: N818  # several errors, that is the 
         super().__init__("\n".join(str(issue) for issue in self.issues))
 
 
-class HookFailed(MappingError):  # noqa: N818  # says what happened
-    """A hook raised. Only its name and the exception's class are told: no values."""
+class RuleFailed(MappingError):  # noqa: N818  # says what happened
+    """A rule could not be followed for a message. Tells no values."""
 
-    def __init__(self, hook: str, cause: BaseException) -> None:
+
+class HookFailed(RuleFailed):
+    """A hook raised, or was stopped. Only its name and the exception's class are told."""
+
+    def __init__(self, hook: str, what: str) -> None:
         self.hook = hook
-        super().__init__(f"hook {hook} raised {type(cause).__name__}")
+        super().__init__(f"hook {hook} {what}")
+
+
+class PatternFailed(RuleFailed):
+    """A regular expression took too long for a value."""
+
+    def __init__(self) -> None:
+        super().__init__("a regular expression took too long")
 
 
 class NotRenderable(MappingError):  # noqa: N818  # says what happened

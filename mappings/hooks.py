@@ -3,37 +3,40 @@ Python hooks: `hook: module:function`, the one escape hatch of the mapping langu
 
 The function gets a python-hl7 `hl7.Message` of the header and the group it is asked about,
 and returns text or None. `module` is a file `module.py` of the mappings folder (and then part
-of the mapping's version), else an installed module.
+of the mapping's version), else an installed module. It runs in the sandbox.
 """
 
-import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from dataclasses import dataclass, field
 
-import hl7
-
+from mappings import sandbox
 from mappings.errors import HookFailed
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook, meant
 from mappings.scope import Scope
 
+_IMPORT_SECONDS = 10.0
+_TOO_LONG = "was stopped: it took too long or too much memory"
+
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One function, by its name in the definition."""
+    """One function, by its name in the definition; `source` is None for installed modules."""
 
-    name: str
-    function: Callable[[Any], Any]
+    module: str
+    function: str
+    source: str | None = field(repr=False)
 
     def value(self, scope: Scope) -> str:
         """Ask the hook; raises HookFailed for whatever goes wrong in it."""
+        about = {"module": self.module, "source": self.source, "function": self.function}
+        name = f"{self.module}:{self.function}"
         try:
-            answer = self.function(hl7.parse(text_of(scope)))
-        except Exception as error:  # noqa: BLE001  # the author's code may raise anything
-            raise HookFailed(self.name, error) from None
-        return "" if answer is None else str(answer).strip()
+            answer = sandbox.ask({"does": "call", **about, "text": text_of(scope)})
+        except sandbox.Raised as raised:
+            raise HookFailed(name, f"raised {raised}") from None
+        except sandbox.Overrun:
+            raise HookFailed(name, _TOO_LONG) from None
+        return str(answer)
 
 
 def text_of(scope: Scope) -> str:
@@ -42,33 +45,27 @@ def text_of(scope: Scope) -> str:
 
 
 def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str]) -> Hook | None:
-    """Import a hook; None (with an issue) when that is impossible."""
+    """Import a hook, in the sandbox; None (with an issue) when that is impossible."""
     name = notebook.text(node)
-    module_name, colon, function_name = name.partition(":")
-    if not (module_name and colon and function_name):
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
         notebook.error(node, "hook", "a hook is written as module:function")
         return None
+    file = f"{module}.py"
+    if file in sources:
+        files.add(file)
+    source = sources.get(file)
     try:
-        module = _module(module_name, sources, files)
-    except Exception as error:  # noqa: BLE001  # the author's code may raise anything
-        notebook.error(node, "hook", f"{module_name} cannot be imported: {type(error).__name__}")
+        asked = {"does": "load", "module": module, "source": source}
+        known: list[str] = sandbox.ask(asked, _IMPORT_SECONDS)
+    except sandbox.Raised as raised:
+        notebook.error(node, "hook", f"{module} cannot be imported: {raised}")
         return None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        hint = meant(function_name, [each for each in vars(module) if not each.startswith("_")])
-        notebook.error(node, "hook", f"{module_name} has no function {function_name!r}{hint}")
+    except sandbox.Overrun:
+        notebook.error(node, "hook", f"{module} cannot be imported: it takes too long")
         return None
-    return Hook(name, function)
-
-
-def _module(name: str, sources: Sources, files: set[str]) -> ModuleType:
-    """Run a file of the mappings folder, or import an installed module."""
-    file = f"{name}.py"
-    if file not in sources:
-        return importlib.import_module(name)
-    files.add(file)
-    module = ModuleType(name)
-    module.__file__ = file
-    code = compile(sources[file], file, "exec")
-    exec(code, module.__dict__)  # noqa: S102  # the administrator's own code, on purpose
-    return module
+    if function not in known:
+        hint = meant(function, [each for each in known if not each.startswith("_")])
+        notebook.error(node, "hook", f"{module} has no function {function!r}{hint}")
+        return None
+    return Hook(module, function, source)

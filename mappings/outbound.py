@@ -33,6 +33,8 @@ class OutboundMapping:
     manner: Manner = field(repr=False)
     statuses: Statuses = field(repr=False)
     writers: tuple[Writer, ...] = field(repr=False)
+    files: tuple[str, ...] = ()
+    """Everything it was compiled from, by file name."""
 
     @property
     def combined(self) -> bool:

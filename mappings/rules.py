@@ -118,10 +118,7 @@ def _age(node: Node, shop: Workshop) -> Rule:
 
 def _hooked(node: Node, shop: Workshop) -> Rule:
     hook = shop.hook(node)
-    if hook is None:
-        return nothing
-    shop.refusing = True
-    return hook.value
+    return nothing if hook is None else hook.value
 
 
 def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:

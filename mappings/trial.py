@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from mappings.errors import HookFailed
+from mappings.errors import RuleFailed
 from mappings.events import Issue, OrderEvent
 from mappings.hl7.elements import Reading
 from mappings.hl7.message import Message, Segment
@@ -58,10 +58,16 @@ class _WatchedMessage(Message):
     segment_type = _Watched
 
 
-def try_message(mapping: InboundMapping, raw: bytes, defaults: Defaults) -> Trial:
-    """Run everything a message meets on its way in; raises nothing for bad messages."""
+def try_message(
+    mapping: InboundMapping, raw: bytes, defaults: Defaults, charset: str = "utf-8"
+) -> Trial:
+    """
+    Run everything a message meets on its way in; raises nothing for bad messages.
+
+    `charset` is the listener's, for messages that declare none.
+    """
     try:
-        message = Message.parse(raw)
+        message = Message.parse(raw, fallback=charset)
     except Refusal as refusal:
         return _refused(refusal)
     examination = mapping.examine(message, defaults)
@@ -69,15 +75,15 @@ def try_message(mapping: InboundMapping, raw: bytes, defaults: Defaults) -> Tria
     if not mapping.accepts(message.header):
         issues = (Issue("MSH-9", "accept", "this mapping does not accept the message"), *issues)
     accepted = not examination.refusals and mapping.accepts(message.header)
-    watched = _WatchedMessage.parse(raw)
+    watched = _WatchedMessage.parse(raw, fallback=charset)
     events: list[OrderEvent] = []
     try:
         events = mapping.apply(watched, defaults)
     except Refusal:
         accepted = False  # the examination has said why
-    except HookFailed as failure:
+    except RuleFailed as failure:
         accepted = False
-        issues = (*issues, Issue("", "hook", str(failure)))
+        issues = (*issues, Issue("", "rule", str(failure)))
     used, unused = _fields(watched)
     told = tuple(_told(event) for event in events) if accepted else ()
     return Trial(accepted, issues, examination.lanes, told, used, unused)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bridge.cli import versions
 from bridge.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
     from bridge.cli.trials import Validate
 
 group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
+versions.add_to(group)
 
 _Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: all of HOME.")]
 
@@ -33,8 +35,17 @@ def check(home: Home, name: _Name = None) -> None:
 @group.command("try")
 def try_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The definition to try.")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
     home: Home,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE…]", exists=True, help="Or folders.")
+    ] = None,
+    *,
+    last: Annotated[
+        int, typer.Option(min=1, help="So many stored messages, where no FILE is named.")
+    ] = 20,
+    version: Annotated[
+        str, typer.Option(help="files, active, previous, draft, or a version")
+    ] = "files",
     site: Annotated[str, typer.Option(help="SiteID where the message yields none.")] = "SITE1",
     validate: Annotated[
         bool, typer.Option("--validate", help="Hold them against their version's structure too.")
@@ -45,15 +56,11 @@ def try_(
     as_json: AsJson = False,
 ) -> None:
     """Show what a definition makes of messages. Patient data: for your eyes only."""
-    from bridge.cli.trials import show_trials
-    from mappings.hl7.files import messages_in
+    from bridge.cli.trials import Asked, show_trials
 
-    messages = [message for file in files for message in messages_in(file.read_bytes())]
-    if not messages:
-        raise typer.BadParameter("no HL7 message in these files")
     look = _validator(profile) if validate or profile else None
-    folder = home / "mappings"
-    sys.exit(0 if show_trials(folder, name, messages, site, look, as_json=as_json) else 1)
+    asked = Asked(home, name, version, tuple(files or ()), last, site)
+    sys.exit(0 if show_trials(asked, look, as_json=as_json) else 1)
 
 
 def _validator(profile: Path | None) -> "Validate":

@@ -2,47 +2,70 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from bridge.validation.findings import Finding
-from mappings.compiler import load
+from bridge.wiring.choosing import FILES, chosen
+from bridge.wiring.samples import Sample, from_files, stored
+from bridge.wiring.stores import bridge_database
+from config import load as load_settings
+from mappings.compiler import Compiled, load
 from mappings.events import Issue
 from mappings.inbound import InboundMapping
-from mappings.scope import Defaults
 from mappings.trial import Trial, try_message
 
 Validate = Callable[[bytes], Sequence[Finding]]
 
 
-def show_trials(
-    folder: Path,
-    name: str,
-    messages: Sequence[bytes],
-    site: str,
-    validate: Validate | None,
-    *,
-    as_json: bool,
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which version of a definition, and which messages: files, else the last stored ones."""
+
+    home: Path
+    name: str
+    version: str
+    files: tuple[Path, ...]
+    last: int
+    site: str
+
+
+def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bool:
     """Try each message, print what came of it; give whether all were accepted, and valid."""
-    mapping = load(folder, name)
+    mapping, samples = _chosen(asked)
     if not isinstance(mapping, InboundMapping):
-        raise typer.BadParameter(f"{name} writes messages; only one that reads them can be tried")
-    defaults = Defaults(site, "UTC", datetime.now(UTC))
-    trials = [try_message(mapping, message, defaults) for message in messages]
-    found = [() if validate is None else validate(message) for message in messages]
-    both = list(zip(trials, found, strict=True))
+        raise typer.BadParameter(f"{asked.name} writes messages; only one that reads can be tried")
+    if not samples:
+        raise typer.BadParameter("there is no HL7 message to try")
+    told, good = [], True
+    for number, sample in enumerate(samples, start=1):
+        trial = try_message(mapping, sample.payload, sample.defaults, sample.charset)
+        found = () if validate is None else validate(sample.payload)
+        good &= trial.accepted and not any(each.grave for each in found)
+        if as_json:
+            told.append(
+                {"message": sample.label, **_told(trial, None if validate is None else found)}
+            )
+        else:
+            _show(f"message {number} ({sample.label})", trial, found)
     if as_json:
-        told = [_told(trial, None if validate is None else each) for trial, each in both]
         print(json.dumps(told, ensure_ascii=False, indent=2))
-    else:
-        for number, (trial, findings) in enumerate(both, start=1):
-            _show(number, trial, findings)
-    return all(trial.accepted and not any(f.grave for f in each) for trial, each in both)
+    return good
+
+
+def _chosen(asked: Asked) -> tuple[Compiled, list[Sample]]:
+    """Compile and read; a home that has no settings will do for its files."""
+    if asked.version == FILES and asked.files:
+        return load(asked.home / "mappings", asked.name), from_files(asked.files, asked.site)
+    settings = load_settings(asked.home)
+    with bridge_database(asked.home) as database:
+        mapping = chosen(settings, database, asked.name, asked.version)
+        if asked.files:
+            return mapping, from_files(asked.files, asked.site)
+        return mapping, stored(settings, database, asked.name, asked.last)
 
 
 def _told(trial: Trial, findings: Sequence[Finding] | None) -> dict[str, Any]:
@@ -74,8 +97,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _show(number: int, trial: Trial, findings: Sequence[Finding]) -> None:
-    print(f"message {number}: {'accepted' if trial.accepted else 'refused'}")
+def _show(label: str, trial: Trial, findings: Sequence[Finding]) -> None:
+    print(f"{label}: {'accepted' if trial.accepted else 'refused'}")
     for issue in trial.issues:
         print(f"  {issue}")
     for finding in findings:

@@ -125,6 +125,10 @@ class Courier:
         self._paused = False
         self._news.set()
 
+    def adopt(self, destination: Destination) -> None:
+        """Go on with another definition (a mapping was activated); what is composed stays."""
+        self.destination = destination
+
     def notify(self) -> None:
         """Tell that there may be something to deliver. On the event loop's thread."""
         self._news.set()

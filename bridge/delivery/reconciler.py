@@ -101,9 +101,13 @@ class Reconciler:
         self._log = structlog.get_logger("reconciler")
         self._service = service
         self._database = database
-        self._destinations = tuple(destinations)
+        self.adopt(destinations)
         self._metrics = metrics
         self._after = 0
+
+    def adopt(self, destinations: Sequence[Destination]) -> None:
+        """Go on with other definitions (a mapping was activated)."""
+        self._destinations = tuple(destinations)
 
     async def reconcile(self, now: int) -> list[Finding]:
         """Compare the next page of orders; `now` in ms. Raises EngineFailure, StoreError."""

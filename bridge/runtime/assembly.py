@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import structlog
 from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
@@ -23,6 +24,7 @@ from bridge.runtime.step import Action, Step, nothing, now_ms
 from bridge.runtime.watching import Housekeeping
 from bridge.store.database import Database
 from bridge.wiring import stores
+from bridge.wiring.activating import note_start
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
 from config import Settings
@@ -45,6 +47,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
         parts.append(_database_part("database", database, stores.migrate_bridge))
+        _begin_with_files(settings, database)
     bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
     if bind is not None:
         probes = Probes(metrics, readiness, database, now_ms)
@@ -73,6 +76,12 @@ def _tracing(settings: Settings) -> tuple[Tracer | None, list[Step]]:
         return None, []
     tracer, end = open_tracer(asked.endpoint, asked.share)
     return tracer, [Step("traces", nothing, partial(asyncio.to_thread, end))]
+
+
+def _begin_with_files(settings: Settings, database: Database) -> None:
+    """Let the files of HOME be in force where nobody has activated anything."""
+    for name in note_start(settings, database, now_ms()):
+        structlog.get_logger("mappings").error("files have mistakes: not taken", mapping=name)
 
 
 def _hush(application: FastAPI) -> Action:

@@ -11,6 +11,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
+from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
 from bridge.delivery.learning import Learner
 from bridge.delivery.poller import StatusPoller
@@ -22,12 +23,14 @@ from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.outbox import Outbox
+from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.wiring.delivery import chance, destinations
 from bridge.wiring.senders import sender
+from bridge.wiring.shelf import in_force
 from config import Settings
 
 RECLAIM_EVERY = 10.0  # seconds
@@ -51,7 +54,9 @@ class Delivery:
         self._log = structlog.get_logger("delivery")
         self._every = settings.schedule.poll_status_every
         self._outbox = Outbox(database, owner)
-        chosen = destinations(settings)
+        self._settings, self._database = settings, database
+        self._activation = latest_activation(database)
+        chosen = self._compiled()
         composer = Composer(client, database, lambda: datetime.now(UTC))
         self._couriers = [
             Courier(
@@ -68,12 +73,12 @@ class Delivery:
         ]
         switches = {each.destination.name: each for each in self._couriers}
         self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
-        learner = Learner(database, self._outbox, chosen, now_ms)
+        self._learner = Learner(database, self._outbox, chosen, now_ms)
         self._followers = [
-            Follower(client, learner, metrics, self._notify, random=chance(), site=site)
+            Follower(client, self._learner, metrics, self._notify, random=chance(), site=site)
             for site in client.tokens.distinct()
         ]
-        self._poller = StatusPoller(client, learner, self._notify, every=self._every)
+        self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
         self._reconciler = Reconciler(client, database, chosen, metrics)
         self._scheduler = AsyncIOScheduler()
 
@@ -81,10 +86,22 @@ class Delivery:
         """Give the parts in the order of their start."""
         return [
             Step("switches", self._board.start, self._board.stop),
+            Following(self._database, self._activation, self._compiled, self._adopt).part(),
             Step("couriers", self._start_couriers, self._stop_couriers),
             Step("followers", self._start_followers, self._stop_followers),
             Step("schedule", self._start_schedule, self._stop_schedule),
         ]
+
+    def _compiled(self) -> list[Destination]:
+        """Compile what is in force. Blocking."""
+        return destinations(self._settings, in_force(self._settings, self._database))
+
+    def _adopt(self, chosen: list[Destination]) -> None:
+        """Let what is composed from now on be written by other definitions."""
+        for courier, destination in zip(self._couriers, chosen, strict=True):
+            courier.adopt(destination)
+        self._learner.adopt(chosen)
+        self._reconciler.adopt(chosen)
 
     def _notify(self) -> None:
         for courier in self._couriers:

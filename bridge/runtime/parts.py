@@ -16,8 +16,11 @@ from fastapi import FastAPI
 from bridge.engine_client.client import EngineClient
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
+from bridge.intake.handler import IntakeHandler
+from bridge.intake.listening import Listening
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
+from bridge.intake.validating import Validator
 from bridge.observability.metrics import Metrics
 from bridge.operations.channels import Kind
 from bridge.operations.tracing import Tracer, traced_handler
@@ -27,6 +30,7 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
+from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
@@ -34,6 +38,7 @@ from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring.intake import listenings
 from bridge.wiring.ports import Answering, folder_listener, handler, wired
+from bridge.wiring.shelf import in_force, recaller
 from bridge.wiring.validation import in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
@@ -75,16 +80,19 @@ class Intake:
         self._metrics = metrics
         self._reactor = reactor
         self._database = database
-        self._listenings = listenings(settings)
+        self._find_version = recaller(database)
+        self._activation = latest_activation(database)
+        self._listenings = self._compiled()
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._waiting = Waiting(self._state_of)
-        forwarder = Forwarder(
+        self._forwarder = Forwarder(
             client, Memory(database, now_ms), self._listenings, self._waiting, metrics
         )
+        self._handlers: dict[str, tuple[IntakeHandler, Validator | None]] = {}
         courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic)
         self._worker = Worker(
-            Inbox(database, owner), forwarder.apply, clock=now_ms, courtesy=courtesy
+            Inbox(database, owner), self._forwarder.apply, clock=now_ms, courtesy=courtesy
         )
         self._ledger.announce(self._worker.notify)
 
@@ -100,14 +108,28 @@ class Intake:
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
             Step("worker", self._worker.start, self._worker.stop),
+            Following(self._database, self._activation, self._compiled, self._adopt).part(),
             Step("switches", board.start, board.stop),
             *(Step(f"listener {name}", each.start, each.stop) for name, each in ports.items()),
         ]
+
+    def _compiled(self) -> dict[str, Listening]:
+        """Compile what is in force. Blocking."""
+        find = in_force(self._settings, self._database)
+        return listenings(self._settings, find, self._find_version)
+
+    def _adopt(self, found: dict[str, Listening]) -> None:
+        """Let frames and messages that come from now on be read by other definitions."""
+        self._listenings = found
+        self._forwarder.adopt(found)
+        for name, (answering, check) in self._handlers.items():
+            answering.adopt(policy(found[name], check))
 
     def _port(self, listener: Listener, tracer: Tracer | None) -> Port:
         check = validator(self._settings, listener, self._metrics)
         listening = policy(self._listenings[listener.name], check)
         answering = handler(listening, self._ledger, self._waiting, self._metrics)
+        self._handlers[listener.name] = answering, check
         timed: Handler = Timed(in_front(check, answering), self._metrics, listener.name)
         if tracer is not None:
             timed = traced_handler(timed, tracer, listener.name)

@@ -6,6 +6,7 @@ from bridge.delivery.destinations import Destination
 from bridge.errors import BridgeError
 from bridge.queue.retry import Policy
 from bridge.wiring.rendering import outgoing
+from bridge.wiring.shelf import Find
 from config import Settings
 from config.sections import Destination as DestinationSettings
 from mappings.results import ResultEvent
@@ -18,17 +19,19 @@ class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"destination {destination}: its mapping has no message for {event}")
 
 
-def destinations(settings: Settings) -> list[Destination]:
+def destinations(settings: Settings, find: Find | None = None) -> list[Destination]:
     """Compile what each destination is sent; raises as `outgoing`, and NoMessageFor."""
-    return [destination(settings, each) for each in settings.destination]
+    return [destination(settings, each, find) for each in settings.destination]
 
 
-def destination(settings: Settings, chosen: DestinationSettings) -> Destination:
+def destination(
+    settings: Settings, chosen: DestinationSettings, find: Find | None = None
+) -> Destination:
     """Compile what one destination is sent; raises as `destinations`."""
     events = frozenset(ResultEvent(each) for each in chosen.events)
     made = Destination(
         name=chosen.name,
-        mappings=outgoing(settings, chosen),
+        mappings=outgoing(settings, chosen, find),
         sites=frozenset(chosen.sites),
         events=events,
         replies=dict(chosen.replies),

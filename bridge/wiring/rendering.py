@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from bridge.errors import BridgeError
+from bridge.wiring.shelf import Find, files_of
 from config import Settings
 from config.rendering import Rendering
 from config.sections import Destination as DestinationSettings
-from mappings.compiler import compile_sources, definitions, read_folder
+from mappings.compiler import compile_sources, definitions
 from mappings.errors import MappingErrors
 from mappings.outbound import OutboundMapping
 from mappings.overlay import laid_over
@@ -37,23 +38,37 @@ class NotRendered(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"destination {destination}: {mistakes}")
 
 
-def outgoing(settings: Settings, chosen: DestinationSettings) -> tuple[OutboundMapping, ...]:
+def outgoing(
+    settings: Settings, chosen: DestinationSettings, find: Find | None = None
+) -> tuple[OutboundMapping, ...]:
     """
     Compile what a destination is sent, the first that has an event first.
 
-    Raises MappingErrors, NotOutgoing and NotRendered.
+    Definitions are those that `find` gives, or the files of HOME. Raises MappingErrors,
+    NotOutgoing and NotRendered.
     """
+    find = find or files_of(settings)
     words = words_of(chosen)
     mappings = []
     if words.get("addenda") == _AS_DOCUMENTS:
         del words["addenda"]
-        documents = _compiled(settings, chosen, DOCUMENT_MAPPING, words)
+        documents = _compiled(find, chosen, DOCUMENT_MAPPING, words)
         mappings.append(documents.only({ResultEvent.ADDENDUM}))
-    mappings.append(_compiled(settings, chosen, chosen.mapping, words))
-    if frozenset(chosen.events) - RESULTS and chosen.mapping != STATUS_MAPPING:
+    mappings.append(_compiled(find, chosen, chosen.mapping, words))
+    if STATUS_MAPPING in names_of(chosen)[1:]:
         general = {word: value for word, value in words.items() if word in _EVERYWHERE}
-        mappings.append(_compiled(settings, chosen, STATUS_MAPPING, general))
+        mappings.append(_compiled(find, chosen, STATUS_MAPPING, general))
     return tuple(mappings)
+
+
+def names_of(chosen: DestinationSettings) -> tuple[str, ...]:
+    """Name the definitions that a destination needs, its own first."""
+    names = [chosen.mapping]
+    if chosen.addenda == _AS_DOCUMENTS:
+        names.append(DOCUMENT_MAPPING)
+    if frozenset(chosen.events) - RESULTS and chosen.mapping != STATUS_MAPPING:
+        names.append(STATUS_MAPPING)
+    return tuple(names)
 
 
 def words_of(chosen: Rendering) -> dict[str, object]:
@@ -63,9 +78,9 @@ def words_of(chosen: Rendering) -> dict[str, object]:
 
 
 def _compiled(
-    settings: Settings, chosen: DestinationSettings, name: str, words: Mapping[str, object]
+    find: Find, chosen: DestinationSettings, name: str, words: Mapping[str, object]
 ) -> OutboundMapping:
-    sources = read_folder(settings.home / "mappings")
+    sources = find(name)
     if name not in definitions(sources):
         words = {}
     owner = f"destination {chosen.name}"

@@ -1,4 +1,4 @@
-"""Queue a stored message again; one that was refused is judged by today's definitions first."""
+"""Queue a stored message again, judged anew: the definitions in force now are what maps it."""
 
 from datetime import UTC, datetime
 
@@ -9,6 +9,7 @@ from bridge.queue import browse, operate
 from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.wiring.intake import listenings
+from bridge.wiring.shelf import in_force
 from bridge.wiring.stores import bridge_database
 from bridge.wiring.validation import policy, validator
 from config import Settings
@@ -31,16 +32,18 @@ def replay_message(settings: Settings, message_id: int) -> int:
 
 def _routing(settings: Settings, database: Database, message_id: int) -> operate.Routing | None:
     detail = browse.message(database, message_id)
-    if detail.row.state is not State.REFUSED:
-        return None
-    name = detail.row.listener
-    listening = listenings(settings).get(name)
+    name, refused = detail.row.listener, detail.row.state is State.REFUSED
+    listening = listenings(settings, in_force(settings, database)).get(name)
     if listening is None:
-        raise StillRefused("its listener is no longer in the settings")
+        if refused:
+            raise StillRefused("its listener is no longer in the settings")
+        return None
     section = next(each for each in settings.listener if each.name == name)
     listening = policy(listening, validator(settings, section, Metrics()))
     troubles: list[BaseException] = []
     verdict = Judge(listening, troubles.append).judge(Frame(detail.payload), datetime.now(UTC))
-    if verdict.refusals or verdict.definition is None:
+    if verdict.definition is not None and not verdict.refusals:
+        return operate.Routing(verdict.definition.name, verdict.definition.version, verdict.lanes)
+    if refused:
         raise StillRefused("; ".join(f"{each.text} {each.place}" for each in verdict.refusals))
-    return operate.Routing(verdict.definition.name, verdict.definition.version, verdict.lanes)
+    return None  # it was taken once: as then

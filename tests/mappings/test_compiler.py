@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from mappings.compiler import DEFINITIONS, check, check_sources, compile_sources, load
-from mappings.errors import MappingErrors
+from mappings.errors import HookFailed, MappingErrors
 from mappings.events import Issue, Severity
 from mappings.inbound import InboundMapping
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid
@@ -181,12 +181,13 @@ class TestHooks:
         assert [event.clinical_info["KeyFindings"] for event in found] == ["One", "Two"]
 
     def test_failing_hook(self) -> None:
-        """A hook that raises refuses the message as our fault, and tells nothing of it."""
+        """A hook that raises is no reason to refuse: its message waits for a person."""
         broken = {"mine_hooks.py": "def last(message):\n    raise ValueError(str(message))\n"}
         mine = overlaid("tags: {KeyFindings: {hook: 'mine_hooks:last'}}", broken)
-        (issue,) = mine.check(message("ORC|NW|P1", "OBR|1|P1||X"), DEFAULTS)
-        assert (issue.code, issue.path) == ("207", "")
-        assert "Doe" not in issue.message
+        order = message("ORC|NW|P1", "OBR|1|P1||X")
+        assert mine.check(order, DEFAULTS) == []
+        with pytest.raises(HookFailed, match=r"^hook mine_hooks:last raised ValueError$"):
+            mine.apply(order, DEFAULTS)
 
     def test_unknown_function(self) -> None:
         """A function that is not there gets a suggestion."""

@@ -1,0 +1,84 @@
+"""
+Follow activations: whichever node a mapping was activated on, this one goes on with it.
+
+What cannot be compiled here leaves in force what was. The database is the truth, and looked at
+often enough that all nodes agree within two seconds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+from bridge.errors import BridgeError
+from bridge.observability.redaction import describe
+from bridge.runtime.step import Step
+from bridge.store import mapping_versions
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from mappings.errors import MappingError
+
+LOOK_EVERY = 0.5  # seconds
+
+Compiled = TypeVar("Compiled")
+
+
+class Following(Generic[Compiled]):
+    """Looks for new activations; compiles on a thread, adopts on the loop."""
+
+    def __init__(
+        self,
+        database: Database,
+        known: int,
+        compile_all: Callable[[], Compiled],
+        adopt: Callable[[Compiled], None],
+    ) -> None:
+        """`compile_all` gives what is in force; what it gave first came after `known`."""
+        self._log = structlog.get_logger("mappings")
+        self._database = database
+        self._compile = compile_all
+        self._adopt = adopt
+        self._known = known
+        self._task: asyncio.Task[None] | None = None
+
+    def part(self) -> Step:
+        """Give its start and stop."""
+        return Step("mappings", self._start, self._stop)
+
+    async def _start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="mappings")
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except StoreError as error:
+                self._log.warning("activations not read", error=describe(error))
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _look(self) -> None:
+        latest = await asyncio.to_thread(latest_activation, self._database)
+        if latest == self._known:
+            return
+        try:
+            found = await asyncio.to_thread(self._compile)
+        except StoreError:
+            raise
+        except (BridgeError, MappingError) as error:
+            self._log.error("not adopted", error=describe(error))
+        else:
+            self._adopt(found)
+            self._log.info("adopted", activation=latest)
+        self._known = latest
+
+
+def latest_activation(database: Database) -> int:
+    """Give the number of the last activation; what is compiled later holds it, at least."""
+    with database.read() as connection:
+        return mapping_versions.latest(connection)

@@ -1,0 +1,219 @@
+"""
+Put versions of definitions into force: from files, from a draft, or an older one again.
+
+Nothing comes into force that does not compile, or that a listener or destination of the
+settings could not work with. All nodes of an installation follow what is written here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+from typing_extensions import override
+
+from bridge.errors import BridgeError
+from bridge.store import mapping_versions as kept
+from bridge.store.database import Database
+from bridge.store.mapping_versions import Activation, Origin, Version
+from bridge.wiring import delivery, intake
+from bridge.wiring.rendering import names_of
+from bridge.wiring.shelf import Find, files_of, in_force, laid_upon
+from config import Settings
+from mappings.compiler import bundle
+from mappings.errors import MappingErrors
+from mappings.nodes import Sources
+
+_SERVICE, _AT_START = "service", "files of HOME at the start"
+_SHORTEST_VERSION = 4  # hex digits that are enough to name a version, if no other begins so
+
+
+class NoSuchVersion(BridgeError):  # noqa: N818  # named for what happened
+    """A definition has no version of this name, or several begin so."""
+
+    def __init__(self, name: str, version: str) -> None:
+        super().__init__(f"mapping {name} has no version {version} (or several that begin so)")
+
+
+class NothingBefore(BridgeError):  # noqa: N818  # named for what happened
+    """There is nothing to roll back to."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"mapping {name} has had no other version in force")
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who activates, when (ms), and why."""
+
+    actor: str
+    at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """What came into force; `before` is the version until then, empty where there was none."""
+
+    name: str
+    version: str
+    before: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is another version than before."""
+        return self.version != self.before
+
+    @override
+    def __str__(self) -> str:
+        """Tell it to whoever asked for it."""
+        if not self.changed:
+            return f"{self.name} {self.version} is in force"
+        return f"{self.name} {self.version} is in force now, before {self.before or 'nothing'}"
+
+
+def names_used(settings: Settings) -> list[str]:
+    """Name the definitions that listeners and destinations work with."""
+    names = [name for listener in settings.listener for name in listener.mappings]
+    names += [name for chosen in settings.destination for name in names_of(chosen)]
+    return list(dict.fromkeys(names))
+
+
+def activate_files(
+    settings: Settings, database: Database, names: Sequence[str], who: Who
+) -> list[Activated]:
+    """Put the files of HOME into force, all of these definitions or none; raises as `verify`."""
+    find = files_of(settings)
+    return activate(settings, database, [(name, find(name)) for name in names], who)
+
+
+def activate(
+    settings: Settings,
+    database: Database,
+    chosen: Sequence[tuple[str, Sources]],
+    who: Who,
+    origin: Origin = Origin.ACTIVATE,
+) -> list[Activated]:
+    """Put definitions into force, all or none; what is in force stays without a new entry."""
+    find = in_force(settings, database)
+    made = []
+    for name, sources in chosen:
+        compiled, needed = bundle(sources, name)
+        find = laid_upon(find, name, needed)
+        made.append(Version(name, compiled.version, needed))
+    for each in made:
+        verify(settings, each.name, find)
+    with database.write() as connection:
+        database.serialize(connection, kept.LOCK)
+        before = kept.in_force(connection)
+        done = []
+        for each in made:
+            now = before[each.name].version if each.name in before else ""
+            done.append(Activated(each.name, each.version, now))
+            if now != each.version or before[each.name].origin is Origin.START:
+                kept.activate(connection, each, who.at, who.actor, who.reason, origin)
+    return done
+
+
+def verify(settings: Settings, name: str, find: Find) -> None:
+    """
+    See that everything in the settings that uses a definition can work with it.
+
+    Raises MappingErrors, WrongKind, NotOutgoing, NotRendered and NoMessageFor.
+    """
+    for listener in settings.listener:
+        if name in listener.mappings:
+            intake.compiled(settings, listener, find)
+    for chosen in settings.destination:
+        if name in names_of(chosen):
+            delivery.destination(settings, chosen, find)
+
+
+def rollback(
+    settings: Settings, database: Database, name: str, who: Who, version: str = ""
+) -> Activated:
+    """Put an older version into force: this one, or the one before the one in force."""
+    with database.read() as connection:
+        wanted = resolve(connection, name, version) if version else before(connection, name)
+    chosen = [(name, wanted.sources)]
+    (done,) = activate(settings, database, chosen, who, Origin.ROLLBACK)
+    return done
+
+
+def before(connection: Connection, name: str) -> Version:
+    """
+    Find what was in force before, whose place no rollback has taken since.
+
+    Rolling back twice goes back two versions, and not to and fro.
+    """
+    past = kept.history(connection, name)
+    trail: list[Activation] = []
+    for each in reversed(past):
+        earlier = [at for at, one in enumerate(trail) if one.version == each.version]
+        if each.origin is Origin.ROLLBACK and earlier:
+            del trail[earlier[-1] :]
+        trail.append(each)
+    for each in reversed(trail[:-1]):
+        if each.version != trail[-1].version:
+            return _found(connection, name, each.version)
+    raise NothingBefore(name)
+
+
+def resolve(connection: Connection, name: str, version: str) -> Version:
+    """Find a version by the beginning of its name. Raises NoSuchVersion."""
+    known = [each for each in kept.versions(connection, name) if each.startswith(version)]
+    if len(known) != 1 or len(version) < _SHORTEST_VERSION:
+        raise NoSuchVersion(name, version)
+    return _found(connection, name, known[0])
+
+
+def _found(connection: Connection, name: str, version: str) -> Version:
+    found = kept.find(connection, name, version)
+    if found is None:
+        raise NoSuchVersion(name, version)
+    return found
+
+
+def note_start(settings: Settings, database: Database, now: int) -> list[str]:
+    """
+    Let the files of HOME be in force where nobody has activated anything, as the service starts.
+
+    Files with mistakes do not replace what was in force. Gives the names of those; where
+    there was nothing, whoever compiles them next says what is wrong.
+    """
+    made: dict[str, Version | None] = {}
+    for name in names_used(settings):
+        try:
+            compiled, needed = bundle(files_of(settings)(name), name)
+        except MappingErrors:
+            made[name] = None
+            continue
+        made[name] = Version(name, compiled.version, needed)
+    with database.write() as connection:
+        database.serialize(connection, kept.LOCK)
+        before = kept.in_force(connection)
+        at_start = {name: each for name, each in before.items() if each.origin is Origin.START}
+        for name, version in made.items():
+            new = name not in before or name in at_start
+            if version is None or not new:
+                continue
+            if name not in before or before[name].version != version.version:
+                kept.activate(connection, version, now, _SERVICE, _AT_START, Origin.START)
+    return [name for name, version in made.items() if version is None and name in at_start]
+
+
+def differing(settings: Settings, database: Database) -> list[str]:
+    """Name the definitions whose files say something else than what is in force."""
+    with database.read() as connection:
+        active = kept.in_force(connection)
+    found = []
+    for name, each in active.items():
+        sources = files_of(settings)(name)
+        if f"{name}.yaml" not in sources:
+            continue
+        try:
+            made, _ = bundle(sources, name)
+        except MappingErrors:
+            continue
+        if made.version != each.version:
+            found.append(name)
+    return found

@@ -1,0 +1,57 @@
+"""
+Where the definitions in force come from: the database once they were activated, else HOME.
+
+Reads; what puts a version into force is `bridge.wiring.activating`'s.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from bridge.store import mapping_versions as kept
+from bridge.store.database import Database
+from config import Settings
+from mappings.compiler import compile_sources, read_folder
+from mappings.inbound import InboundMapping
+from mappings.nodes import Sources
+
+Find = Callable[[str], Sources]
+"""Gives the sources in which a definition stands, by its name."""
+
+_REMEMBERED = 64  # versions that messages in hand may still ask for
+
+
+def files_of(settings: Settings) -> Find:
+    """Take definitions from the files of HOME."""
+    folder = settings.home / "mappings"
+    return lambda name: read_folder(folder)
+
+
+def in_force(settings: Settings, database: Database) -> Find:
+    """Take what is in force now: the activated version, or the file that never was."""
+    with database.read() as connection:
+        active = kept.in_force(connection)
+        found = {
+            name: version.sources
+            for name, each in active.items()
+            if (version := kept.find(connection, name, each.version)) is not None
+        }
+    files = files_of(settings)
+    return lambda name: found[name] if name in found else files(name)
+
+
+def laid_upon(find: Find, name: str, sources: Sources) -> Find:
+    """Take one definition from elsewhere: what would be, if it were in force."""
+    return lambda wanted: sources if wanted == name else find(wanted)
+
+
+def recaller(database: Database) -> Callable[[str, str], InboundMapping | None]:
+    """Make what finds the version that a message began with; it may raise StoreError."""
+
+    @lru_cache(maxsize=_REMEMBERED)
+    def recall(name: str, version: str) -> InboundMapping | None:
+        with database.read() as connection:
+            found = kept.find(connection, name, version)
+        made = None if found is None else compile_sources(found.sources, name)
+        return made if isinstance(made, InboundMapping) else None
+
+    return recall

@@ -1,0 +1,177 @@
+"""`bridge mapping activate|history|rollback|diff|try`: versions of definitions, no service."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from bridge.cli.application import application
+from bridge.wiring.activating import note_start
+from bridge.wiring.homes import make_home
+from bridge.wiring.stores import bridge_database
+from config import load
+
+ORDER = (
+    "MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
+    "PID|1||M1^^^NORTH^MR||Doe^Jane||19800102|F\r"
+    "ORC|NW|P1\rOBR|1|P1||X^Test|||||||||||||||A1\r"
+)
+NOTES = "\ntags: {Notes: {const: seen}}\n"
+
+
+class Home:
+    """A home, and commands run on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mappings = folder / "mappings"
+        make_home(folder)
+        order = folder / "order.hl7"
+        order.write_text(ORDER)
+        self.order = str(order)
+
+    def run(self, *arguments: str) -> Result:
+        """Run `bridge mapping …`."""
+        return CliRunner().invoke(application, ["mapping", *arguments, "--home", str(self.folder)])
+
+    def done(self, *arguments: str) -> str:
+        """Run a command that must succeed."""
+        result = self.run(*arguments)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    def write(self, text: str) -> None:
+        """Change the definition of orders."""
+        shipped = self.mappings / "shipped.yaml"
+        if not shipped.exists():
+            shipped.write_text((self.mappings / "orders.yaml").read_text())
+        (self.mappings / "orders.yaml").write_text(f"include: shipped.yaml\n{text}")
+
+    def history(self) -> list[dict[str, object]]:
+        """Give the history of orders."""
+        found: list[dict[str, object]] = json.loads(self.done("history", "orders", "--json"))
+        return found
+
+    def start(self) -> list[str]:
+        """Do what a service does with the files as it starts."""
+        with bridge_database(self.folder) as database:
+            return note_start(load(self.folder), database, 1_000)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A new home."""
+    return Home(tmp_path / "home")
+
+
+def test_activate_keeps_who_when_and_why(home: Home) -> None:
+    """A version that was activated stands in the history with its author and reason."""
+    home.done("activate", "orders", "--reason", "go live", "--by", "ann")
+    (entry,) = home.history()
+    assert (entry["actor"], entry["reason"], entry["origin"]) == ("ann", "go live", "activate")
+    assert entry["in_force"] is True
+
+
+def test_the_same_version_is_activated_once(home: Home) -> None:
+    """CI may activate after every push: without a change there is no new entry."""
+    home.done("activate", "orders")
+    home.done("activate", "orders")
+    assert len(home.history()) == 1
+
+
+def test_a_bad_mapping_is_never_activated(home: Home) -> None:
+    """A mistake in one definition leaves all in force as they were."""
+    home.done("activate")
+    home.write("tags: {PatientMRN: PIX-3}")
+    result = home.run("activate", "patients", "orders")
+    assert result.exit_code != 0
+    assert len(home.history()) == 1
+
+
+def test_what_a_listener_cannot_use_is_not_activated(home: Home) -> None:
+    """A definition of the wrong kind is good in itself, and of no use to the listener."""
+    (home.mappings / "orders.yaml").write_text("include: results.yaml\n")
+    assert home.run("activate", "orders").exit_code != 0
+    assert home.done("history", "orders", "--json").strip() == "[]"
+
+
+def test_what_a_destination_cannot_use_is_not_activated(home: Home) -> None:
+    """A destination that names it must be sent messages by it."""
+    settings = home.folder / "bridge.toml"
+    settings.write_text(
+        settings.read_text()
+        + '\n[[destination]]\nname = "x"\naddress = "127.0.0.1:1"\nmapping = "orders"\n'
+    )
+    assert home.run("activate", "orders").exit_code != 0
+
+
+def test_rollback_goes_one_step_back_each_time(home: Home) -> None:
+    """Three versions: two rollbacks reach the first; a third has nowhere to go."""
+    home.done("activate", "orders")
+    home.write(NOTES)
+    home.done("activate", "orders")
+    home.write("tags: {Notes: {const: other}}")
+    home.done("activate", "orders")
+    third, second, first = (entry["version"] for entry in home.history())
+    home.done("rollback", "orders", "--reason", "too bold")
+    assert home.history()[0]["version"] == second
+    home.done("rollback", "orders")
+    assert home.history()[0]["version"] == first
+    assert home.run("rollback", "orders").exit_code != 0
+    home.done("rollback", "orders", "--to", str(third)[:8])
+    assert home.history()[0]["version"] == third
+
+
+def test_the_files_of_the_start_can_be_rolled_back_to(home: Home) -> None:
+    """What a service started with is a version too, and stays in force over later files."""
+    home.start()
+    home.write(NOTES)
+    home.done("activate", "orders")
+    home.done("rollback", "orders")
+    assert [entry["origin"] for entry in home.history()] == ["rollback", "activate", "start"]
+    home.start()
+    assert len(home.history()) == 3
+
+
+def test_changed_files_are_in_force_after_a_start(home: Home) -> None:
+    """Who never activates edits files and starts again, as before."""
+    home.start()
+    home.write(NOTES)
+    home.start()
+    assert [entry["origin"] for entry in home.history()] == ["start", "start"]
+
+
+def test_files_with_mistakes_do_not_replace_what_was_in_force(home: Home) -> None:
+    """A half-edited file at a restart is named, and what was in force stays."""
+    home.start()
+    home.write("tags: {PatientMRN: PIX-3}")
+    assert home.start() == ["orders"]
+    assert len(home.history()) == 1
+
+
+def test_diff_names_what_comes_out_differently(home: Home) -> None:
+    """The fields that differ, before and after; exit status 1 where there are any."""
+    home.done("activate", "orders")
+    assert home.run("diff", "orders", home.order).exit_code == 0
+    home.write(NOTES)
+    result = home.run("diff", "orders", home.order, "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    (message,) = told["messages"]
+    assert (told["compared"], told["differing"]) == (1, 1)
+    (difference,) = message["differences"]
+    assert difference["field"].endswith("clinical_info.Notes")
+    assert (difference["before"], difference["after"]) == ("", "seen")
+
+
+def test_try_takes_a_version_and_a_folder(home: Home) -> None:
+    """The active version maps what is found in a folder; other files there are passed over."""
+    home.done("activate", "orders")
+    home.write(NOTES)
+    told = json.loads(home.done("try", "orders", str(home.folder), "--version", "active", "--json"))
+    assert "Notes" not in told[0]["events"][0]["clinical_info"]
+    assert "PID-3" in told[0]["used"]
+    told = json.loads(home.done("try", "orders", home.order, "--json"))
+    assert told[0]["events"][0]["clinical_info"]["Notes"] == "seen"
