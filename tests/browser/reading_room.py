@@ -15,7 +15,7 @@ import uvicorn
 from bridge.engine.http.application import create_application
 from bridge.engine.service import sites, tokens
 from bridge.engine.service.sites import SiteSettings
-from bridge.engine.settings import EngineSettings
+from bridge.engine.settings import Assistance, EngineSettings
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
 
@@ -29,6 +29,7 @@ class ReadingRoom:
 
     folder: Path
     port: int = 0
+    assistance: Assistance = field(default_factory=Assistance)
     _keys: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
@@ -55,7 +56,9 @@ class ReadingRoom:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", self.port))
         self.port = listening.getsockname()[1]
-        settings = EngineSettings((("1", self._keys),), public_url=self.url)
+        settings = EngineSettings(
+            (("1", self._keys),), public_url=self.url, assistance=self.assistance
+        )
         application = create_application(
             settings, self._database, clock=lambda: time.time_ns() // 1_000_000
         )

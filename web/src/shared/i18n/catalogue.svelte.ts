@@ -1,5 +1,5 @@
 // The words of the apps: one catalogue a language, English beneath for what is missing.
-import english from "../../../locales/en.json";
+import english from "../../../locales/en-US.json";
 import { flatten, type Catalogue, type Words } from "./words";
 
 /** The 17 codes of the interface document; the catalogue of each is its own file. */
@@ -23,9 +23,12 @@ export const CODES = [
   "es-ES",
 ] as const;
 
-const files = import.meta.glob<Catalogue>("../../../locales/*-*.json", { import: "default" });
+const files = import.meta.glob<Catalogue>(["../../../locales/*.json", "!**/en-US.json"], {
+  import: "default",
+});
 const base = flatten(english as Catalogue);
 
+let newest = 0;
 let code = $state<string>("en-US");
 let words = $state.raw<Words>(base);
 
@@ -37,8 +40,10 @@ export const locale = {
   /** Switches every text at once; an unknown code is English. */
   async set(wanted: string): Promise<void> {
     const known = CODES.find((each) => each === wanted) ?? "en-US";
+    const turn = (newest += 1);
     const load = files[`../../../locales/${known}.json`];
     const own = load ? flatten(await load()) : {};
+    if (turn !== newest) return; // another one was chosen while this one was loaded
     words = { ...base, ...own };
     code = known;
     document.documentElement.lang = known;

@@ -1,0 +1,142 @@
+"""Dictation in a real Chromium with a microphone that beeps; the recognizer listens on a port."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright, expect
+
+from bridge.engine.settings import Assistance, ModelEndpoint
+from tests.bridge.engine.http.model_house import Model, listening
+from tests.browser.conftest import CHROMIUM
+from tests.browser.reading_room import ReadingRoom
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+WITHOUT = "delete window.SpeechRecognition; delete window.webkitSpeechRecognition;"
+"""A browser without a recognizer of its own."""
+
+SPEAKING = """
+window.SpeechRecognition = class {
+  start() { window.speaker = this; }
+  stop() { this.onend?.(); }
+  say(words) {
+    const results = [{ isFinal: true, 0: { transcript: words } }];
+    this.onresult({ resultIndex: 0, results });
+  }
+  fail(error) { this.onerror({ error }); this.onend?.(); }
+};
+"""
+"""A browser whose recognizer hears what the test says."""
+
+
+@pytest.fixture
+def page(driver: Playwright) -> Iterator[Page]:
+    """A page with a fake microphone; errors in its scripts fail the test."""
+    media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+    browser: Browser = driver.chromium.launch(
+        executable_path=CHROMIUM, args=["--no-sandbox", *media]
+    )
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    yield page
+    browser.close()
+    assert [each for each in errors if "Failed to load resource" not in each] == []
+
+
+@pytest.fixture
+def recognizer(room: ReadingRoom) -> Iterator[Model]:
+    """The installation's own recognizer; the engine is started again with it."""
+    with listening(Model({"text": "no effusion period"})) as model:
+        room.stop()
+        endpoint = ModelEndpoint(model.url, "hear-1")
+        room.assistance = Assistance(transcription=endpoint)
+        room.start()
+        yield model
+
+
+def opened(page: Page, room: ReadingRoom, script: str, **app: str) -> None:
+    """Open a report in a browser that begins with a script."""
+    page.add_init_script(script)
+    page.goto(room.launch(reportingApp=app))
+    page.wait_for_selector("#recorder")
+    page.click("#text")
+
+
+def until(page: Page, condition: str) -> None:
+    """Wait for a condition; the page's policy lets nothing be evaluated in it by itself."""
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)
+
+
+def test_the_installations_recognizer_writes_at_the_caret(
+    room: ReadingRoom, page: Page, recognizer: Model
+) -> None:
+    """Where the browser has none: recorded, sent, written as text; the level moves meanwhile."""
+    opened(page, room, WITHOUT)
+    page.keyboard.type("Lungs clear,")
+    page.click("#recorder")
+    expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "true")
+    until(page, "document.querySelector('#level').value > 0.02")
+    page.wait_for_timeout(1200)
+    page.click("#recorder")
+    expect(page.locator("#text")).to_have_text("Lungs clear, no effusion.", timeout=15_000)
+    expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "false")
+    headers, body = recognizer.asked[0]
+    assert headers["content-type"].startswith("multipart/form-data")
+    assert len(body) > 1000
+    assert b'name="language"\r\n\r\nen\r\n' in body
+
+
+def test_the_browsers_recognizer_writes_marks_and_lines(room: ReadingRoom, page: Page) -> None:
+    """In the language of the launch; a selected bracket is filled."""
+    opened(page, room, SPEAKING, SpeechLanguage="de-DE")
+    page.click("#recorder")
+    until(page, "Boolean(window.speaker)")
+    assert page.evaluate("speaker.lang") == "de-DE"
+    page.evaluate("speaker.say('kein Erguss Punkt neue Zeile Herz [Größe]')")
+    expect(page.locator("#text p")).to_have_text(["Kein Erguss.", "Herz [Größe]"])
+    page.evaluate("speaker.say('normal groß Punkt')")
+    expect(page.locator("#text p")).to_have_text(["Kein Erguss.", "Herz normal groß."])
+    page.keyboard.press("Control+z")
+    expect(page.locator("#text p").last).to_have_text("Herz [Größe]")
+
+
+def test_a_recognizer_that_is_none_gives_way(
+    room: ReadingRoom, page: Page, recognizer: Model
+) -> None:
+    """The browser's fails: the installation's goes on without being asked for."""
+    opened(page, room, SPEAKING)
+    page.click("#recorder")
+    until(page, "Boolean(window.speaker)")
+    page.evaluate("speaker.fail('network')")
+    expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(1000)
+    page.click("#recorder")
+    expect(page.locator("#text")).to_have_text("No effusion.", timeout=15_000)
+    assert recognizer.asked
+
+
+def test_without_any_recognizer_the_app_says_so(room: ReadingRoom, page: Page) -> None:
+    """Nothing is recorded."""
+    opened(page, room, WITHOUT)
+    page.click("#recorder")
+    expect(page.locator(".dictation [role=status]")).to_contain_text("recognizes no speech")
+    expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "false")
+
+
+def test_microphones_are_chosen(room: ReadingRoom, page: Page) -> None:
+    """The list names them, and the choice outlives the page."""
+    opened(page, room, SPEAKING)
+    page.click("#microphones")
+    options = page.locator("#microphone option")
+    expect(options.nth(1)).to_be_attached()
+    names = options.all_text_contents()
+    page.select_option("#microphone", label=names[-1])
+    page.reload()
+    page.click("#microphones")
+    expect(page.locator("#microphone option:checked")).to_have_text(names[-1])

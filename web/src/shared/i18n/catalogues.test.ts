@@ -1,0 +1,111 @@
+// Every language says everything, with the same places for parameters; and nothing is said elsewhere.
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "svelte/compiler";
+import { describe, expect, it } from "vitest";
+import { CODES } from ".";
+import { flatten, type Catalogue, type Words } from "./words";
+
+const WEB = join(import.meta.dirname, "../../..");
+const LOCALES = join(WEB, "locales");
+const read = (code: string): Words =>
+  flatten(JSON.parse(readFileSync(join(LOCALES, `${code}.json`), "utf8")) as Catalogue);
+const catalogues = new Map(CODES.map((code) => [code as string, read(code)]));
+const english = catalogues.get("en-US") as Words;
+
+const FORMS = /\.(?:zero|one|two|few|many|other)$/;
+const nameOf = (key: string) => key.replace(FORMS, "");
+const names = (words: Words) => [...new Set(Object.keys(words).map(nameOf))].sort();
+const counted = Object.keys(english)
+  .filter((key) => key.endsWith(".other"))
+  .map(nameOf);
+const places = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map((each) => each[1]).sort();
+
+const sources = readdirSync(join(WEB, "src"), { recursive: true, encoding: "utf8" })
+  .filter((each) => /\.(?:ts|svelte)$/.test(each) && !each.includes(".test."))
+  .map((each) => [each, readFileSync(join(WEB, "src", each), "utf8")] as const);
+
+it("there is a catalogue for each of the 17 codes, and no other file", () => {
+  expect(readdirSync(LOCALES).sort()).toEqual(CODES.map((code) => `${code}.json`).sort());
+  expect(CODES).toHaveLength(17);
+});
+
+describe.each([...catalogues])("%s", (code, words) => {
+  it("has every key, and none besides", () => {
+    expect(names(words)).toEqual(names(english));
+  });
+
+  it("has the same places for parameters, and no empty text", () => {
+    for (const [key, text] of Object.entries(words)) {
+      const wanted = english[key] ?? english[`${nameOf(key)}.other`] ?? "";
+      expect([key, places(text)]).toEqual([key, places(wanted)]);
+      expect(text.trim(), key).not.toBe("");
+    }
+  });
+
+  it("has each form that its plurals need", () => {
+    const forms = new Intl.PluralRules(code).resolvedOptions().pluralCategories;
+    for (const name of counted) {
+      const own = Object.keys(words).filter((key) => nameOf(key) === name && FORMS.test(key));
+      expect(own.sort()).toEqual(forms.map((form) => `${name}.${form}`).sort());
+    }
+  });
+});
+
+it("other languages are not English under another name", () => {
+  for (const [code, words] of catalogues) {
+    if (code.startsWith("en")) continue;
+    const long = Object.entries(english).filter(([, text]) => text.length > 24);
+    expect([code, long.filter(([key, text]) => words[key] === text)]).toEqual([code, []]);
+  }
+});
+
+it("every key that a source names is there", () => {
+  const named = sources.flatMap(([file, text]) =>
+    [...text.matchAll(/\bt\(\s*["']([a-z_]+\.\w+)["']/g)].map((each) => [file, each[1]] as const),
+  );
+  expect(named.length).toBeGreaterThan(200);
+  const known = new Set(names(english));
+  expect(named.filter(([, key]) => !known.has(key as string))).toEqual([]);
+});
+
+interface Node {
+  type: string;
+  name?: string;
+  data?: string;
+  value?: unknown;
+}
+
+const SPOKEN_ATTRIBUTES = ["title", "aria-label", "placeholder", "alt", "label"];
+const LETTERS = /\p{L}{2,}/u;
+
+/** Returns the literal words in a component's markup. */
+function literals(node: unknown, found: string[] = []): string[] {
+  if (Array.isArray(node)) node.forEach((each) => literals(each, found));
+  else if (node && typeof node === "object") {
+    const { type, name, data, value } = node as Node;
+    if (type === "Script" || type === "StyleSheet") return found;
+    if (type === "Text" && LETTERS.test(data ?? "")) found.push((data ?? "").trim());
+    if (type === "Attribute" && !SPOKEN_ATTRIBUTES.includes(name ?? "")) {
+      // What is not read to anybody may be a word: classes, ids, types.
+      const parts = [value].flat().filter((each) => (each as Node | null)?.type !== "Text");
+      return literals(parts, found);
+    }
+    for (const each of Object.values(node)) literals(each, found);
+  }
+  return found;
+}
+
+/** Names of keys and of formats are the same in every language. */
+const SAME_EVERYWHERE = /^(?:\(?(?:Ctrl|Shift|Alt|Tab|Enter)[^\p{Ll}]*\w*\)?|PDF|DOCX|RTF|HTML|CPT|ICD-10)$/u;
+
+it("no component has words of its own", () => {
+  const found = sources
+    .filter(([file]) => file.endsWith(".svelte"))
+    .flatMap(([file, text]) =>
+      literals(parse(text, { modern: true }).fragment)
+        .filter((words) => !SAME_EVERYWHERE.test(words))
+        .map((words) => `${file}: ${words}`),
+    );
+  expect(found).toEqual([]);
+});
