@@ -55,7 +55,7 @@ def build() -> None:
 
 def npm(*arguments: str) -> None:
     """Run npm in the web folder, with the locked packages installed."""
-    program, environment = _node()
+    program, environment = node()
     locked = _digest([WEB / "package-lock.json", WEB / "package.json"])
     stamp = NODE_MODULES / ".stamp"
     if _read(stamp) != locked:
@@ -65,7 +65,7 @@ def npm(*arguments: str) -> None:
     _run([*program, "--loglevel=error", *arguments], environment)
 
 
-def _node() -> tuple[list[str], dict[str, str]]:
+def node() -> tuple[list[str], dict[str, str]]:
     """Return how npm is called, and the environment in which scripts find the same Node."""
     # Settings of a developer's npm that it no longer knows only make noise.
     noise = "npm_config_nodedir"
