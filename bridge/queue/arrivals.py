@@ -23,10 +23,10 @@ class Flag(IntFlag):
     CORRECTED = 4  # the very same bytes were refused before
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every message, and freezing costs a third
 class Arrival:
     """
-    One message as it arrived, and how it is to be answered.
+    One message as it arrived, and how it is to be answered. Nobody changes it.
 
     `identity` and `digest` are as `bridge.queue.hashing` makes them. `lanes` are the one or two
     keys in whose order it is to be applied; none for what is refused. `received_at` is in ms.

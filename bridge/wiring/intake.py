@@ -2,6 +2,7 @@
 
 import secrets
 from functools import partial
+from itertools import count
 
 import structlog
 
@@ -23,6 +24,8 @@ from mappings.inbound import InboundMapping
 from mllp.errors import TLSConfigurationError
 from mllp.reloading import ReloadingServer
 from mllp.tls import server_options
+
+_MOST_COUNTED = 0xFFFFFF
 
 
 class WrongKind(BridgeError):  # noqa: N818  # named for what happened
@@ -97,6 +100,25 @@ def not_reloaded(error: TLSConfigurationError) -> None:
     structlog.get_logger("tls").error("new files not used", setting=error.setting)
 
 
-def new_control_id() -> str:
-    """Give a control id of our own: 18 characters, never given before."""
-    return f"RB{secrets.token_hex(8)}"
+class ControlIds:
+    """
+    Gives control ids of our own: 20 characters, never given before.
+
+    A random beginning and a count: to ask the system for randomness each time costs as much
+    as to build the acknowledgment.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def __call__(self) -> str:
+        """Give the next."""
+        number = next(self._count)
+        if number > _MOST_COUNTED:
+            self._begin()
+            number = next(self._count)
+        return f"{self._beginning}{number:06x}"
+
+    def _begin(self) -> None:
+        self._beginning = f"RB{secrets.token_hex(6)}"
+        self._count = count()

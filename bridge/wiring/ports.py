@@ -23,7 +23,7 @@ from bridge.transports.folders.intake import FolderListener, FolderRules
 from bridge.transports.web.dialect import read_authorization
 from bridge.transports.web.intake import Desk, WebRules
 from bridge.transports.web.server import MessageSite
-from bridge.wiring.intake import new_control_id, tls_options
+from bridge.wiring.intake import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
@@ -63,7 +63,7 @@ def handler(
         outcomes,
         AckCounter(metrics, listener.name),
         clock=lambda: datetime.now(UTC),
-        new_id=new_control_id,
+        new_id=ControlIds(),
     )
 
 

@@ -5,8 +5,8 @@ The hot path: it runs for every frame before the message is stored, so it looks 
 line only. Whether the rest is a message is `mappings.hl7.message`'s question.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from mappings.hl7 import charset, delimiters, lines
 from mappings.hl7.delimiters import Delimiters
@@ -18,8 +18,7 @@ _LONGEST_CHARSET = 99
 _LONGEST_CODES = 99
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """
     MSH, field by field. Bytes are raw and verbatim; `str` are plain codes, stripped of blanks.
 
