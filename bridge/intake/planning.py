@@ -12,7 +12,6 @@ from typing import Any
 from bridge.intake.family import OF_PARENT, descend, parent_of
 from bridge.intake.identity import signal
 from bridge.intake.order_rules import (
-    CLOSING,
     OPENING,
     OrderState,
     Rule,
@@ -122,11 +121,8 @@ def plan(
 
 
 def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
-    """Take what is replaced off first; what the same message orders anew is not replaced."""
-    anew = {key_of(each) for each in events if each.action in ORDERS - CLOSING}
-    replaced = [each for each in events if each.action is Action.REPLACE]
-    others = [each for each in events if each.action is not Action.REPLACE]
-    return [*(each for each in replaced if key_of(each) not in anew), *others]
+    """Take what is replaced off first: what takes its place may have the same accession."""
+    return sorted(events, key=lambda each: each.action is not Action.REPLACE)
 
 
 def _task(
@@ -143,26 +139,29 @@ def _task(
     revived = state is OrderState.CANCELLED and step is Step.REGISTER
     if revived:  # an order anew: nothing of the cancelled one counts
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    if before is not None and not revived and is_earlier(occasion.sent_at, before.said_at):
-        return _straggling(step, event, before, replace(base, state=after))
     closing = step is Step.WITHDRAW
-    echo, tags = _said(base, event)
     opened = event.action in OPENING or event.examined
+    base = replace(
+        base,
+        state=after,
+        last_message=occasion.message_id,
+        closed_at=occasion.sent_at if closing else _closed_at(after, base),
+        opened_at=_opened_at(base, occasion) if opened else base.opened_at,
+    )
+    if is_earlier(occasion.sent_at, base.said_at):
+        return _straggling(step, event, before, base)
+    echo, tags = _said(base, event)
     return Task(
         step,
         event,
         before,
         replace(
             base,
-            state=after,
-            last_message=occasion.message_id,
             placer=event.placer or base.placer,
             filler=event.filler or base.filler,
             tags=tags,
             echo=base.echo if closing and base.echo else echo,
-            closed_at=occasion.sent_at if closing else _closed_at(after, base),
             said_at=base.said_at if occasion.sent_at is None else occasion.sent_at,
-            opened_at=occasion.sent_at if opened else base.opened_at,
             signals=_signals(base, event, closing=closing),
         ),
     )
@@ -190,18 +189,24 @@ def _decided(
     )
 
 
-def _straggling(step: Step, event: OrderEvent, before: IndexedOrder, base: IndexedOrder) -> Task:
+def _straggling(
+    step: Step, event: OrderEvent, before: IndexedOrder | None, base: IndexedOrder
+) -> Task:
     """
     Take of a message that was overtaken by a newer one only what that one was silent about.
 
     What the newer one said of the order stands; the step is what the state demands.
     """
+    tags = _merged(event.clinical_info, base.tags)
+    head, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
+    more = remaining(_procedures(event)[1], known)
+    echo, description = joined(head, [*known, *more])
     after = replace(
         base,
         placer=base.placer or event.placer,
         filler=base.filler or event.filler,
-        tags=_merged(event.clinical_info, base.tags),
-        echo=base.echo or event.echo,
+        tags={**tags, DESCRIPTION: description} if known and more and description else tags,
+        echo=echo if known else base.echo or event.echo,
     )
     return Task(step, replace(event, location=""), before, after)
 
@@ -239,6 +244,11 @@ def _without_some(
         echo=echo,
     )
     return Task(Step.REGISTER, event, before, after)
+
+
+def _opened_at(base: IndexedOrder, occasion: Occasion) -> int | None:
+    earlier = is_earlier(occasion.sent_at, base.opened_at)
+    return base.opened_at if earlier else occasion.sent_at
 
 
 def _closed_at(after: OrderState, base: IndexedOrder) -> int | None:

@@ -1,0 +1,237 @@
+"""Replacement, parents and children, numbers, and what arrives in the wrong order."""
+
+from collections.abc import AsyncIterator
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.store.database import Database
+from tests.bridge.delivery.hospital import SITE, Hospital, open_hospital
+from tests.bridge.intake.stories import line, told
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and nobody to deliver to."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+async def listed(hospital: Hospital) -> dict[str, str]:
+    """What stands on the worklist: accession to description."""
+    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
+    orders = [each for row in rows for each in row["orders"]]
+    keys = [each for row in rows for each in row["clinicalInfo"]]
+    return {
+        key["Accession"]: order.get("StudyDescription", "")
+        for key, order in zip(keys, orders, strict=True)
+    }
+
+
+def last(hospital: Hospital) -> tuple[str, str]:
+    """State and code of the last message, as `bridge messages list` shows them."""
+    (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
+    return row[0], row[1]
+
+
+class TestReplacement:
+    """RP, RU, RQ with RO."""
+
+    async def test_one_for_two(self, hospital: Hospital) -> None:
+        """N:M in one message, whichever stands first in it."""
+        await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+        await hospital.send(told(line("NW", "P2", "F2"), sent=2))
+        new = line("RO", "P3", "F3", what="CT Body")
+        await hospital.send(told(new, line("RU", "P1", "F1"), line("RU", "P2", "F2"), sent=3))
+        assert await listed(hospital) == {"F3": "CT Body"}
+
+    @pytest.mark.parametrize("turned", [False, True])
+    async def test_under_the_same_accession(self, hospital: Hospital, *, turned: bool) -> None:
+        """A RIS that keeps the accession replaces an order by itself: it is changed, not lost."""
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1"), sent=1))
+        groups = [
+            line("RP", "P1", "F1", accession="A1"),
+            line("RO", "P2", "F2", accession="A1", what="MR Head"),
+        ]
+        await hospital.send(told(*(groups[::-1] if turned else groups), sent=2))
+        assert await listed(hospital) == {"A1": "MR Head"}
+
+    async def test_in_two_messages(self, hospital: Hospital) -> None:
+        """RP alone takes the order off; RO alone is a new one."""
+        await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+        await hospital.send(told(line("RP", "P1", "F1"), sent=2))
+        assert await listed(hospital) == {}
+        await hospital.send(told(line("RO", "P2", "F2"), sent=2))
+        assert await listed(hospital) == {"F2": "CT Head"}
+
+    async def test_what_was_dictated_is_kept_and_told(self, hospital: Hospital) -> None:
+        """The replaced order's text is there for people, and they are told."""
+        await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+        page = await hospital.page("F1")
+        await page("save", text="Dictated.")
+        await hospital.send(told(line("RP", "P1", "F1"), line("RO", "P2", "F2"), sent=2))
+        assert await hospital.report("F1") is not None
+        assert await listed(hospital) == {"F2": "CT Head"}
+        assert last(hospital) == ("done", "report_kept")
+
+
+class TestFamilies:
+    """PA and CH."""
+
+    FAMILY = (
+        line("PA", "P0", "F0"),
+        line("CH", "P1", "F1", parent="P0^F0", what="Day 1"),
+        line("CH", "P2", "F2", parent="P0^F0", what="Day 2"),
+    )
+
+    async def start(self, hospital: Hospital) -> None:
+        """A parent, two children, a grandchild, a stranger; none linked."""
+        await hospital.send(told(self.FAMILY[0], self.FAMILY[1], sent=1))
+        await hospital.send(told(self.FAMILY[2], sent=1))
+        await hospital.send(told(line("CH", "P3", "F3", parent="P2"), sent=2))
+        await hospital.send(told(line("NW", "P9", "F9"), sent=2))
+        assert set(await listed(hospital)) == {"F1", "F2", "F3", "F9"}
+
+    @pytest.mark.parametrize("control", ["CA", "DC", "HD"])
+    async def test_children_follow(self, hospital: Hospital, control: str) -> None:
+        """Cancel, discontinue and hold of the parent reach children and grandchildren."""
+        await self.start(hospital)
+        await hospital.send(told(line(control, "P0", "F0", what=""), sent=5))
+        assert set(await listed(hospital)) == {"F9"}
+
+    async def test_released_with_the_parent(self, hospital: Hospital) -> None:
+        """Release brings back what was held, as it was; nothing else."""
+        await self.start(hospital)
+        await hospital.send(told(line("CA", "P1", "F1", what=""), sent=4))
+        await hospital.send(told(line("HD", "P0", "F0", what=""), sent=5))
+        await hospital.send(told(line("RL", "P0", "F0", what=""), sent=6))
+        found = await listed(hospital)
+        assert set(found) - {"F0"} == {"F2", "F3", "F9"}
+        assert found["F2"] == "Day 2"
+
+    async def test_a_parent_itself_ordered(self, hospital: Hospital) -> None:
+        """One whose parent was an order of its own: by its own number alone."""
+        await hospital.send(told(line("NW", "P0", "F0"), sent=1))
+        await hospital.send(told(line("NW", "P1", "F1", parent="^F0"), sent=1))
+        await hospital.send(told(line("CA", "P0", what=""), sent=2))
+        assert await listed(hospital) == {}
+
+    async def test_other_patients_children_stay(self, hospital: Hospital) -> None:
+        """Numbers are sought within one patient only."""
+        await hospital.send(told(line("NW", "P1", "F1", parent="P0"), mrn="M2", name="O^O", sent=1))
+        await hospital.send(told(line("CA", "P0", "F0", what=""), sent=2))
+        assert set(await listed(hospital)) == {"F1"}
+
+    async def test_a_late_child_of_a_cancelled_parent(self, hospital: Hospital) -> None:
+        """Sent before the cancellation, arrived after it: it does not appear, nor its change."""
+        await hospital.send(told(line("CA", "P0", "F0", what=""), sent=5))
+        await hospital.send(told(self.FAMILY[1], sent=4))
+        await hospital.send(told(line("XO", "P1", "F1", parent="P0^F0"), sent=6))
+        assert await listed(hospital) == {}
+        await hospital.send(told(self.FAMILY[2], sent=7))
+        assert set(await listed(hospital)) == {"F2"}
+
+
+class TestNumbers:
+    """SN, NA, and messages that name an order by either number."""
+
+    async def test_a_number_assigned(self, hospital: Hospital) -> None:
+        """NA ties the filler's number to the placer's: one order, found by each from then on."""
+        await hospital.send(told(line("SN", "P1"), sent=1))
+        assert await listed(hospital) == {"P1": "CT Head"}
+        await hospital.send(told(line("NA", "P1", "F1", what=""), sent=2))
+        assert await listed(hospital) == {"P1": "CT Head"}
+        assert hospital.rows("SELECT accession, placer, filler FROM bridge_order") == [
+            ("P1", "P1", "F1")
+        ]
+        await hospital.send(told(line("XO", "", "F1", what="CT Neck"), sent=3))
+        assert await listed(hospital) == {"P1": "CT Neck"}
+        (echo,) = hospital.rows("SELECT echo FROM bridge_order")[0]
+        assert "OBR" in echo
+        await hospital.send(told(line("CA", "", "F1", what=""), sent=4))
+        assert await listed(hospital) == {}
+
+    async def test_a_cancel_by_the_placers_number(self, hospital: Hospital) -> None:
+        """The placer knows no accession: its own number is enough."""
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1"), sent=1))
+        await hospital.send(told(line("CA", "P1", what=""), sent=2))
+        assert await listed(hospital) == {}
+
+    async def test_a_number_of_several_orders(self, hospital: Hospital) -> None:
+        """Nobody's guess: both stay, and people are told."""
+        for accession in ("A1", "A2"):
+            await hospital.send(told(line("NW", "P1", accession=accession), sent=1))
+        await hospital.send(told(line("CA", "P1", what=""), sent=2))
+        assert set(await listed(hospital)) == {"A1", "A2"}
+        assert last(hospital) == ("done", "several_orders")
+
+    async def test_other_fillers_are_other_orders(self, hospital: Hospital) -> None:
+        """One placer number with two filler numbers: two examinations."""
+        await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+        await hospital.send(told(line("NW", "P1", "F2"), sent=2))
+        assert set(await listed(hospital)) == {"F1", "F2"}
+
+
+WORDS: dict[str, Any] = {
+    "NW": line("NW", "P1", "F1", what="First"),
+    "XO": line("XO", "P1", "F1", what="Second"),
+    "XO2": line("XO", "P1", "F1", what="Third"),
+    "CA": line("CA", "P1", "F1", status="CA"),
+    "HD": line("HD", "P1", "F1", status="HD", what=""),
+    "RL": line("RL", "P1", "F1", what=""),
+}
+TALES: dict[tuple[str, ...], dict[str, str]] = {
+    ("NW", "XO"): {"F1": "Second"},
+    ("NW", "XO", "XO2"): {"F1": "Third"},
+    ("NW", "CA"): {},
+    ("NW", "XO", "CA"): {},
+    ("NW", "HD", "RL"): {"F1": "First"},
+    ("NW", "HD", "XO"): {},
+}
+ARRIVALS = [
+    pytest.param(tale, order, id="-".join(f"{place}{tale[place]}" for place in order))
+    for tale in TALES
+    for order in permutations(range(len(tale)))
+]
+
+
+@pytest.mark.parametrize(("tale", "order"), ARRIVALS)
+async def test_whatever_arrives_first(
+    hospital: Hospital, tale: tuple[str, ...], order: tuple[int, ...]
+) -> None:
+    """Messages whose times tell their order lead to the same end in every order of arrival."""
+    for place in order:
+        await hospital.send(told(WORDS[tale[place]], sent=place))
+    assert await listed(hospital) == TALES[tale]
+
+
+async def test_a_straggler_adds_what_was_not_said(hospital: Hospital) -> None:
+    """An order that its change overtook still brings what the change was silent about."""
+    await hospital.send(told("ORC|XO|P1|F1\rOBR|1|P1|F1|X^New^L\r", sent=5))
+    await hospital.send(told(line("NW", "P1", "F1", what="Old"), sent=1))
+    assert await listed(hospital) == {"F1": "New"}
+    (tags,) = hospital.rows("SELECT tags FROM bridge_order")[0]
+    assert '"Modality": "CT"' in tags
+
+
+async def test_examined(hospital: Hospital) -> None:
+    """XO/CM of a held order: there are images, it is to be read."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("HD", "P1", "F1"), sent=2))
+    await hospital.send(told(line("XO", "P1", "F1", status="IP"), sent=3))
+    assert await listed(hospital) == {}
+    await hospital.send(told(line("XO", "P1", "F1", status="CM", what="Done"), sent=4))
+    assert await listed(hospital) == {"F1": "Done"}
+
+
+async def test_examined_after_all(hospital: Hospital) -> None:
+    """Images of a cancelled order change nothing by themselves, but people are told."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("CA", "P1", "F1"), sent=2))
+    await hospital.send(told(line("XO", "P1", "F1", status="CM"), sent=3))
+    assert await listed(hospital) == {}
+    assert last(hospital) == ("done", "examined_after_cancel")
