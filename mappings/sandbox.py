@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from mappings.hookhost import LENGTH
 
@@ -51,6 +51,8 @@ class _Host:
             start_new_session=True,
             bufsize=0,
         )
+        self._to = cast("IO[bytes]", self._process.stdin)
+        self._from = cast("IO[bytes]", self._process.stdout)
         try:
             self._read(LENGTH.size, time.monotonic() + _START_WITHIN)
         except BaseException:
@@ -62,7 +64,7 @@ class _Host:
         body = json.dumps({**request, "seconds": seconds + _ALARM_AFTER}).encode()
         until = time.monotonic() + seconds
         try:
-            _write_all(self._process.stdin, LENGTH.pack(len(body)) + body)
+            _write_all(self._to, LENGTH.pack(len(body)) + body)
         except OSError:
             raise Overrun from None
         (length,) = LENGTH.unpack(self._read(LENGTH.size, until))
@@ -72,7 +74,7 @@ class _Host:
         return reply
 
     def _read(self, size: int, until: float) -> bytes:
-        stream = self._process.stdout
+        stream = self._from
         poll = select.poll()
         poll.register(stream, select.POLLIN | select.POLLHUP)
         data = b""
@@ -90,8 +92,8 @@ class _Host:
         """Kill it, and whatever it started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.stdin.close()
-        self._process.stdout.close()
+        self._to.close()
+        self._from.close()
         self._process.wait()
 
 

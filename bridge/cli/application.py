@@ -7,6 +7,7 @@ from bridge.cli import (
     channels,
     deliveries,
     home,
+    interface,
     keeping,
     mapping,
     messages,
@@ -42,4 +43,5 @@ application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
 application.add_typer(mapping.group, name="mapping")
+application.add_typer(interface.group, name="interface")
 application.add_typer(audit.group, name="audit")

@@ -207,6 +207,8 @@ def differing(settings: Settings, database: Database) -> list[str]:
         active = kept.in_force(connection)
     found = []
     for name, each in active.items():
+        if each.origin is Origin.START:  # the next start takes the files
+            continue
         sources = files_of(settings)(name)
         if f"{name}.yaml" not in sources:
             continue

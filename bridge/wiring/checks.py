@@ -20,6 +20,7 @@ from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
 from bridge.wiring import delivery, intake, senders, stores
+from bridge.wiring.activating import differing
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.validation import validator
 from config import Settings, SettingsError, load
@@ -61,11 +62,30 @@ def check_home(home: Path) -> list[Finding]:
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _databases,
+        _activations,
         _listeners,
         _destinations,
     )
     found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
     return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
+
+
+def _activations(settings: Settings) -> Iterator[Finding]:
+    """Name the files that say something else than what was put into force."""
+    url = settings.database_url()
+    if _missing(url):
+        return
+    database = Database(url)
+    try:
+        names = differing(settings, database)
+    except BridgeError:
+        return  # `_database` has said why
+    finally:
+        database.dispose()
+    for name in names:
+        place = str(settings.home / "mappings" / f"{name}.yaml")
+        message = f"another version is in force; `bridge mapping activate {name}` takes the file"
+        yield Finding(Severity.WARNING, place, message)
 
 
 def _errors(error: SettingsError) -> list[Finding]:

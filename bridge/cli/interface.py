@@ -1,0 +1,43 @@
+"""`bridge interface`: a listener or destination with its mappings and codes, as a folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import Home
+
+group = typer.Typer(help="One whole interface as a folder.", no_args_is_help=True)
+
+
+@group.command("export")
+def export_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New, or empty.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Listeners, destinations.")],
+    home: Home,
+) -> None:
+    """Write settings, definitions in force and code tables; no secrets, no messages."""
+    from bridge.wiring.interfaces import export
+    from bridge.wiring.stores import bridge_database
+    from config import load
+
+    with bridge_database(home) as database:
+        for path in export(load(home), database, names, folder):
+            print(f"wrote {path}")
+
+
+@group.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False)],
+    home: Home,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace files of the same name.")
+    ] = False,
+) -> None:
+    """Add an exported interface to this home: all of it, or nothing where it is wrong."""
+    from bridge.wiring.interfaces import take_in
+
+    done = take_in(home, folder, replace=replace)
+    for name in (*done.channels, *done.files):
+        print(f"added {name}")
+    print("the service takes it in when it starts again")

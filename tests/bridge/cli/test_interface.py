@@ -1,0 +1,100 @@
+"""`bridge interface export|import`: from one home to another, all of it or nothing."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from bridge.cli.application import application
+from bridge.wiring.homes import make_home
+from config import load
+
+SETTINGS = """
+[[listener]]
+name = "ris.u"
+bind = "127.0.0.1:0"
+mappings = ["ris-u", "patients"]
+site = "SITE1"
+[[destination]]
+name = "back"
+address = "127.0.0.1:9"
+mapping = "own"
+events = ["final", "preliminary"]
+fields = { "Lab \\"1\\"" = "x = y", b = "2" }
+"""
+
+
+def run(home: Path, *arguments: str) -> Result:
+    """Run `bridge interface …`."""
+    return CliRunner().invoke(application, ["interface", *arguments, "--home", str(home)])
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """An interface of a first home, as a folder."""
+    home, folder = tmp_path / "first", tmp_path / "folder"
+    make_home(home)
+    (home / "bridge.toml").write_text(SETTINGS, "utf-8")
+    mappings = home / "mappings"
+    (mappings / "ris-u.yaml").write_text(
+        "include: orders.yaml\ntags: {Modality: {from: OBR-24, codes: ours}}\n"
+    )
+    (mappings / "codes" / "ours.csv").write_text("code,value\nX,CT\n")
+    (mappings / "own.yaml").write_text("include: results.yaml\norders: combined\n")
+    result = run(home, "export", str(folder), "ris.u", "back")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return folder
+
+
+def test_an_interface_travels(exported: Path, tmp_path: Path) -> None:
+    """Settings, definitions, what they include and their codes are the same in another home."""
+    home = tmp_path / "second"
+    make_home(home)
+    (home / "bridge.toml").write_text("", "utf-8")
+    result = run(home, "import", str(exported))
+    assert result.exit_code == 0, (result.output, result.exception)
+    settings = load(home)
+    assert settings.listener[0].mappings == ["ris-u", "patients"]
+    assert settings.destination[0].fields == {'Lab "1"': "x = y", "b": "2"}
+    assert (home / "mappings" / "codes" / "ours.csv").read_text() == "code,value\nX,CT\n"
+    assert (home / "mappings" / "status.yaml").exists()
+
+
+def test_nothing_is_replaced_unasked(exported: Path, tmp_path: Path) -> None:
+    """A file that says something else stops the import before anything is written."""
+    home = tmp_path / "second"
+    make_home(home)
+    (home / "bridge.toml").write_text("", "utf-8")
+    file = home / "mappings" / "own.yaml"
+    file.write_text("include: results.yaml\n")
+    result = run(home, "import", str(exported))
+    assert "own.yaml" in str(result.exception)
+    assert load(home).listener == []
+    assert not (home / "mappings" / "ris-u.yaml").exists()
+    assert run(home, "import", str(exported), "--replace").exit_code == 0
+    assert "combined" in file.read_text()
+
+
+def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
+    """A definition with a mistake, or a name that is taken, changes nothing."""
+    home = tmp_path / "second"
+    make_home(home)
+    (home / "bridge.toml").write_text("", "utf-8")
+    own = exported / "mappings" / "ris-u.yaml"
+    good = own.read_text()
+    own.write_text("include: orders.yaml\ntags: {Modality: ORB-24}\n")
+    assert run(home, "import", str(exported)).exit_code != 0
+    assert (home / "bridge.toml").read_text() == ""
+    own.write_text(good)
+    assert run(home, "import", str(exported)).exit_code == 0
+    before = (home / "bridge.toml").read_text()
+    assert run(home, "import", str(exported)).exit_code != 0
+    assert (home / "bridge.toml").read_text() == before
+
+
+def test_names_that_do_not_exist(tmp_path: Path) -> None:
+    """An export of nobody is a mistake, and writes nothing."""
+    make_home(tmp_path / "home")
+    assert run(tmp_path / "home", "export", str(tmp_path / "x"), "nobody").exit_code != 0
+    assert not (tmp_path / "x").exists()
