@@ -69,7 +69,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'test.db'}"
     url: str = request.getfixturevalue("postgres_url")
-    _empty(url)
+    empty(url)
     return url
 
 
@@ -81,7 +81,7 @@ def database(database_url: str) -> Iterator[Database]:
     database.dispose()
 
 
-def _empty(url: str) -> None:
+def empty(url: str) -> None:
     """Remove the rows of earlier tests, but neither the tables nor their versions."""
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:

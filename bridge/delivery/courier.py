@@ -26,6 +26,7 @@ from bridge.observability.redaction import describe, where
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Failure
+from bridge.queue.waking import Alarm
 from bridge.store.errors import StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
@@ -64,9 +65,10 @@ class Courier:
         clock: Callable[[], int],
         random: Random,
         on_pause: Callable[[str], object] = _nobody,
+        poll: float = LOOK_EVERY,
     ) -> None:
         """
-        Join a destination with its connection; `clock` is in milliseconds.
+        Join a destination with its connection; `clock` is in milliseconds, `poll` in seconds.
 
         `on_pause` is told, with the reply, when the destination is paused by its reply table.
         """
@@ -79,6 +81,7 @@ class Courier:
         self._clock = clock
         self._on_pause = on_pause
         self._news = asyncio.Event()
+        self._next_look = Alarm(poll)
         self._stopping = False
         self._paused = False
         self._breaker = Breaker(destination.retry, destination.breaker_after, random)
@@ -141,7 +144,9 @@ class Courier:
                     await asyncio.sleep(LOOK_EVERY)
                     continue
                 claimed = await self._claim()
-                if not claimed or not await self._deliver(claimed):
+                if not claimed:
+                    await self._rest(self._next_look.rest(self._clock()))
+                elif not await self._deliver(claimed):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
                 self._alarm("nothing delivered", error)
@@ -249,6 +254,8 @@ class Courier:
             else:
                 for outcome in outcomes:
                     self._in_hand.pop(outcome.delivery_id, None)
+                    if outcome.retry_at is not None:
+                        self._next_look.note(outcome.retry_at)
                     self._appraiser.settled(outcome)
                 return
 

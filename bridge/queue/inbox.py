@@ -14,9 +14,11 @@ from sqlalchemy import Connection, Row, bindparam, text
 from bridge.queue.lanes import Line, Settlement
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
+from bridge.queue.waking import CHANNEL
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
+from bridge.store.presence import lock_name
 
 LEASE = 60_000
 """Milliseconds a claim lasts unless it is extended."""
@@ -86,6 +88,7 @@ class Inbox:
                 for each in message_ids
             ]
             self._line.settle(connection, self._owner, now, settlements)
+            self._database.announce(connection, CHANNEL)
 
     def extend(self, message_ids: Sequence[int], now: int) -> None:
         """Keep claims for another lease from now."""
@@ -100,6 +103,13 @@ class Inbox:
         """
         owner = self._owner if starting else ""
         with self._database.write() as connection:
+            return len(self._line.reclaim(connection, owner=owner, now=now))
+
+    def inherit(self, owner: str, now: int) -> int:
+        """Queue again what another had claimed, unless it is alive after all; give how many."""
+        with self._database.write() as connection:
+            if not self._database.alone(connection, lock_name(owner)):
+                return 0
             return len(self._line.reclaim(connection, owner=owner, now=now))
 
 

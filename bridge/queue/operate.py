@@ -15,6 +15,7 @@ from bridge.queue.lanes import Line
 from bridge.queue.statements import INBOX, OUTBOX, LineStatements
 from bridge.queue.states import Event, State, after
 from bridge.queue.tables import DELIVERY, MESSAGE
+from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
 
 
@@ -45,6 +46,7 @@ def replay_message(database: Database, message_id: int, routing: Routing | None 
             connection.execute(_route(message_id, routing))
         lanes = before if routing is None else routing.lanes
         line.enter(connection, message_id, lanes)
+        database.announce(connection, CHANNEL)
         return _overtaken(connection, message_id, lanes)
 
 
@@ -63,6 +65,7 @@ def retry_delivery(database: Database, delivery_id: int) -> None:
             state = after(state, Event.REPLAYED)
         _queue(connection, DELIVERY, delivery_id, state)
         line.enter(connection, delivery_id, _lanes(row, OUTBOX))
+        database.announce(connection, CHANNEL)
 
 
 def skip_delivery(database: Database, delivery_id: int) -> None:
@@ -79,6 +82,7 @@ def _cancel(
         state = after(State(row.state), Event.CANCELLED)
         connection.execute(update(table).where(table.c.id == row_id).values(state=state.value))
         line.leave(connection, row_id, _lanes(row, statements))
+        database.announce(connection, CHANNEL)
 
 
 def _locked(connection: Connection, table: TableClause, row_id: int) -> Row[Any]:

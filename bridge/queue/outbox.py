@@ -17,8 +17,10 @@ from bridge.queue.hashing import lane
 from bridge.queue.lanes import Line, Settlement
 from bridge.queue.statements import OUTBOX
 from bridge.queue.states import Event
+from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
+from bridge.store.presence import lock_name
 
 LEASE = 120_000
 """Milliseconds a claim lasts: longer than any destination may take to acknowledge."""
@@ -83,6 +85,8 @@ class Outbox:
             if row is not None:
                 self._line.enter(connection, row.id, (key,))
                 new += 1
+        if new:
+            self._database.announce(connection, CHANNEL)
         return new
 
     def claim(self, destination: str, now: int, limit: int) -> list[ClaimedDelivery]:
@@ -142,6 +146,7 @@ class Outbox:
                 for each in delivery_ids
             ]
             self._line.settle(connection, self._owner, now, settlements)
+            self._database.announce(connection, CHANNEL)
 
     def extend(self, delivery_ids: Sequence[int], now: int) -> None:
         """Keep claims for another lease from now."""
@@ -152,6 +157,13 @@ class Outbox:
         """Queue again what a dead courier had claimed, as `Inbox.reclaim`; give how many."""
         owner = self._owner if starting else ""
         with self._database.write() as connection:
+            return len(self._line.reclaim(connection, owner=owner, now=now))
+
+    def inherit(self, owner: str, now: int) -> int:
+        """Queue again what another had claimed, as `Inbox.inherit`; give how many."""
+        with self._database.write() as connection:
+            if not self._database.alone(connection, lock_name(owner)):
+                return 0
             return len(self._line.reclaim(connection, owner=owner, now=now))
 
 

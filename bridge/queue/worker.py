@@ -16,6 +16,7 @@ from bridge.queue.courtesy import SMALL, Courtesy, nobody
 from bridge.queue.inbox import Inbox
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure
+from bridge.queue.waking import Alarm
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.errors import StoreError, StoreUnavailable
 
@@ -61,7 +62,7 @@ class Worker:
         self._batch = batch
         self._policy = policy or Policy()
         self._random = random or SystemRandom()
-        self._poll = poll
+        self._alarm = Alarm(poll)
         self._courtesy = courtesy or nobody()
         self._room = asyncio.Semaphore(parallel)
         self._news = asyncio.Event()
@@ -148,7 +149,7 @@ class Worker:
 
     async def _rest(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._poll):
+            async with asyncio.timeout(self._alarm.rest(self._clock())):
                 await self._news.wait()
 
     async def _work(self, claimed: Sequence[Claimed]) -> None:
@@ -172,10 +173,13 @@ class Worker:
 
     def _dated(self, outcome: Outcome, attempts: int) -> Outcome:
         """Set the time of the next attempt where the outcome leaves it to the policy."""
-        if outcome.event is not Event.POSTPONED or outcome.retry_at is not None:
+        if outcome.event is not Event.POSTPONED:
             return outcome
-        delay = self._policy.delay(attempts, self._random)
-        return replace(outcome, retry_at=self._clock() + round(delay * 1000))
+        if outcome.retry_at is None:
+            delay = self._policy.delay(attempts, self._random)
+            outcome = replace(outcome, retry_at=self._clock() + round(delay * 1000))
+        self._alarm.note(outcome.retry_at or 0)
+        return outcome
 
     async def _settle(self, outcomes: Sequence[Outcome]) -> None:
         """Write the outcomes down, however long the database is away."""

@@ -18,6 +18,7 @@ from bridge.observability.metrics import Metrics
 from bridge.operations.tracing import Tracer, open_tracer
 from bridge.roles import Role
 from bridge.runtime.delivering import Delivery
+from bridge.runtime.membership import Membership
 from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.step import Action, Step, nothing, now_ms
@@ -57,14 +58,15 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     if database is not None:
         client, closing = _client(settings, application)
         parts.append(closing)
+        owners = (f"{node.name}-intake", f"{node.name}-delivery")
+        among = Membership(database, owners, jobs=Role.DELIVERY in roles)
+        parts.append(among.part())
+        shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            intake = Intake(settings, database, client, metrics, f"{node.name}-intake", reactor)
-            parts += intake.parts(tracer)
+            parts += Intake(*shared, owners[0], reactor, among).parts(tracer)
         if Role.DELIVERY in roles:
-            shared = (settings, database, client, metrics)
-            name = f"{node.name}-delivery"
-            parts += Delivery(*shared, name, reactor, tracer).parts()
-            parts.append(Housekeeping(settings, database, metrics).part())
+            parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
+            parts.append(Housekeeping(settings, database, metrics, among.leads).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
 

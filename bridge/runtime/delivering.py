@@ -10,7 +10,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bridge.delivery.composer import Composer
-from bridge.delivery.courier import Courier
+from bridge.delivery.courier import LOOK_EVERY, Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
 from bridge.delivery.learning import Learner
@@ -23,7 +23,9 @@ from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.outbox import Outbox
+from bridge.queue.waking import HEARD
 from bridge.runtime.following import Following, latest_activation
+from bridge.runtime.membership import Membership
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
 from bridge.store.database import Database
@@ -49,11 +51,14 @@ class Delivery:
         metrics: Metrics,
         owner: str,
         reactor: Any,
+        membership: Membership,
         tracer: Tracer | None = None,
     ) -> None:
         self._log = structlog.get_logger("delivery")
         self._every = settings.schedule.poll_status_every
         self._outbox = Outbox(database, owner)
+        self._membership = membership
+        membership.wakes(self._notify)
         self._settings, self._database = settings, database
         self._activation = latest_activation(database)
         chosen = self._compiled()
@@ -68,6 +73,7 @@ class Delivery:
                 clock=now_ms,
                 random=chance(),
                 on_pause=partial(self._pause_for, destination.name),
+                poll=HEARD if database.dialect == "postgresql" else LOOK_EVERY,
             )
             for destination, each in zip(chosen, settings.destination, strict=True)
         ]
@@ -139,7 +145,8 @@ class Delivery:
 
     async def _poll(self) -> None:
         """Ask for the status of reports where the service has no change feed."""
-        if not any(follower.supported is False for follower in self._followers):
+        unheard = any(follower.supported is False for follower in self._followers)
+        if not unheard or not self._membership.leads():
             return
         try:
             await self._poller.poll()
@@ -156,6 +163,8 @@ class Delivery:
 
     async def _reconcile(self) -> None:
         """Compare some orders with the service; what differs is counted and logged."""
+        if not self._membership.leads():
+            return
         try:
             await self._reconciler.reconcile(now_ms())
         except (EngineFailure, StoreError) as error:

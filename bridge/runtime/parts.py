@@ -29,8 +29,10 @@ from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
-from bridge.queue.worker import Worker
+from bridge.queue.waking import HEARD
+from bridge.queue.worker import POLL, Worker
 from bridge.runtime.following import Following, latest_activation
+from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
@@ -75,6 +77,7 @@ class Intake:
         metrics: Metrics,
         owner: str,
         reactor: Any,
+        membership: Membership,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -92,8 +95,13 @@ class Intake:
         self._handlers: dict[str, tuple[IntakeHandler, Validator | None]] = {}
         courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic)
         self._worker = Worker(
-            Inbox(database, owner), self._forwarder.apply, clock=now_ms, courtesy=courtesy
+            Inbox(database, owner),
+            self._forwarder.apply,
+            clock=now_ms,
+            courtesy=courtesy,
+            poll=HEARD if database.dialect == "postgresql" else POLL,
         )
+        membership.wakes(self._worker.notify)
         self._ledger.announce(self._worker.notify)
 
     def parts(self, tracer: Tracer | None = None) -> list[Step]:

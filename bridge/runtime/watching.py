@@ -17,9 +17,17 @@ from config import Settings
 class Housekeeping:
     """Looks, and tidies up, every so often; what fails is tried the next time."""
 
-    def __init__(self, settings: Settings, database: Database, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        metrics: Metrics,
+        leads: Callable[[], bool],
+    ) -> None:
+        """`leads` tells whether it is for this process to do, among all that share a database."""
         self._log = structlog.get_logger("operations")
         self._settings = settings
+        self._leads = leads
         self._watch = watch(settings, database, metrics, now_ms)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -44,6 +52,8 @@ class Housekeeping:
     async def _repeat(self, job: str, every: float, work: Callable[[], object]) -> None:
         while True:
             await asyncio.sleep(every)
+            if not self._leads():
+                continue
             try:
                 await asyncio.to_thread(work)
             except Exception as error:  # noqa: BLE001  # the next time it may go well

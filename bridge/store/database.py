@@ -126,14 +126,14 @@ class Database:
         in any case.
         """
         if self.dialect == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key(name)})
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": lock_key(name)})
 
     def alone(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""
         if self.dialect != "postgresql":
             return True
         question = text("SELECT pg_try_advisory_xact_lock(:key)")
-        return bool(connection.execute(question, {"key": _key(name)}).scalar_one())
+        return bool(connection.execute(question, {"key": lock_key(name)}).scalar_one())
 
     def announce(self, connection: Connection, channel: str) -> None:
         """Tell the listeners of other processes, at the commit, that something changed."""
@@ -269,6 +269,6 @@ def _prepare_postgres(connection: DBAPIConnection, record: object) -> None:
     connection.commit()
 
 
-def _key(name: str) -> int:
-    """Signed 64 bits of a lock's name."""
+def lock_key(name: str) -> int:
+    """Give the signed 64 bits by which PostgreSQL knows a lock's name."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

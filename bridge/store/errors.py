@@ -8,6 +8,7 @@ What the database can refuse.
     * StatementRefused    the statement is wrong: a defect of ours
     * SchemaTooNew        the database was migrated by a newer release
     * UnsupportedStore    no database we can keep messages in
+    * NameTaken           another process goes by our name
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
@@ -63,3 +64,10 @@ class UnsupportedStore(StoreError):
 
     def __init__(self, dialect: str, reason: str) -> None:
         super().__init__(f"cannot keep messages in {dialect}: {reason}")
+
+
+class NameTaken(StoreError):
+    """Another process goes by our name: HOME was copied with its folder `run`."""
+
+    def __init__(self) -> None:
+        super().__init__("another process has this node's name: a copied HOME has no folder 'run'")

@@ -1,0 +1,87 @@
+"""
+One process among others on the same database: seen by them, woken by them, heir to them.
+
+What to do when woken is handed in. On SQLite none of this is needed, and nothing runs.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from bridge.observability.redaction import describe
+from bridge.queue.heirs import Heirs
+from bridge.queue.inbox import Inbox
+from bridge.queue.outbox import Outbox
+from bridge.queue.waking import CHANNEL
+from bridge.runtime.step import Step, now_ms
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from bridge.store.listening import Listener
+from bridge.store.presence import Presence
+
+LOOK_EVERY = 1.5  # seconds between looks for claims of the dead
+
+Wake = Callable[[], None]
+
+
+class Membership:
+    """`owners` are the names under which this process claims; `jobs`: it may do those, too."""
+
+    def __init__(self, database: Database, owners: tuple[str, ...], *, jobs: bool) -> None:
+        self._log = structlog.get_logger("nodes")
+        self._database = database
+        self._presence = Presence(database, owners, "bridge" if jobs else "")
+        name = owners[0]
+        self._heirs = Heirs(database, Inbox(database, name), Outbox(database, name), owners)
+        self._listener: Listener | None = None
+        self._wakes: list[Wake] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def leads(self) -> bool:
+        """Tell whether the jobs that one process does for all are ours."""
+        return self._presence.leads
+
+    def wakes(self, wake: Wake) -> None:
+        """Call `wake`, on the loop's thread, when there may be something to claim."""
+        self._wakes.append(wake)
+
+    def part(self) -> Step:
+        """Give its start and stop; it must be started before anything is claimed."""
+        return Step("presence", self._appear, self._vanish)
+
+    async def _appear(self) -> None:
+        await asyncio.to_thread(self._presence.start)
+        if self._database.dialect != "postgresql":
+            return
+        loop = asyncio.get_running_loop()
+        self._listener = Listener(self._database, CHANNEL, lambda: _soon(loop, self._wake))
+        self._listener.start()
+        self._task = asyncio.create_task(self._run(), name="heirs")
+
+    async def _vanish(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.stop)
+        await asyncio.to_thread(self._presence.stop)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            try:
+                if count := await asyncio.to_thread(self._heirs.look, now_ms()):
+                    self._log.warning("took over from a node that died", count=count)
+                    self._wake()
+            except StoreError as error:
+                self._log.warning("claims of others not looked at", error=describe(error))
+
+    def _wake(self) -> None:
+        for wake in self._wakes:
+            wake()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)

@@ -1,0 +1,103 @@
+"""Several whole nodes on one PostgreSQL, each with a HOME of its own, and HAProxy before them."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from tests.acceptance.house import House, free_port
+from tests.acceptance.serving import ROOT
+
+CONFIGURATION = ROOT / "docs" / "operations" / "haproxy.cfg"
+
+
+class Cluster:
+    """Nodes that share a database, and nothing else."""
+
+    def __init__(self, folder: Path, url: str, count: int = 2) -> None:
+        self.folder = folder
+        self.url = url
+        self.nodes = [House(folder / f"node-{number}", database=url) for number in range(count)]
+        self._balancer: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.web_port = free_port()
+
+    def make(self) -> None:
+        """Make the first node's HOME and copy it, as one does; each has ports of its own."""
+        first, *others = self.nodes
+        first.make()
+        for node in others:
+            shutil.copytree(first.home, node.home, ignore=shutil.ignore_patterns("run", "*.log"))
+            node.sections, node.settings, node.token = first.sections, first.settings, first.token
+            node.configure()
+
+    def start(self) -> None:
+        """Start all nodes."""
+        for node in self.nodes:
+            node.start()
+
+    def close(self) -> None:
+        """Kill all that runs."""
+        for node in self.nodes:
+            node.kill()
+        if self._balancer is not None:
+            self._balancer.kill()
+            self._balancer.wait()
+
+    def balance(self) -> None:
+        """Put HAProxy before the first two nodes, configured as the documentation says."""
+        program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+        if program is None:
+            pytest.skip("no HAProxy on this machine")
+        one, two = self.nodes[:2]
+        ports = {
+            "12575": one.mllp_port, "18575": one.http_port, "22575": two.mllp_port,
+            "28575": two.http_port, "127.0.0.1:2575": self.port, "127.0.0.1:8575": self.web_port,
+        }  # fmt: skip
+        configured = CONFIGURATION.read_text("utf-8")
+        for written, port in ports.items():
+            prefix = "127.0.0.1:" if ":" in written else ""
+            configured = configured.replace(written, f"{prefix}{port}")
+        file = self.folder / "haproxy.cfg"
+        file.write_text(configured, "utf-8")
+        self._balancer = subprocess.Popen([program, "-db", "-q", "-f", str(file)])
+        wait_for(self._answers, 15)
+
+    def _answers(self) -> bool:
+        try:
+            reply = httpx.get(f"http://127.0.0.1:{self.web_port}/readyz", timeout=2)
+        except httpx.HTTPError:
+            return False
+        return reply.status_code == httpx.codes.OK
+
+    def node_of(self, owner: str) -> House:
+        """The node that goes by a name."""
+        for node in self.nodes:
+            if owner.startswith((node.home / "run" / "node-0").read_text("ascii").split()[0]):
+                return node
+        raise AssertionError("nobody has this name")
+
+    def query(self, statement: str) -> list[tuple[object, ...]]:
+        """Ask the database itself."""
+        engine = sqlalchemy.create_engine(self.url)
+        try:
+            with engine.connect() as connection:
+                return [tuple(row) for row in connection.execute(text(statement))]
+        finally:
+            engine.dispose()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> float:
+    """Wait until it holds; give the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > seconds:
+            raise AssertionError(f"not within {seconds} s")
+        time.sleep(0.05)
+    return time.monotonic() - began

@@ -1,0 +1,164 @@
+"""More than one node on one PostgreSQL: what a node leaves behind, the others do, and once."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cluster import Cluster, wait_for
+from tests.acceptance.orders import order
+from tests.acceptance.test_kill import Feed, course, expected
+from tests.acceptance.wire import Sender, control_id, sink, verdict
+from tests.conftest import empty
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(240)]
+
+PATIENTS = 48
+CONNECTIONS = 6
+HAND_OVER = 10.0  # seconds
+PRUNING = '[retention]\nkeep = "1000d"\nevery = "1s"\n'
+
+
+@pytest.fixture
+def cluster(postgres_url: str, tmp_path: Path) -> Iterator[Cluster]:
+    """Two nodes on an empty database, not started yet."""
+    empty(postgres_url)
+    made = Cluster(tmp_path, postgres_url)
+    yield made
+    made.close()
+
+
+def silent_at_first(message: bytes, seen: int) -> bytes:
+    """Leave the first attempt without an answer, accept the second."""
+    return b"\x0b" + _accepted(message) + b"\x1c\r" if seen else b""
+
+
+def _accepted(message: bytes) -> bytes:
+    return b"MSH|^~\\&|S|S|B|B|20260101||ACK|1|P|2.5.1\rMSA|AA|" + control_id(message) + b"\r"
+
+
+def test_a_delivery_in_flight_is_taken_over_within_ten_seconds(cluster: Cluster) -> None:
+    """Its node is killed while it waits for the answer: the other sends the same bytes."""
+    with sink(silent_at_first) as ris:
+        cluster.nodes[0].destination("ris", ris.port, ack_timeout="60s")
+        cluster.make()
+        cluster.start()
+        cluster.nodes[1].draft("M1", "A1", "Nothing found.")
+        cluster.nodes[1].sign("M1", "A1")
+        (first,) = ris.wait(1)
+        ((owner,),) = cluster.query("SELECT owner FROM delivery WHERE state = 'claimed'")
+        cluster.node_of(str(owner)).kill()
+        took = wait_for(lambda: len(ris.received) > 1, HAND_OVER)
+        wait_for(lambda: _delivered(cluster) == 1, 10)
+
+    assert took < HAND_OVER
+    assert ris.received == [first, first]
+
+
+def _delivered(cluster: Cluster) -> int:
+    return len(cluster.query("SELECT id FROM delivery WHERE state = 'done'"))
+
+
+def test_a_job_is_done_by_one_node_and_by_another_when_that_one_is_killed(
+    cluster: Cluster,
+) -> None:
+    """Only one node prunes, and within ten seconds of its death another does."""
+    cluster.nodes[0].settings = PRUNING
+    cluster.make()
+    cluster.start()
+    wait_for(lambda: bool(_pruning(cluster)), HAND_OVER)
+    time.sleep(3)
+    (leader,) = _pruning(cluster)
+    cluster.nodes[leader].kill()
+    took = wait_for(lambda: _pruning(cluster) == {0, 1}, HAND_OVER)
+
+    assert took < HAND_OVER
+
+
+def _pruning(cluster: Cluster) -> set[int]:
+    return {number for number, node in enumerate(cluster.nodes) if "pruned" in node.log()}
+
+
+def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Cluster) -> None:
+    """Each node is restarted and killed while senders send: the last word stands, once."""
+    cluster.make()
+    cluster.start()
+    cluster.balance()
+    feeds = [Feed(cluster.port, range(at, PATIENTS, CONNECTIONS)) for at in range(CONNECTIONS)]
+    for feed in feeds:
+        feed.start()
+    for node in cluster.nodes:
+        assert node.stop() == 0
+        node.start()
+        node.kill()
+        node.start()
+    for feed in feeds:
+        feed.join(90)
+    assert [feed.acknowledged for feed in feeds] == [len(feed.messages) for feed in feeds]
+    cluster.nodes[0].settle(60)
+    found = sorted(
+        (each["PatientMRN"], each["Accession"], each["StudyDescription"])
+        for row in cluster.nodes[1].worklist()
+        for each in row["orders"]
+    )
+    people = {f"M{number}" for number in range(PATIENTS)}
+    stored = cluster.query("SELECT count(*) FROM message")
+
+    assert found == [each for each in expected() if each[0] in people]
+    assert stored == [(sum(len(course(number)) for number in range(PATIENTS)),)]
+
+
+def test_a_copied_home_is_another_node_and_the_same_name_is_refused(cluster: Cluster) -> None:
+    """A HOME that was copied with its folder `run` does not start beside its original."""
+    cluster.make()
+    first, second = cluster.nodes
+    first.start()
+    second.start()
+    second.stop()
+    name = (first.home / "run" / "node-0").read_bytes()
+    (second.home / "run" / "node-0").write_bytes(name)
+
+    with pytest.raises(AssertionError, match="this node's name"):
+        second.start()
+
+
+def test_what_a_person_replays_is_heard_by_a_node_at_once(cluster: Cluster) -> None:
+    """A command is another process: the nodes hear of it and need not look all the time."""
+    cluster.make()
+    first = cluster.nodes[0]
+    first.start()
+    with Sender(first.mllp_port) as sender:
+        assert verdict(sender.ask(order(1))) == ("AA", "C1")
+    first.settle()
+    settled = "SELECT settled_at FROM message"
+    before = cluster.query(settled)
+    first.bridge("messages", "replay", "1")
+    took = wait_for(lambda: cluster.query(settled) != before, 5)
+
+    assert took < 1.5
+
+
+def test_an_idle_node_hardly_uses_the_processor(cluster: Cluster) -> None:
+    """Ten seconds with nothing to do."""
+    with sink() as ris:
+        cluster.nodes[0].destination("ris", ris.port)
+        cluster.make()
+        cluster.start()
+        time.sleep(5)
+        before = processor_seconds(cluster)
+        time.sleep(10)
+        used = processor_seconds(cluster) - before
+
+    assert used / len(cluster.nodes) / 10 <= 0.02
+
+
+def processor_seconds(cluster: Cluster) -> float:
+    """What all nodes have used until now."""
+    return sum(_used(node.service.process.pid) for node in cluster.nodes if node.service)
+
+
+def _used(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
