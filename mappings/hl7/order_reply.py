@@ -16,6 +16,7 @@ Reply = Callable[[str], str]
 
 KINDS = {"ORM": ("ORR", "O02"), "OMI": ("ORI", "O24"), "OMG": ("ORG", "O20")}
 _DETAILS = frozenset({"OBR", "RQD", "RQ1", "RXO", "ODS", "ODT", "IPC"})
+_KEPT = (2, 3, 4, 7)
 _MSH_9 = 8  # counted from the segment's name: MSH-1 is the separator itself
 _MSH_12 = 11
 _STRUCTURED = (2, 3, 1)  # the first version whose MSH-9 names a structure
@@ -63,7 +64,8 @@ def _orders(message: Message, reply: Reply) -> list[bytes]:
 
 
 def _orc(segment: Segment, word: str, separator: bytes) -> bytes:
-    """Answer one ORC: its code replaced, placer and filler number as they came."""
-    fields = [*segment.raw.split(separator), b"", b"", b""]
-    numbers = [b"" if is_null(each.decode("latin-1")) else each for each in fields[2:4]]
-    return separator.join([b"ORC", word.encode("latin-1"), *numbers])
+    """Answer one ORC: its code replaced; numbers and timing (required in 2.3) as they came."""
+    sent = dict(enumerate(segment.raw.split(separator)))
+    kept = [sent.get(at, b"") if at in _KEPT else b"" for at in range(2, _KEPT[-1] + 1)]
+    kept = [b"" if is_null(each.decode("latin-1")) else each for each in kept]
+    return separator.join([b"ORC", word.encode("latin-1"), *kept]).rstrip(separator)

@@ -1,0 +1,139 @@
+"""ORR, ORI and ORG as a listener builds them: exact words, and what other parsers say."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+
+import pytest
+
+from bridge.intake.answers import Answers
+from bridge.intake.listening import Acknowledge, Replies
+from bridge.intake.replies import split
+from bridge.intake.verdict import Judge
+from mappings.hl7.message import Message
+from mllp.framing import Frame
+from tests.bridge.intake.desk import LISTENING
+from tests.conformance.parsers import agree, structure_errors
+
+NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
+ORDERS = replace(LISTENING, replies=Replies.ORDER)
+KINDS = [
+    *(("ORM", version) for version in ("2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6")),
+    *(("OMG", version) for version in ("2.4", "2.5", "2.5.1", "2.6")),
+    *(("OMI", version) for version in ("2.5", "2.5.1", "2.6")),
+]
+TRIGGERS = {"ORM": "O01", "OMG": "O19", "OMI": "O23"}
+REPLIES = {"ORM": "ORR^O02", "OMG": "ORG^O20", "OMI": "ORI^O24"}
+CHOICE = re.compile(r"ValidationError: Missing required child ORR_O02_[A-Z0-9_]+\.RQD")
+"""ORR has one of OBR, RQD, RQ1 …; hl7apy takes the choice for a list and wants them all."""
+
+WORDS = {
+    "NW": ("OK", "UA"),
+    "XO": ("XR", "UX"),
+    "CA": ("CR", "UC"),
+    "DC": ("DR", "UD"),
+    "HD": ("HR", "UH"),
+    "RL": ("OR", "UR"),
+    "RP": ("RQ", "UM"),
+    "SN": ("OK", "UA"),
+}
+
+
+def request(
+    kind: str = "ORM",
+    version: str = "2.5.1",
+    *controls: str,
+    modes: str = "|",
+    patient: str = "M1",
+    marks: str = "|^~\\&",
+) -> bytes:
+    """An order message with a group for each code."""
+    lines = [
+        f"MSH|^~\\&|RIS|MAIN|B|R|20260302||{kind}^{TRIGGERS[kind]}|C1|P|{version}|||{modes}",
+        f"PID|1||{patient}||TESTER^TILDA",
+    ]
+    for number, control in enumerate(controls or ("NW",), 1):
+        detail = f"P{number}^RIS|F{number}^PACS|CT^Head^L||||||||||||||A{number}|||||||||^^^20260302"
+        lines += [
+            f"ORC|{control}|P{number}^RIS|F{number}^PACS||SC||^^^20260302",
+            f"OBR|{number}|{detail}",
+        ]
+        if kind == "OMI":
+            lines.append(f"IPC|A{number}|RP{number}|1.2.826.{number}|SPS{number}")
+    text = "\r".join([*lines, ""])
+    for usual, other in zip("|^~\\&", marks, strict=True):
+        text = text.replace(usual, other)
+    return text.encode()
+
+
+def replies(payload: bytes, **changes: object) -> list[bytes]:
+    """What a listener answers."""
+    listening = replace(ORDERS, **changes)  # type: ignore[arg-type]  # fields of Listening
+    ids = count(1)
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    verdict = Judge(listening, fail).judge(Frame(payload), NOW)
+    answers = Answers(listening, lambda: f"B{next(ids)}")
+    return split(answers.arrival(verdict, payload, NOW).ack)
+
+
+@pytest.mark.parametrize("patient", ["M1", ""])
+@pytest.mark.parametrize(("kind", "version"), KINDS)
+def test_structure(kind: str, version: str, patient: str) -> None:
+    """Each reply is of the structure that its version wants, taken or refused."""
+    (reply,) = replies(request(kind, version, "NW", "CA", patient=patient))
+    named = REPLIES[kind] + ("" if version == "2.3" else "^" + REPLIES[kind].replace("^", "_"))
+    assert Message.parse(reply).value("MSH-9") == named
+    assert not CHOICE.sub("", structure_errors(reply)), reply
+    assert agree(reply)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("control", WORDS)
+def test_words(control: str, *, taken: bool) -> None:
+    """ORC-1 says what became of what was asked; a message refused did nothing of it."""
+    (reply,) = replies(request("ORM", "2.5.1", control, "NW", patient="M1" if taken else ""))
+    message = Message.parse(reply)
+    place = 0 if taken else 1
+    assert message.values("ORC[*]-1") == [WORDS[control][place], WORDS["NW"][place]]
+    assert message.values("ORC[*]-2") == ["P1^RIS", "P2^RIS"]
+    assert message.values("ORC[*]-3") == ["F1^PACS", "F2^PACS"]
+    assert message.value("MSA-1") == ("AA" if taken else "AE")
+    assert message.value("MSA-2") == "C1"
+    assert message.named("PID") == []
+
+
+def test_odd_delimiters() -> None:
+    """The sender's delimiters are taken over, in the orders too."""
+    (reply,) = replies(request("ORM", "2.4", "NW", "XO", marks="#@!?*"))
+    message = Message.parse(reply)
+    assert message.value("MSH-9") == "ORR@O02@ORR_O02"
+    assert message.values("ORC[*]-1") == ["OK", "XR"]
+    assert message.value("ORC-2.2") == "RIS"
+
+
+def test_enhanced_mode() -> None:
+    """The commit acknowledgment stays what it is; the application's is the reply."""
+    commit, reply = replies(request(modes="AL|AL"))
+    assert Message.parse(commit).value("MSH-9.1") == "ACK"
+    assert Message.parse(reply).value("MSH-9.1") == "ORR"
+
+
+def test_others_are_acknowledged_plainly() -> None:
+    """ADT, a code of nobody's, another version: an ACK says it all, or an order that says no."""
+    adt = b"MSH|^~\\&|A|B|C|D|2026||ADT^A08|C1|P|2.5.1\rEVN|A08|2026\rPID|1||M1||X^Y\r"
+    assert Message.parse(replies(adt)[0]).value("MSH-9.1") == "ACK"
+    test = request().replace(b"|P|2.5.1", b"|T|2.5.1")
+    assert Message.parse(replies(test)[0]).value("MSH-9.1") == "ACK"
+    (unknown,) = replies(request("ORM", "2.5.1", "QQ"))
+    assert Message.parse(unknown).value("ORC-1") == "UA"
+
+
+def test_plain_by_default() -> None:
+    """Nobody gets a reply of this kind unasked."""
+    (reply,) = replies(request(), replies=Replies.ACK, acknowledge=Acknowledge.CHECKED)
+    assert Message.parse(reply).value("MSH-9") == "ACK^O01^ACK"
+    assert b"ORC" not in reply
