@@ -1,0 +1,173 @@
+"""Senders that hospitals use give us orders, and understand what we answer."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.house import free_port
+from tests.acceptance.orders import order
+from tests.acceptance.wire import FS_CR, VT, verdict
+from tests.peers.conftest import Town
+from tests.peers.programs import Listening, converse, python, script
+
+pytestmark = pytest.mark.slow
+LARGE = "NTE|1||" + "word " * 20_000 + "\r"
+NAME = "Düsenträger^Zoë"
+
+
+def python_hl7(town: Town, messages: list[bytes]) -> list[str]:
+    """
+    python-hl7's blocking client.
+
+    Its flaws: it takes whatever arrives first for the whole reply, up to 4096 bytes, and does
+    not compare MSA-2. An answer of ours is written at once and is shorter.
+    """
+    return converse(python("python_hl7_client", str(town.house.mllp_port)), messages)
+
+
+def python_hl7_streams(town: Town, messages: list[bytes]) -> list[str]:
+    """python-hl7's asyncio client; it does not compare MSA-2 either."""
+    return converse(python("python_hl7_streams", str(town.house.mllp_port), "1"), messages)
+
+
+def hl7apy(town: Town, messages: list[bytes]) -> list[str]:
+    """hl7apy's messages, framed by hl7apy; the library has no client, the socket is the test's."""
+    return converse(python("hl7apy_client", str(town.house.mllp_port)), messages)
+
+
+def mllp_http(town: Town, messages: list[bytes]) -> list[str]:
+    """
+    mllp-http's mllp2http, which passes what it hears by MLLP on to our HTTP listener.
+
+    Its flaw: an HTTP status that is no success ends the connection, and a sender is not told
+    why. Ours come with such a status (HL7 over HTTP has them for AE and AR).
+    """
+    port = free_port()
+    url = f"http://127.0.0.1:{town.web}/hl7"
+    command = [script("mllp2http"), "--host", "127.0.0.1", "--port", str(port), url]
+    proxy = Listening(command, port)
+    proxy.start()
+    try:
+        return converse(python("hl7apy_client", str(port)), messages)
+    finally:
+        proxy.kill()
+
+
+def medplum(town: Town, messages: list[bytes]) -> list[str]:
+    """@medplum/hl7's client; it finds the reply by MSA-2."""
+    return converse(
+        town.node.command("medplum_client", str(town.house.mllp_port), "first"), messages
+    )
+
+
+def node_hl7(town: Town, messages: list[bytes]) -> list[str]:
+    """
+    node-hl7-client.
+
+    Its flaws: what is sent while a reply is outstanding waits for the next *connection*, so it
+    is given one message at a time; and it takes any FS with any CR for the end of a reply.
+    """
+    return converse(town.node.command("node_hl7_client", str(town.house.mllp_port)), messages)
+
+
+Send = Callable[[Town, list[bytes]], list[str]]
+SENDERS: dict[str, tuple[int, Send]] = {
+    each.__name__: (10_000 + 100 * place, each)
+    for place, each in enumerate(
+        [python_hl7, python_hl7_streams, hl7apy, mllp_http, medplum, node_hl7]
+    )
+}
+
+
+@pytest.mark.parametrize("peer", SENDERS)
+def test_orders(town: Town, peer: str) -> None:
+    """Ten orders on one connection, one of 100 kB: each answered AA by its id, each read whole."""
+    first, send = SENDERS[peer]
+    orders = [
+        order(n, name=NAME, extra=LARGE if n % 10 == 5 else "") for n in range(first, first + 10)
+    ]
+    replies = send(town, orders)
+
+    told = [verdict(reply.encode()) for reply in replies]
+    assert told == [("AA", f"C{n}") for n in range(first, first + 10)]
+    town.house.settle()
+    worklist = {row["clinicalInfo"][0]["Accession"]: row for row in town.house.worklist()}
+    for number in range(first, first + 10):
+        assert "Düsenträger" in str(worklist[f"A{number}"]), number
+
+
+@pytest.mark.parametrize("peer", sorted(SENDERS.keys() - {"mllp_http"}))
+def test_refusals(town: Town, peer: str) -> None:
+    """A refusal is understood as one, names its message and its reason; the next order is taken."""
+    first, send = SENDERS[peer]
+    numbers = [first + 20, first + 21, first + 22, first + 23]
+    bodies = [order(number) for number in numbers]
+    bodies[0] = bodies[0].replace(b"ORM^O01^ORM_O01", b"ORM^O99^ORM_O99")
+    bodies[2] = bodies[2].replace(b"ORC|NW", b"ORC|QQ")
+    replies = send(town, bodies)
+
+    told = [verdict(reply.encode()) for reply in replies]
+    codes = ["AR", "AA", "AE", "AA"]
+    assert told == [(code, f"C{n}") for code, n in zip(codes, numbers, strict=True)]
+    assert [("ERR|" in reply) for reply in replies] == [True, False, True, False]
+
+
+def test_refusal_behind_a_proxy(town: Town) -> None:
+    """mllp2http keeps a refusal to itself: the connection ends, and no AA was ever made of it."""
+    bad = order(10_351).replace(b"ORM^O01^ORM_O01", b"ORM^O99^ORM_O99")
+    replies = mllp_http(town, [order(10_350), bad, order(10_352)])
+    after = mllp_http(town, [order(10_352)])
+
+    assert [verdict(reply.encode()) for reply in [*replies, *after]] == [
+        ("AA", "C10350"),
+        ("AA", "C10352"),
+    ]
+
+
+def test_both_acknowledgments(town: Town) -> None:
+    """python-hl7 asks for both and reads both, of each message, in order."""
+    orders = [order(number, modes="AL|AL") for number in range(11_000, 11_005)]
+    replies = converse(python("python_hl7_streams", str(town.applied), "2"), orders)
+
+    assert [verdict(reply.encode()) for reply in replies] == [
+        (code, f"C{number}") for number in range(11_000, 11_005) for code in ("CA", "AA")
+    ]
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("first", "CA"), ("application", "AA")])
+def test_enhanced_mode(town: Town, wanted: str, code: str) -> None:
+    """@medplum/hl7 may wait for the first or for the application's word; both are there."""
+    first = {"first": 11_100, "application": 11_200}[wanted]
+    orders = [order(number, modes="AL|AL") for number in range(first, first + 5)]
+    replies = converse(town.node.command("medplum_client", str(town.applied), wanted), orders)
+
+    told = [verdict(reply.encode()) for reply in replies]
+    assert told == [(code, f"C{number}") for number in range(first, first + 5)]
+
+
+def test_python_hl7_command(town: Town) -> None:
+    """`mllp_send` of python-hl7 sends a file of frames and prints our answers."""
+    framed = b"".join(VT + order(number) + FS_CR for number in (11_300, 11_301))
+    command = [script("mllp_send"), "--port", str(town.house.mllp_port), "--file", "-", "127.0.0.1"]
+    file = town.node.folder / "frames.hl7"
+    file.write_bytes(framed)
+    command[command.index("-")] = str(file)
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert b"MSA|AA|C11300" in done.stdout
+    assert b"MSA|AA|C11301" in done.stdout
+
+
+def test_the_other_way_of_mllp_http(town: Town) -> None:
+    """
+    mllp-http's other half, http2mllp, cannot be a peer: its newest release does not start.
+
+    It reads an option that its parser does not define. When this fails, a release has mended
+    it, and it belongs among the senders.
+    """
+    command = [script("http2mllp"), f"mllp://127.0.0.1:{town.house.mllp_port}"]
+    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)
+
+    assert "AttributeError" in done.stderr

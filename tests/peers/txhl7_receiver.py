@@ -1,0 +1,21 @@
+"""txHL7's receiver, for `twistd mllp`: what it understood, a line for each message."""
+
+import json
+import sys
+
+from txHL7.receiver import AbstractHL7Receiver, HL7MessageContainer
+from typing_extensions import override
+
+
+class Results(AbstractHL7Receiver):  # type: ignore[misc]  # txHL7 has no types
+    """Accepts results."""
+
+    def handleMessage(self, container: HL7MessageContainer) -> str:  # noqa: N802  # its name
+        """Tell, and acknowledge."""
+        sys.stdout.write(json.dumps(str(container.message)) + "\n")
+        sys.stdout.flush()
+        return str(container.ack())
+
+    @override
+    def getCodec(self) -> tuple[str, str]:
+        return "utf-8", "strict"
