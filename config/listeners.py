@@ -52,6 +52,13 @@ class ReusedControlId(StrEnum):
     REFUSE = "refuse"
 
 
+class MergedPatients(StrEnum):
+    """What becomes of messages about an identifier that was merged into another."""
+
+    REDIRECT = "redirect"
+    REFUSE = "refuse"
+
+
 class Replies(StrEnum):
     """The form in which an order message is answered."""
 
@@ -80,6 +87,10 @@ class Listener(Section):
     acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
     reused_control_id: ReusedControlId = Field(
         ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"
+    )
+    merged_patients: MergedPatients = Field(
+        MergedPatients.REDIRECT,
+        description="redirect | refuse (parked): messages about an identifier that was merged",
     )
     replies: Replies = Field(
         Replies.ACK, description="ack | order: ORR, ORI or ORG, with an ORC for each order"

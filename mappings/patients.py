@@ -84,7 +84,7 @@ class PatientPlan:
     def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
         found = found or no_site(self.tags["SiteID"], scope)
-        if action is Action.PATIENT_MERGE:
+        if action is Action.PATIENT_MERGE and not self._is_of_another_kind(scope):
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
@@ -92,7 +92,20 @@ class PatientPlan:
                 found.append(DuplicateKey(place))
         return found
 
+    def _is_of_another_kind(self, scope: Scope) -> bool:
+        """Whether identifiers are merged, but none of those that we know patients by."""
+        if self._prior(scope):
+            return False
+        before, now = (
+            {kind for row in scope.every(name) for kind in row.values(path) if kind}
+            for name, path in (("MRG", "1.5"), ("PID", "3.5"))
+        )
+        return not before.isdisjoint(now)
+
     def _event(self, scope: Scope, action: Action) -> OrderEvent:
+        note = "this event changes no report" if action is Action.IGNORE else ""
+        if action is Action.PATIENT_MERGE and self._is_of_another_kind(scope):
+            action, note = Action.IGNORE, "identifiers of another kind are merged"
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
         merge = action is Action.PATIENT_MERGE
         return OrderEvent(
@@ -105,7 +118,7 @@ class PatientPlan:
             reporting_app={},
             place=scope.place,
             prior_mrn=self._prior(scope) if merge else "",
-            note="this event changes no report" if action is Action.IGNORE else "",
+            note=note,
         )
 
 

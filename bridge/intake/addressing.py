@@ -16,12 +16,31 @@ from mappings.events import CHILD_OF, Action, OrderEvent
 Patient = tuple[str, str]
 
 
+class MergedPatient(Exception):  # noqa: N818  # says what the patient is
+    """A message is about an identifier that was merged, and the listener redirects none."""
+
+    def __init__(self) -> None:
+        """Say so; never which."""
+        super().__init__("the patient was merged into another")
+
+
+CONCERNED = ORDERS | {Action.PATIENT_UPDATE}
+"""Actions on one patient; a merge names its patients itself."""
+
+
 def surviving(event: OrderEvent, survivors: Mapping[Patient, str]) -> OrderEvent:
-    """Give an event to the survivor of its patient; a merge names its patients itself."""
+    """Give an event to the survivor of its patient."""
     mrn = survivors.get((event.site, event.mrn))
-    if mrn is None or event.action is Action.PATIENT_MERGE:
+    if mrn is None or event.action not in CONCERNED:
         return event
     return replace(event, mrn=mrn, clinical_info={**event.clinical_info, "PatientMRN": mrn})
+
+
+def is_about_merged(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> bool:
+    """Tell whether one of the events, merges apart, is about an identifier that was merged."""
+    return any(
+        (event.site, event.mrn) in survivors and event.action in CONCERNED for event in events
+    )
 
 
 def numbers_of(event: OrderEvent) -> set[str]:

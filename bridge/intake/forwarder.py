@@ -15,6 +15,7 @@ import structlog
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
+from bridge.intake.addressing import MergedPatient
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.order_rules import OrderState, Step
@@ -207,6 +208,5 @@ def _launch(task: Task) -> Launch:
 
 
 def _given_up(claimed: Claimed, error: Exception) -> Outcome:
-    return Outcome(
-        claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, "not_readable", describe(error)
-    )
+    code = "patient_merged" if isinstance(error, MergedPatient) else "not_readable"
+    return Outcome(claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, code, describe(error))

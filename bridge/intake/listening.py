@@ -32,6 +32,13 @@ class Reuse(StrEnum):
     REFUSE = "refuse"
 
 
+class Merged(StrEnum):
+    """What a message about a merged patient's old identifier is about."""
+
+    REDIRECT = "redirect"  # the survivor
+    REFUSE = "refuse"  # nobody: it is parked for a person
+
+
 class Replies(StrEnum):
     """The form of the application acknowledgment to an order message."""
 
@@ -97,6 +104,7 @@ class Listening:
     charset: str = "utf-8"
     applied_limit: float = 20.0
     replies: Replies = Replies.ACK
+    merged: Merged = Merged.REDIRECT
     commit_blocks: bool = False
     """Whether MLLP release 2's commit block goes before each answer."""
     recall: Recall = forgotten

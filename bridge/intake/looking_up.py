@@ -5,12 +5,12 @@ Blocking. Few statements for the whole batch, and those for numbers, children an
 only where a message gives cause.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.addressing import numbers_of, resolved, surviving
+from bridge.intake.addressing import Patient, numbers_of, resolved, surviving
 from bridge.intake.family import child_signals
 from bridge.intake.order_rules import CASCADING
 from bridge.intake.planning import ORDERS, fold, key_of, signals_after
@@ -20,14 +20,20 @@ from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import OrderEvent
 
 Index = dict[Key, IndexedOrder]
+Survivors = Mapping[Patient, str]
 
 
-def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Index]:
-    """Address the jobs' events, and read the orders they are about with all that are akin."""
+def merged(connection: Connection, jobs: Sequence[Job]) -> Survivors:
+    """Read which of the jobs' patients were merged into whom."""
     everybody = {(event.site, event.mrn) for job in jobs for event in job.events}
-    survivors = merged_patients.survivors(connection, everybody)
-    if survivors:
-        jobs = [_with(job, [surviving(each, survivors) for each in job.events]) for job in jobs]
+    return merged_patients.survivors(connection, everybody)
+
+
+def look_up(
+    connection: Connection, jobs: Sequence[Job], survivors: Survivors
+) -> tuple[list[Job], Index]:
+    """Address the jobs' events, and read the orders they are about with all that are akin."""
+    jobs = [_of_survivors(job, survivors) for job in jobs] if survivors else jobs
     index = order_index.find(connection, map(key_of, _orders(jobs)))
     jobs = _addressed(connection, jobs, index)
     events = _orders(jobs)
@@ -38,8 +44,8 @@ def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Ind
     return list(jobs), index
 
 
-def _with(job: Job, events: Sequence[OrderEvent]) -> Job:
-    return replace(job, events=events)
+def _of_survivors(job: Job, survivors: Survivors) -> Job:
+    return replace(job, events=[surviving(each, survivors) for each in job.events])
 
 
 def _orders(jobs: Sequence[Job]) -> list[OrderEvent]:

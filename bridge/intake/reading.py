@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from bridge.intake.listening import Definition, Listening
+from bridge.intake.listening import Definition, Listening, Merged
 from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
 from mappings.events import OrderEvent
@@ -34,6 +34,7 @@ class Job:
     claimed: Claimed
     occasion: Occasion
     events: Sequence[OrderEvent]
+    merged: Merged = Merged.REDIRECT
     doubtful: bool = False
     """Whether a number that it gives, and no accession, is that of several orders."""
 
@@ -48,7 +49,8 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
     defaults = Defaults(listening.site, listening.time_zone, received)
     events = definition.apply(message, defaults)
-    return Job(claimed, Occasion(claimed.message_id, sent_at(message, listening)), events)
+    occasion = Occasion(claimed.message_id, sent_at(message, listening))
+    return Job(claimed, occasion, events, listening.merged)
 
 
 def sent_at(message: Message, listening: Listening) -> int | None:

@@ -6,10 +6,13 @@ for each message, so that only what cannot be stored is left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bridge.intake.listening import Listening
-from bridge.intake.looking_up import look_up
+from sqlalchemy import Connection
+
+from bridge.intake.addressing import MergedPatient, is_about_merged
+from bridge.intake.listening import Listening, Merged
+from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
 from bridge.queue.work import Claimed
 from bridge.store import merged_patients, order_index
@@ -57,7 +60,11 @@ class Memory:
             except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
                 failures.append((each, error))
         with self._database.read() as connection:
-            addressed, index = look_up(connection, jobs)
+            survivors = merged(connection, jobs)
+            refused = [job for job in jobs if _refuses(job, survivors)]
+            failures += [(job.claimed, MergedPatient()) for job in refused]
+            taken = [job for job in jobs if job not in refused]
+            addressed, index = look_up(connection, taken, survivors)
         return Prepared(addressed, failures, index)
 
     def keep(self, changes: Sequence[Change]) -> set[int]:
@@ -85,6 +92,25 @@ class Memory:
                 for site, prior_mrn, mrn in change.merges:
                     survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
                     order_index.move_patient(connection, site, prior_mrn, survivor)
-            order_index.save(connection, [each for change in changes for each in change.orders])
+            orders = [each for change in changes for each in change.orders]
+            order_index.save(connection, _of_survivors(connection, orders))
             reports = {key: value for change in changes for key, value in change.reports.items()}
             order_index.set_reports(connection, reports)
+
+
+def _refuses(job: Job, survivors: Survivors) -> bool:
+    return job.merged is Merged.REFUSE and is_about_merged(job.events, survivors)
+
+
+def _of_survivors(connection: Connection, orders: Sequence[IndexedOrder]) -> Sequence[IndexedOrder]:
+    """Give orders to those into whom their patients were merged while they were applied."""
+    survivors = merged_patients.survivors(
+        connection, {(each.key.site, each.key.mrn) for each in orders}
+    )
+    if not survivors:
+        return orders
+    moved = []
+    for each in orders:
+        mrn = survivors.get((each.key.site, each.key.mrn), each.key.mrn)
+        moved.append(replace(each, key=each.key._replace(mrn=mrn)))
+    return moved

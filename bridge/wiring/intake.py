@@ -10,6 +10,7 @@ from bridge.errors import BridgeError
 from bridge.intake.listening import (
     Acknowledge,
     Listening,
+    Merged,
     Recall,
     Replies,
     Reuse,
@@ -67,6 +68,7 @@ def _listening(
         processing_ids=frozenset(listener.processing_ids),
         charset=listener.charset,
         replies=Replies(listener.replies.value),
+        merged=Merged(listener.merged_patients.value),
         commit_blocks=listener.commit_blocks,
     )
 

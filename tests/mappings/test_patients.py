@@ -64,6 +64,12 @@ REFUSED = {
     "no prior number": ("A40", (PID, "MRG|"), MissingField, "MRG-1.1"),
     "no MRG at all": ("A40", (PID,), MissingField, "MRG-1.1"),
     "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKey, "MRG-1.1"),
+    "a kind the patient does not have": (
+        "A40",
+        (PID, "MRG|N0^^^STATE^NH"),
+        MissingField,
+        "MRG-1.1",
+    ),
     "second pair": (
         "A40",
         (PID, "MRG|M0", "PID|2||M3^^^NORTH^MR", "MRG|M3"),
@@ -80,6 +86,28 @@ def test_refusals(trigger: str, segments: tuple[str, ...], kind: type, place: st
     (refusal,) = SHIPPED.examine(adt(trigger, *segments), DEFAULTS).refusals
     assert isinstance(refusal, kind)
     assert refusal.place == place
+
+
+BOTH = "PID|1||M1^^^NORTH^MR~N1^^^STATE^NH||Doe^Jane"
+PAIRS = {
+    "the record number among others": ("N0^^^STATE^NH~M0^^^NORTH^MR", "M0"),
+    "one without a type": ("N0^^^STATE^NH~M0", "M0"),
+    "up to 2.2, MRG-4": ("^^^NORTH|||M0", "M0"),
+}
+
+
+@pytest.mark.parametrize(("mrg", "prior"), PAIRS.values(), ids=PAIRS)
+def test_what_is_merged(mrg: str, prior: str) -> None:
+    """MRG-1 is paired with PID-3 by the type of the identifier."""
+    (event,) = events("A40", BOTH, f"MRG|{mrg}")
+    assert (event.action, event.mrn, event.prior_mrn) == (Action.PATIENT_MERGE, "M1", prior)
+
+
+def test_a_merge_of_other_identifiers() -> None:
+    """National numbers are merged: none of our patients becomes another."""
+    (event,) = events("A40", BOTH, "MRG|N0^^^STATE^NH")
+    assert (event.action, event.prior_mrn) == (Action.IGNORE, "")
+    assert event.note
 
 
 def test_queries_are_nobody_s() -> None:

@@ -97,6 +97,7 @@ class Hospital:
     metrics: Metrics
     outbox: Outbox
     worker: Worker
+    adopt: Callable[[Listening], None]
     numbers: Any = field(default_factory=lambda: count(1))
 
     async def send(self, payload: bytes) -> Acknowledgment:
@@ -291,6 +292,10 @@ async def open_hospital(
             stack.push_async_callback(courier.stop)
             couriers.append(courier)
 
+        def adopt(changed: Listening) -> None:
+            handler.adopt(changed)
+            forwarder.adopt({"ris": changed})
+
         def notify() -> None:
             for courier in couriers:
                 courier.notify()
@@ -313,6 +318,7 @@ async def open_hospital(
                 metrics,
                 outbox,
                 worker,
+                adopt,
             )
         finally:
             await stack.aclose()

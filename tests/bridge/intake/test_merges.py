@@ -1,0 +1,132 @@
+"""Patients merged, merged on, merged in circles; and who a late message is about."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.listening import Listening, Merged
+from bridge.store import merged_patients
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from tests.bridge.delivery.hospital import SITE, Hospital, inbound, open_hospital
+from tests.bridge.intake.stories import adt, line, told
+
+pytestmark = pytest.mark.anyio
+NAME = "TESTER^TILDA"
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and nobody to deliver to."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+async def owners(hospital: Hospital) -> dict[str, str]:
+    """Whose each report is, by the service; the bridge's own index must say the same."""
+    rows = (await hospital.client.worklist(SITE)).items
+    keys = [each for row in rows for each in row["clinicalInfo"]]
+    found = {each["Accession"]: each["PatientMRN"] for each in keys}
+    index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
+    assert sorted(found.items()) == sorted(index)
+    return found
+
+
+def last(hospital: Hospital) -> tuple[str, str]:
+    """State and code of the last message."""
+    (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize("event", ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"])
+async def test_every_merge(hospital: Hospital, event: str) -> None:
+    """Each event that merges or renumbers moves what the old number had."""
+    await hospital.send(told(line("NW", "P1", "F1")))
+    await hospital.send(adt(event, "M2", "M1"))
+    assert await owners(hospital) == {"F1": "M2"}
+
+
+async def test_merged_on(hospital: Hospital) -> None:
+    """A merge of merges: everything is the last survivor's, whichever number a message names."""
+    for mrn in ("M1", "M2", "M3"):
+        await hospital.send(told(line("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(adt("A40", "M3", "M2"))
+    await hospital.send(told(line("NW", "P4", "F4"), mrn="M1"))
+    await hospital.send(adt("A40", "M2", "M0"))  # into one who was merged on
+    await hospital.send(told(line("NW", "P5", "F5"), mrn="M0"))
+    accessions = ["FM1", "FM2", "FM3", "F4", "F5"]
+    assert await owners(hospital) == dict.fromkeys(accessions, "M3")
+
+
+async def test_a_circle_is_refused(hospital: Hospital) -> None:
+    """A merge back is parked for a person, and changes nothing."""
+    await hospital.send(told(line("NW", "P1", "F1")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(adt("A40", "M1", "M2"))
+    assert last(hospital) == ("parked", "merge_cycle")
+    assert await owners(hospital) == {"F1": "M2"}
+
+
+async def test_once_more(hospital: Hospital) -> None:
+    """The same merge again changes nothing."""
+    await hospital.send(told(line("NW", "P1", "F1")))
+    for _ in range(2):
+        await hospital.send(adt("A40", "M2", "M1"))
+    assert last(hospital) == ("done", "")
+    assert await owners(hospital) == {"F1": "M2"}
+
+
+async def test_late_messages_are_about_the_survivor(hospital: Hospital) -> None:
+    """Changes, cancellations and demographics that still name the old number."""
+    await hospital.send(told(line("NW", "P1", "F1"), line("NW", "P2", "F2")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(told(line("XO", "P1", "F1", what="CT Neck"), mrn="M1"))
+    await hospital.send(told(line("CA", "P2", "F2"), mrn="M1"))
+    await hospital.send(adt("A08", "M1", name="TESTER^THEA"))
+    assert await owners(hospital) == {"F1": "M2"}
+    (row,) = (await hospital.client.worklist(SITE)).items
+    assert row["orders"][0]["StudyDescription"] == "CT Neck"
+    assert "THEA" in row["orders"][0]["PatientName"]
+
+
+async def test_several_pairs(hospital: Hospital) -> None:
+    """A40 with three pairs: all are merged, and what waited for any of them follows."""
+    for mrn in ("O1", "O2", "O3"):
+        await hospital.send(told(line("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    pairs = [f"PID|1||N{n}||{NAME}||19700101|F\rMRG|O{n}\r" for n in (1, 2, 3)]
+    head = adt("A40", "X").split(b"PID|")[0]
+    late = told(line("NW", "P9", "F9"), mrn="O3")
+    await hospital.hand_over(head + "".join(pairs).encode())
+    await hospital.hand_over(late)
+    await hospital.applied()
+    assert await owners(hospital) == {"FO1": "N1", "FO2": "N2", "FO3": "N3", "F9": "N3"}
+
+
+async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
+    """A listener that redirects nobody parks late messages; merges go on."""
+    listening = replace(Listening("ris", inbound(), site=SITE), merged=Merged.REFUSE)
+    hospital.adopt(listening)
+    await hospital.send(told(line("NW", "P1", "F1")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(told(line("XO", "P1", "F1"), mrn="M1"))
+    assert last(hospital) == ("parked", "patient_merged")
+    await hospital.send(adt("A40", "M3", "M2"))
+    assert await owners(hospital) == {"F1": "M3"}
+
+
+def test_pointers_never_chain(database: Database) -> None:
+    """Whoever is asked for leads to the last survivor in one step; a circle leads nowhere new."""
+    upgrade(database)
+    with database.write() as connection:
+        assert merged_patients.merge(connection, SITE, "A", "B") == "B"
+        assert merged_patients.merge(connection, SITE, "B", "C") == "C"
+        assert merged_patients.merge(connection, SITE, "D", "A") == "C"
+        assert merged_patients.merge(connection, SITE, "C", "A") == "C"
+        assert merged_patients.merge(connection, "SITE2", "A", "Z") == "Z"
+    with database.read() as connection:
+        everybody = [(SITE, each) for each in "ABCD"] + [("SITE2", "A")]
+        found = merged_patients.survivors(connection, everybody)
+    assert found == {(SITE, each): "C" for each in "ABD"} | {("SITE2", "A"): "Z"}
