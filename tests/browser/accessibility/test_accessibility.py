@@ -1,0 +1,130 @@
+"""axe-core over every screen, in both themes, wide and in a side panel; keys instead of a mouse."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.reading_room import ReadingRoom
+from tests.browser.screens import SCREENS, furnish, report
+from tests.browser.signing_in import sign_in
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+SIZES = {"wide": (1400, 900), "panel": (420, 800)}
+
+
+@pytest.fixture
+def furnished(room: ReadingRoom) -> ReadingRoom:
+    """A site with something on every screen."""
+    furnish(room)
+    return room
+
+
+@pytest.fixture
+def signed_in(furnished: ReadingRoom, page: Page) -> Page:
+    """A page of an administrator."""
+    sign_in(page, furnished)
+    return page
+
+
+def violations(page: Page) -> list[str]:
+    """Return what axe finds, each with the first place it finds it at."""
+    page.evaluate(AXE.read_text("utf-8"))
+    options = {"runOnly": {"type": "tag", "values": RULES}}
+    found: dict[str, Any] = page.evaluate("options => axe.run(document, options)", options)
+    return [
+        f"{each['id']} ({each['impact']}): {each['nodes'][0]['html'][:160]}"
+        for each in found["violations"]
+    ]
+
+
+def overflow(page: Page) -> int:
+    """Return by how many pixels the page is wider than its window."""
+    wider: int = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return wider
+
+
+def theme(page: Page, name: str) -> None:
+    """Show the page in another theme, without the time that colours take to change."""
+    page.emulate_media(reduced_motion="reduce")
+    page.evaluate("name => { document.documentElement.dataset.theme = name; }", name)
+
+
+@pytest.mark.parametrize("screen", [each for each in SCREENS if each != "login"])
+def test_axe_finds_nothing(signed_in: Page, furnished: ReadingRoom, screen: str) -> None:
+    """Dark and light, wide and narrow; and nothing reaches beyond the window."""
+    SCREENS[screen](signed_in, furnished)
+    for width, height in SIZES.values():
+        signed_in.set_viewport_size({"width": width, "height": height})
+        for name in ("dark", "light"):
+            theme(signed_in, name)
+            assert (width, name, violations(signed_in)) == (width, name, [])
+        assert (width, overflow(signed_in)) == (width, 0)
+
+
+def test_axe_finds_nothing_at_the_login(furnished: ReadingRoom, page: Page) -> None:
+    """Dark and light, wide and narrow."""
+    SCREENS["login"](page, furnished)
+    for width, height in SIZES.values():
+        page.set_viewport_size({"width": width, "height": height})
+        for name in ("dark", "light"):
+            theme(page, name)
+            assert (width, name, violations(page)) == (width, name, [])
+        assert (width, overflow(page)) == (width, 0)
+
+
+def test_axe_finds_nothing_in_dialogs(furnished: ReadingRoom, page: Page) -> None:
+    """The checks before signing, the preliminary read, a take menu that is open, microphones."""
+    report(page, furnished)
+    page.click("#microphones")
+    expect(page.locator("#microphone")).to_be_visible()
+    assert violations(page) == []
+    page.click("#sign")
+    expect(page.locator("dialog[open]")).to_be_visible()
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.click("#prelim")
+    expect(page.locator("dialog[open]")).to_be_visible()
+    assert violations(page) == []
+
+
+def test_a_report_is_written_and_signed_by_keys_alone(furnished: ReadingRoom, page: Page) -> None:
+    """From the open page: the bracket by Tab, the text, Ctrl+Enter; the dialog keeps the focus."""
+    report(page, furnished)
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("4 mm")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#badge")).to_have_attribute("data-status", "Final")
+
+
+def test_every_control_can_be_reached_and_shows_the_focus(
+    furnished: ReadingRoom, page: Page
+) -> None:
+    """Tab goes through the report page, out of the text by Escape, and always shows where it is."""
+    report(page, furnished)
+    wanted: int = page.locator("button:visible, select:visible, input:visible").count()
+    page.keyboard.press("Escape")
+    reached = set()
+    for _ in range(wanted + 10):
+        page.keyboard.press("Tab")
+        place, outline = page.evaluate(
+            """() => {
+                const at = document.activeElement;
+                const all = [...document.querySelectorAll('*')];
+                const style = getComputedStyle(at);
+                const shown = style.outlineStyle !== 'none' || at.id === 'text';
+                return [all.indexOf(at), shown || at === document.body];
+            }"""
+        )
+        assert outline
+        reached.add(place)
+        if page.evaluate("document.activeElement.id") == "text":
+            page.keyboard.press("Escape")
+    assert len(reached) > wanted * 0.8

@@ -1,0 +1,68 @@
+"""The recorder and the key findings, worked by a host of another site."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.embedding.house import Viewer, identity
+
+SPEAKING = """
+window.SpeechRecognition = class { start() {} stop() { this.onend?.(); } };
+"""
+FINDINGS = "Lungs: Nodule of 4 mm.\nHeart: enlarged"
+
+
+def with_findings(viewer: Viewer) -> dict[str, Any]:
+    """Register an order with key findings, open it, and write another text than these."""
+    tags = {**identity(), "KeyFindings": FINDINGS}
+    viewer.reports.launch(clinicalInfo=tags, lazyLaunch=True, registerOrder=True)
+    opened = viewer.open()
+    viewer.type("x")
+    viewer.page.keyboard.press("Control+a")
+    viewer.page.keyboard.type("Findings:\nLungs:\nHeart:\nImpression:")
+    return opened
+
+
+def test_the_recorder_goes_on_and_off(viewer: Viewer) -> None:
+    """toggle_recorder, recorder_on, recorder_off; and a microphone changed while it is on."""
+    viewer.page.add_init_script(SPEAKING)
+    viewer.open()
+    viewer.act("toggle_recorder")
+    assert viewer.event("recorder_on")["clinicalInfo"] == identity()
+    viewer.act("get_microphone_devices")
+    devices = viewer.event("microphone_devices")["devices"]
+    other = next(each for each in devices if not each["isActive"])
+    viewer.page.fill("#deviceId", other["deviceId"])
+    viewer.act("change_microphone")
+    viewer.event("recorder_off")
+    viewer.event("recorder_on", 1)
+    viewer.act("toggle_recorder")
+    viewer.event("recorder_off", 1)
+    assert viewer.events("action_failed") == []
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_findings_are_suggestions_until_somebody_decides(viewer: Viewer, keep: bool) -> None:
+    """apply_report_ai marks what it puts in; a second time there is nothing new; nothing signs."""
+    with_findings(viewer)
+    viewer.act("apply_report_ai")
+    marks = viewer.frame.locator("#text .suggested")
+    expect(marks).to_have_text(["Nodule of 4 mm.", "enlarged"])
+    viewer.act("apply_report_ai")
+    assert viewer.event("action_failed")["code"] == "nothing_new"
+    viewer.frame.locator("#keep-all" if keep else "#remove-all").click()
+    expect(marks).to_have_count(0)
+    lines = ["Findings:", "Lungs:", "Heart:", "Impression:"]
+    if keep:
+        lines[2:2], lines[4:4] = ["Nodule of 4 mm."], ["enlarged"]
+    expect(viewer.frame.locator("#text p")).to_have_text(lines)
+    assert viewer.events("report_signed") == []
+
+
+def test_without_findings_the_host_is_told(viewer: Viewer) -> None:
+    """No key findings, no text of its own making."""
+    viewer.open()
+    viewer.act("apply_report_ai")
+    failed = viewer.event("action_failed")
+    assert (failed["action"], failed["code"]) == ("apply_report_ai", "no_findings")

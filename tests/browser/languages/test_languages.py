@@ -1,0 +1,111 @@
+"""Every language on every screen: switched at once, nothing left untranslated, nothing broken."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from bridge.engine.launching.languages import LANGUAGES
+from tests.browser.reading_room import ReadingRoom
+from tests.browser.screens import SCREENS, furnish, report
+from tests.browser.signing_in import sign_in
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LOCALES = Path(__file__).parents[3] / "web" / "locales"
+KEY = re.compile(r"\b(?:shell|editor|panels|worklist|settings|administration|sign|status)\.\w+\b")
+SIZES = ((1400, 900), (420, 800))
+
+
+@pytest.fixture
+def furnished(room: ReadingRoom) -> ReadingRoom:
+    """A site with something on every screen."""
+    furnish(room)
+    return room
+
+
+def catalogue(code: str) -> dict[str, dict[str, str]]:
+    """Return the words of a language."""
+    words: dict[str, dict[str, str]] = json.loads((LOCALES / f"{code}.json").read_text("utf-8"))
+    return words
+
+
+def whole(page: Page) -> list[str]:
+    """Return what is wrong with the layout: beyond the window, or cut off in a button."""
+    wrong: list[str] = page.evaluate(
+        """() => {
+            const root = document.documentElement;
+            const wrong = [];
+            if (root.scrollWidth > root.clientWidth) wrong.push('page');
+            for (const each of document.querySelectorAll('button, label, h1, h2, th')) {
+                const box = each.getBoundingClientRect();
+                const hidden = each.closest('.visually-hidden, .words');
+                if (!box.width || hidden || each.classList.contains('words')) continue;
+                if (each.scrollWidth > each.clientWidth + 2 && each.clientWidth > 0) {
+                    if (getComputedStyle(each).overflow === 'visible' &&
+                        getComputedStyle(each).display !== 'inline') {
+                        wrong.push(each.textContent.trim().slice(0, 40));
+                    }
+                }
+            }
+            return wrong;
+        }"""
+    )
+    return wrong
+
+
+def test_the_app_speaks_another_language_at_once(furnished: ReadingRoom, page: Page) -> None:
+    """All 17, one after the other on the same page, which is never loaded anew."""
+    sign_in(page, furnished, path="settings")
+    page.evaluate("window.stayed = true")
+    chooser = page.locator("main select").first
+    for code in LANGUAGES[1:] + LANGUAGES[:1]:
+        chooser.select_option(code)
+        words = catalogue(code)
+        expect(page.locator("html")).to_have_attribute("lang", code)
+        expect(page.get_by_text(words["settings"]["tokens_lead"])).to_be_visible()
+        expect(page.get_by_text(words["shell"]["sign_out"]).first).to_be_visible()
+        assert not KEY.search(page.locator("body").inner_text())
+        assert page.evaluate("window.stayed")
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_no_screen_breaks_in_any_language(furnished: ReadingRoom, page: Page, code: str) -> None:
+    """Worklist, settings, administration, report: wide and in a side panel."""
+    sign_in(page, furnished, path="settings")
+    page.locator("main select").first.select_option(code)
+    expect(page.locator("html")).to_have_attribute("lang", code)
+    for name in ("worklist", "settings", "administration"):
+        SCREENS[name](page, furnished)
+        sound(page, code, name)
+    report(page, furnished, AppLanguage=code)
+    expect(page.locator("#sign")).to_have_text(catalogue(code)["sign"]["sign"])
+    sound(page, code, "report")
+
+
+def sound(page: Page, code: str, screen: str) -> None:
+    """Hold a screen against what no language may do."""
+    expect(page.locator("html")).to_have_attribute("lang", code)
+    assert not KEY.search(page.locator("body").inner_text())
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert (screen, width, whole(page)) == (screen, width, [])
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def test_dates_are_written_as_the_language_writes_them(furnished: ReadingRoom, page: Page) -> None:
+    """The same worklist, in German and in Japanese."""
+    sign_in(page, furnished, path="settings")
+    shown = {}
+    for code in ("en-US", "de-DE", "ja-JP"):
+        SCREENS["settings"](page, furnished)
+        page.locator("main select").first.select_option(code)
+        expect(page.locator("html")).to_have_attribute("lang", code)
+        SCREENS["worklist"](page, furnished)
+        expect(page.locator("[role=row][data-report]").first).to_contain_text("CT Abdomen")
+        shown[code] = page.locator("[role=row][data-report]").first.inner_text()
+    assert "Mar 13, 2026" in shown["en-US"]
+    assert "13.03.2026" in shown["de-DE"]
+    assert "2026/03/13" in shown["ja-JP"]
