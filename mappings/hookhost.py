@@ -12,7 +12,6 @@ import re
 import resource
 import signal
 import struct
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -96,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,11 +14,15 @@ from mappings.fetch import NULL, compile_path
 from mappings.gathering import Rule, compile_gathering, nothing, separator_of
 from mappings.hl7.refusals import UnknownCode
 from mappings.nodes import Node
+from mappings.patterns import Search, compile_pattern
 from mappings.scope import Scope
 from mappings.workshop import Workshop
 
 PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
-MODIFIERS = ("as", "codes", "unknown", "when", "where", "after", "separator", "default", "required")
+MODIFIERS = (
+    *("extract", "as", "codes", "codes_back", "unknown"),
+    *("when", "where", "after", "separator", "default", "required"),
+)
 KEYS = PRODUCERS + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 LISTENER = "listener"
@@ -73,6 +77,8 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
     keep = raw or any(each.raw for each in chosen)
     rule = _producer(named[0], entries, shop, raw=keep) if named else nothing
+    if "extract" in entries:
+        rule = _extracted(rule, compile_pattern(entries["extract"], shop.notebook))
     for transform in chosen:
         rule = _transformed(rule, transform)
     return _modified(rule, entries, shop)
@@ -121,6 +127,16 @@ def _hooked(node: Node, shop: Workshop) -> Rule:
     return nothing if hook is None else hook.value
 
 
+def _extracted(rule: Rule, search: Search) -> Rule:
+    """Take what a pattern finds in a value; nothing where it finds nothing."""
+
+    def get(scope: Scope) -> str:
+        value = rule(scope)
+        return (search(value) or "") if value and value != NULL else value
+
+    return get
+
+
 def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
     apply = transform.apply
 
@@ -133,8 +149,13 @@ def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
 
 def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
     """Wrap a rule in what stands beside its source: codes, condition, default."""
-    if "codes" in entries:
-        rule = _coded(rule, entries, shop)
+    named = [key for key in ("codes", "codes_back") if key in entries]
+    if len(named) > 1:
+        shop.notebook.error(
+            entries["codes_back"].at_key(), "codes", "codes or codes_back: keep one"
+        )
+    if named:
+        rule = _coded(rule, named[0], entries, shop)
     elif "unknown" in entries:
         shop.notebook.warn(entries["unknown"].at_key(), "unused", "`unknown` needs `codes`")
     if "when" in entries:
@@ -144,8 +165,8 @@ def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
     return rule
 
 
-def _coded(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
-    table = shop.table(entries["codes"])
+def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Rule:
+    table = shop.table(entries[key])
     policy = "keep"
     if "unknown" in entries:
         policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
@@ -156,7 +177,7 @@ def _coded(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
         code = rule(scope)
         if not code or code == NULL or table is None:
             return code
-        value = table.value(code)
+        value = table.value(code) if key == "codes" else table.code(code)
         if value is None and policy == "refuse":
             raise UnknownCode(scope.locate(plain(place)))
         return (code if policy == "keep" else "") if value is None else value

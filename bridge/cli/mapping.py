@@ -63,6 +63,14 @@ def try_(
     sys.exit(0 if show_trials(asked, look, as_json=as_json) else 1)
 
 
+@group.command()
+def schema() -> None:
+    """Print the JSON Schema of the language, for editors (docs/mapping.schema.json)."""
+    from mappings.schema.document import text
+
+    sys.stdout.write(text())
+
+
 def _validator(profile: Path | None) -> "Validate":
     from functools import partial
 

@@ -1,23 +1,25 @@
 """The guide tells the truth: its recipes compile, and it names everything there is."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mappings.compiler import check_sources, compile_sources
 from mappings.frames import VARIABLES
+from mappings.hl7.message import Message
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
 from mappings.rules import KEYS
 from mappings.tags import TAGS
 from mappings.transforms import TRANSFORMS
-from tests.mappings.language import SHIPPED
+from tests.mappings.language import DEFAULTS, SHIPPED
+from tests.mappings.recipes import FILES, INBOUND, OUTBOUND
+from tests.mappings.test_outbound import CONTEXT, ORDER
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "mapping-guide.md").read_text(encoding="utf-8")
-RECIPES = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
-FILES = {
-    "codes/sites.csv": "code,value\nNORTH,SITE1\n",
-    "site_hooks.py": "def body_part(message):\n    return 'KNEE'\n",
-}
+RECIPES = list(dict.fromkeys(re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -29,8 +31,40 @@ def test_recipes(recipe: str) -> None:
 
 
 def test_there_are_recipes() -> None:
-    """The pattern that finds recipes finds them."""
-    assert len(RECIPES) >= 14
+    """The pattern that finds recipes finds them, and each is run below."""
+    assert len(RECIPES) == len({*INBOUND, *OUTBOUND}) >= 20
+
+
+def _recipe(text: str) -> InboundMapping | OutboundMapping:
+    """Compile the one recipe that holds a text."""
+    (recipe,) = [each for each in RECIPES if text in each]
+    return compile_sources({**SHIPPED, **FILES, "mine.yaml": recipe}, "mine")
+
+
+@pytest.mark.parametrize("text", INBOUND)
+def test_what_recipes_make_of_messages(text: str) -> None:
+    """A recipe takes a message of its sender, and yields what it promises."""
+    mapping = _recipe(text)
+    segments, wanted = INBOUND[text]
+    assert isinstance(mapping, InboundMapping)
+    message = Message.parse("\r".join(segments).encode())
+    assert mapping.accepts(message.header)
+    assert mapping.examine(message, DEFAULTS).refusals == ()
+    (event,) = mapping.apply(message, DEFAULTS)
+    links = ", ".join(f"{each.kind}={each.value}" for each in event.link_signals)
+    info = dict(event.clinical_info)
+    found = {**info.pop("Metadata", {}), **info, "links": links, "action": event.action.value}
+    assert {name: found.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("text", OUTBOUND)
+def test_what_recipes_write(text: str) -> None:
+    """A recipe writes a final report as it promises."""
+    mapping = _recipe(text)
+    assert isinstance(mapping, OutboundMapping)
+    order = replace(ORDER, metadata={"ReadingRoom": "4", "Other": "x"})
+    written = mapping.render(replace(CONTEXT, orders=(order,))).decode()
+    assert all(each in written for each in OUTBOUND[text])
 
 
 @pytest.mark.parametrize("word", [*TRANSFORMS, *KEYS])

@@ -1,0 +1,64 @@
+"""
+The whole JSON Schema of a definition file.
+
+It refuses nothing that the compiler takes. What needs other files to be known (includes, code
+tables, hooks, what an overlay leaves to the file below) only the compiler can refuse.
+"""
+
+import json
+from typing import Any, Final
+
+from mappings.compiler import GENERAL, KINDS
+from mappings.schema import inbound, outbound
+from mappings.schema.words import TEXT, Schema, one_of, several
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_TITLE: Final = "A mapping of Report Bridge"
+
+_GENERAL: dict[str, Schema] = {
+    "kind": one_of(KINDS, "What this definition maps; an overlay takes it from what it includes."),
+    "about": {"description": "A remark, for people."},
+    "include": {**several(TEXT), "description": "Files that this one is laid over."},
+}
+_DOUBLE: dict[str, Schema] = {
+    "metadata": {"anyOf": [inbound.MESSAGE_METADATA, outbound.RESULT_METADATA]},
+    "echo": {"anyOf": [inbound.ECHOED, outbound.ECHO]},
+}
+"""Members that mean one thing in orders and another in results."""
+
+
+def schema() -> dict[str, Any]:
+    """Give the schema of a definition file."""
+    members = {**_GENERAL, **inbound.MEMBERS, **outbound.MEMBERS, **_DOUBLE}
+    return {
+        "$schema": DIALECT,
+        "title": _TITLE,
+        "type": "object",
+        "properties": members,
+        "additionalProperties": False,
+        "anyOf": [{"required": ["kind"]}, {"required": ["include"]}],
+        "allOf": [_only(kind, keys) for kind, keys in KINDS.items()],
+        "$defs": {**inbound.DEFINITIONS, **outbound.DEFINITIONS},
+    }
+
+
+def text() -> str:
+    """Write the schema as it is published."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _only(kind: str, keys: tuple[str, ...]) -> Schema:
+    """Of a kind that is named, allow its own members, and what they are there."""
+    inwards = kind in ("orders", "patients")
+    shapes = (
+        {"metadata": inbound.MESSAGE_METADATA, "echo": inbound.ECHOED}
+        if inwards
+        else {"metadata": outbound.RESULT_METADATA, "echo": outbound.ECHO}
+    )
+    return {
+        "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+        "then": {
+            "propertyNames": {"enum": sorted({*GENERAL, *keys})},
+            "properties": {name: shape for name, shape in shapes.items() if name in keys},
+        },
+    }

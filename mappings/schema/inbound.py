@@ -1,0 +1,156 @@
+"""What definitions of incoming messages may say, as JSON Schema."""
+
+from mappings import acceptance, control, links, orders, patients, rules
+from mappings.events import Action
+from mappings.fetch import SEGMENTS
+from mappings.schema.words import (
+    CONDITION,
+    FLAG,
+    PATH,
+    PATH_PATTERN,
+    RULE,
+    SCALAR,
+    SEGMENT_PATTERN,
+    TEST,
+    TEXT,
+    Schema,
+    closed,
+    each,
+    one_of,
+    several,
+)
+from mappings.tags import TAGS
+from mappings.transforms import TRANSFORMS
+
+_SEGMENT: Schema = {"type": "string", "pattern": rf"^({'|'.join(sorted(SEGMENTS))}|Z.*)$"}
+_SELECTION: Schema = {
+    "type": "string",
+    "pattern": rf"^({SEGMENT_PATTERN}|Z.*|.*\*)$",
+    "description": "A segment, or the beginning of names: Z*",
+}
+
+_SOURCES: dict[str, Schema] = {
+    "from": RULE,
+    "first": several(PATH),
+    "all": several(PATH),
+    "join": {"anyOf": [RULE, {"type": "array", "items": RULE}]},
+    "const": TEXT,
+    "age": closed({"of": RULE, "on": RULE}, required=["of"]),
+    "hook": {"type": "string", "pattern": "^[^:]+:.+$", "description": "module:function"},
+}
+_BESIDE: dict[str, Schema] = {
+    "as": several(one_of(TRANSFORMS)),
+    "extract": {**TEXT, "description": "A regular expression; its first group, else all of it."},
+    "codes": {**TEXT, "description": "A code table: codes/NAME.csv"},
+    "codes_back": {**TEXT, "description": "A code table, looked up from value to code."},
+    "unknown": one_of(rules.UNKNOWN_CODES, "What becomes of a code that the table lacks."),
+    "when": CONDITION,
+    "where": CONDITION,
+    "after": several(TEXT),
+    "separator": TEXT,
+    "default": TEXT,
+    "required": FLAG,
+}
+
+_RULE: Schema = {
+    "description": "Where a value comes from: a path, several in order, or a rule written out.",
+    "anyOf": [
+        PATH,
+        {"type": "array", "items": RULE},
+        {
+            **closed(_SOURCES | _BESIDE),
+            "oneOf": [
+                *({"required": [name]} for name in _SOURCES),
+                {
+                    "required": ["default"],
+                    "not": {"anyOf": [{"required": [name]} for name in _SOURCES]},
+                },
+            ],
+        },
+    ],
+}
+
+_TESTS: dict[str, Schema] = {
+    "is": several(TEXT),
+    "in": several(TEXT),
+    "not": several(TEXT),
+    "matches": {**TEXT, "description": "A regular expression; letter case does not count."},
+    "present": FLAG,
+    "absent": FLAG,
+}
+_TEST: Schema = {"anyOf": [SCALAR, {"type": "array", "items": TEXT}, closed(_TESTS)]}
+_CONDITION: Schema = {
+    "type": "object",
+    "properties": {"any": several(CONDITION), "not": CONDITION},
+    "patternProperties": {PATH_PATTERN: TEST},
+    "additionalProperties": False,
+}
+
+DEFINITIONS: dict[str, Schema] = {
+    "text": SCALAR,
+    "path": {
+        "type": "string",
+        "pattern": PATH_PATTERN,
+        "description": "A place in a message: PID-3.1, OBX[2]-5, PID-3[CX-5=MR].1",
+    },
+    "rule": _RULE,
+    "condition": _CONDITION,
+    "test": _TEST,
+}
+
+_DECISION = rf"^({'|'.join(Action)})( +({control.EXAMINED})? *)?$"
+_LINK: Schema = {
+    "anyOf": [
+        FLAG,
+        closed({"on": FLAG, "value": RULE, "when": CONDITION, "unless_differ": RULE}),
+    ]
+}
+
+MESSAGE_METADATA: Schema = closed(
+    {
+        "values": each(RULE, "Any key, and where its value comes from."),
+        "each": several(
+            closed(
+                {"segment": _SEGMENT, "key": RULE, "value": RULE, "when": CONDITION},
+                required=["segment", "key", "value"],
+            )
+        ),
+        "keep": several(_SELECTION),
+    },
+    "The open-ended part of an order.",
+)
+ECHOED: Schema = several(_SELECTION)
+
+MEMBERS: dict[str, Schema] = {
+    "accept": closed(
+        {
+            "messages": several({"type": "string", "pattern": r"^[^\^]+\^.+$"}),
+            "senders": several(closed(dict.fromkeys(acceptance.SENDER_KEYS, TEXT))),
+            "versions": several(TEXT),
+            "processing": several(TEXT),
+        },
+        "Which messages this definition takes.",
+    ),
+    "tags": closed(dict.fromkeys(TAGS, RULE), "The tags of an order."),
+    "reporting_app": closed(dict.fromkeys(orders.APP_TAGS, RULE), "Launch parameters."),
+    "order": closed(dict.fromkeys(orders.ORDER_KEYS, RULE), "Numbers, order control, status."),
+    "order_control": closed(
+        {
+            "unknown": one_of(control.UNKNOWN),
+            "actions": each(
+                {"type": "string", "pattern": _DECISION}, "ORC-1, or ORC-1/ORC-5, to an action."
+            ),
+            "replies": each({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2}),
+        }
+    ),
+    "links": {
+        "description": "What makes orders of one patient be read together.",
+        "type": "object",
+        "properties": dict.fromkeys((links.ACCESSION, links.MESSAGE_GROUP, *links.VALUED), _LINK),
+        "patternProperties": {f"^{links.CUSTOM}": _LINK},
+        "additionalProperties": False,
+    },
+    "only": CONDITION,
+    "prior_mrn": RULE,
+    "events": each(one_of([*patients.ACTIONS, patients.REFUSE]), "A trigger, to an action."),
+}

@@ -1,0 +1,132 @@
+"""What definitions of outgoing messages may say, as JSON Schema."""
+
+from mappings import frames, layout, loops, manner, segments, statuses
+from mappings.datatypes import NAMES
+from mappings.fetch import SEGMENTS
+from mappings.results import ResultEvent
+from mappings.schema.words import FLAG, PATH, TEST, TEXT, Schema, closed, each, one_of, several
+from mappings.shapes.shape import SHAPES
+
+_TEXT: Schema = {
+    "anyOf": [
+        {"type": ["number", "boolean"]},
+        {"type": "string", "pattern": r"^(?!\$)"},
+        {"enum": [f"${name}" for name in sorted(frames.VARIABLES)]},
+        {"type": "string", "pattern": rf"^\${frames.DESTINATION.replace('.', chr(92) + '.')}"},
+    ],
+    "description": "A text as it is, or a variable: $order.Accession",
+}
+_VARIABLE: Schema = {"$ref": "#/$defs/variable"}
+_FIELD: Schema = {"$ref": "#/$defs/field"}
+_WRITTEN: Schema = {"$ref": "#/$defs/written"}
+_WHEN: Schema = {"$ref": "#/$defs/when"}
+_ITEM: Schema = {"$ref": "#/$defs/item"}
+_BESIDE: dict[str, Schema] = {"suffix": _VARIABLE, "when": _WHEN}
+
+_COMPONENT: Schema = {"anyOf": [_VARIABLE, {"type": "array", "items": _VARIABLE}, _WRITTEN]}
+_KINDS: list[Schema] = [
+    closed(
+        {"echo": PATH, "type": one_of(NAMES), "all": FLAG, "holding": _VARIABLE, **_BESIDE},
+        required=["echo"],
+    ),
+    closed({"first": several(_FIELD), **_BESIDE}, required=["first"]),
+    closed({"repeat": several(_FIELD), **_BESIDE}, required=["repeat"]),
+    closed(
+        {"value": _FIELD, "codes": TEXT, "codes_back": TEXT, **_BESIDE},
+        required=["value"],
+    ),
+]
+
+_NAMES = "|".join(sorted(SEGMENTS - {"MSH"}))
+_FIELDS: Schema = {
+    "type": "object",
+    "patternProperties": {r"^0*[1-9][0-9]*$": _FIELD},
+    "additionalProperties": False,
+}
+_HEADER: Schema = {
+    "type": "object",
+    "patternProperties": {r"^0*([3-9]|[1-9][0-9]+)$": _FIELD},
+    "additionalProperties": False,
+}
+
+DEFINITIONS: dict[str, Schema] = {
+    "variable": _TEXT,
+    "field": {"anyOf": [_VARIABLE, {"type": "array", "items": _COMPONENT}, _WRITTEN]},
+    "written": {"anyOf": _KINDS},
+    "when": {
+        "type": "object",
+        "propertyNames": {"allOf": [_VARIABLE, {"pattern": r"^\$"}]},
+        "additionalProperties": TEST,
+    },
+    "item": {
+        "anyOf": [
+            closed(
+                {
+                    "each": one_of([segments.ORDERS, *loops.LOOPS]),
+                    "segments": several(_ITEM),
+                    "when": _WHEN,
+                },
+                required=["each", "segments"],
+            ),
+            closed({"use": TEXT, "when": _WHEN}, required=["use"]),
+            closed({segments.Z_SEGMENTS: {"const": "metadata"}, "when": _WHEN},
+                   required=[segments.Z_SEGMENTS]),
+            {
+                "type": "object",
+                "properties": {"when": _WHEN, "MSH": {"anyOf": [{"const": "echo"}, _HEADER]}},
+                "patternProperties": {
+                    rf"^({_NAMES}|Z[^*]*)$": {"anyOf": [{"const": "echo"}, _FIELDS]}
+                },
+                "additionalProperties": False,
+                "oneOf": [
+                    {"not": {"required": ["when"]}, "minProperties": 1, "maxProperties": 1},
+                    {"required": ["when"], "minProperties": 2, "maxProperties": 2},
+                ],
+            },
+        ]
+    },
+}  # fmt: skip
+
+_CODES: Schema = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
+_STATUS = rf"^({'|'.join(ResultEvent)})({statuses.AFTER}({'|'.join(ResultEvent)}))?$"
+
+RESULT_METADATA: Schema = closed(
+    {
+        "send": TEST,
+        "skip": TEST,
+        "targets": each({"type": "string", "pattern": f"^({manner.TARGET.pattern})$"}),
+    },
+    "Which Metadata keys go back, and where.",
+)
+WORDS: dict[str, Schema] = {
+    "orders": one_of(manner.ORDERS),
+    "version": {"enum": [*SHAPES, *(float(each) for each in SHAPES if each.count(".") == 1)]},
+    "interpreter": one_of(manner.INTERPRETERS),
+    "times": one_of(manner.TIMES),
+    "content": several(one_of([manner.TEXT, *manner.CONTENT])),
+}
+ECHO: Schema = one_of(manner.ECHOES)
+
+MEMBERS: dict[str, Schema] = {
+    **WORDS,
+    "text": closed(
+        {
+            "layout": one_of(layout.LAYOUTS),
+            "addenda": one_of(layout.ADDENDA),
+            "heading": TEXT,
+            "blank": TEXT,
+            "sections": TEXT,
+            "headings": TEXT,
+            "codes": each(each(_CODES, required=["report", "addendum"])),
+        },
+        "How the report's text is laid out.",
+    ),
+    "statuses": {
+        "description": "The events there are messages for, each with its codes.",
+        "type": "object",
+        "patternProperties": {_STATUS: closed(dict.fromkeys(statuses.CODES, TEXT))},
+        "additionalProperties": False,
+    },
+    "parts": each(several(_ITEM), "Items under a name, for `use: NAME`."),
+    "segments": several(_ITEM),
+}

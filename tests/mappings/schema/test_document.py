@@ -1,0 +1,145 @@
+"""The published schema and the compiler agree: on what ships, on recipes, on samples."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from ruamel.yaml import YAML
+
+from mappings import acceptance, conditions, control, layout, links, metadata, orders, rules
+from mappings.compiler import KINDS, check_sources
+from mappings.events import Severity
+from mappings.schema import document, inbound
+from tests.mappings.language import SHIPPED
+
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs" / "mapping-guide.md").read_text("utf-8")
+SCHEMA = document.schema()
+VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
+
+GOOD = [
+    "include: orders.yaml\ntags: {Notes: [NTE-3, {const: 5}], Race: {from: PID-3, required: yes}}",
+    "include: orders.yaml\nlinks: {parent: {on: On, value: ORC-8.1}, printset: off}",
+    "include: orders.yaml\nonly: {any: [{OBR-24: CT}, {not: {OBR-24: {matches: '^X'}}}]}",
+    "include: orders.yaml\ntags: {Notes: {all: [OBR-31.2, OBR-31.1], where: {OBR-4.1: {in: [A]}}}}",
+    "include: orders.yaml\nmetadata: {each: [{segment: ZX1, key: ZX1-1, value: NTE-2}], keep: Z*}",
+    "include: patients.yaml\nevents: {A08: ignore}",
+    "include: orders.yaml\norder_control: {actions: {ZZ/CM: change  examined}}",
+    "include: results.yaml\nversion: 2.3\ntext: {layout: formatted}",
+    "include: results.yaml\nmetadata: {send: [A], targets: {B: OBR-21}}",
+    "include: results.yaml\nsegments: [{use: header}, {PID: echo}, {ZX1: {1: [a, [$now]]}}]",
+    "include: status.yaml\nstatuses: {preliminary: {result: P}}",
+]
+BAD = [
+    "tags: {}",
+    "kind: oders\ninclude: orders.yaml",
+    "include: orders.yaml\ntagz: {}",
+    "include: orders.yaml\ntags: {PatientMNR: PID-3}",
+    "include: orders.yaml\ntags: {Notes: PDI-3}",
+    "include: orders.yaml\ntags: {Notes: PID-0}",
+    "include: orders.yaml\ntags: {Notes: PID}",
+    "include: orders.yaml\ntags: {Notes: {form: PID-3}}",
+    "include: orders.yaml\ntags: {Notes: {from: PID-3, const: x}}",
+    "include: orders.yaml\ntags: {Notes: {as: upper}}",
+    "include: orders.yaml\ntags: {Notes: {from: PID-3, as: uper}}",
+    "include: orders.yaml\ntags: {Notes: {from: PID-3, required: maybe}}",
+    "include: orders.yaml\ntags: {Notes: {from: PID-3, codes: sex, unknown: drop}}",
+    "include: orders.yaml\ntags: {Notes: {hook: nocolon}}",
+    "include: orders.yaml\nonly: {OBR-24: {mathces: x}}",
+    "include: orders.yaml\nonly: [OBR-24]",
+    "include: orders.yaml\naccept: {messages: [ORM]}",
+    "include: orders.yaml\naccept: {senders: [{app: X}]}",
+    "include: orders.yaml\norder_control: {actions: {NW: made}}",
+    "include: orders.yaml\norder_control: {unknown: park}",
+    "include: orders.yaml\nlinks: {nonsense: on}",
+    "include: orders.yaml\nlinks: {accession: perhaps}",
+    "include: orders.yaml\nmetadata: {each: [{segment: OBX, key: OBX-3}]}",
+    "include: orders.yaml\necho: [PDI]",
+    "include: patients.yaml\nevents: {A08: create}",
+    "kind: orders\ninclude: orders.yaml\nsegments: []",
+    "kind: results\ninclude: results.yaml\ntags: {}",
+    "include: results.yaml\nversion: 2.9",
+    "include: results.yaml\ntext: {layout: columns}",
+    "include: results.yaml\ncontent: [word]",
+    "include: results.yaml\nstatuses: {finished: {result: F}}",
+    "include: results.yaml\nmetadata: {targets: {A: PV2-3}}",
+    "include: results.yaml\nsegments: [{use: header}, {OBX: {3: $nothing}}]",
+    "include: results.yaml\nsegments: [{use: header}, {OBX: {x: A}}]",
+    "include: results.yaml\nsegments: [{use: header}, {each: ordres, segments: []}]",
+    "include: results.yaml\nsegments: [{use: header}, {OBX: {3: {echo: OBR-4, kind: CE}}}]",
+    "include: results.yaml\nsegments: [{use: header}, {PID: {1: x}, PV1: {1: y}}]",
+]
+
+
+def refused(text: str) -> bool:
+    """Whether the schema refuses a definition."""
+    value = YAML(typ="safe", pure=True).load(text)
+    return not VALIDATOR.is_valid(json.loads(json.dumps(value)))
+
+
+def mistakes(text: str) -> list[str]:
+    """What the compiler has against a definition."""
+    sources = {**SHIPPED, "codes/sites.csv": "code,value\n", "mine.yaml": text}
+    found = check_sources(sources, ["mine"], tables=False)
+    return [str(each) for each in found if each.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_both_take(text: str) -> None:
+    """What is good for the compiler is good for the schema."""
+    assert mistakes(text) == []
+    assert not refused(text)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_both_refuse(text: str) -> None:
+    """What the schema refuses the compiler refuses, and the reverse."""
+    assert mistakes(text)
+    assert refused(text)
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if re.fullmatch(r"\w+\.yaml", name)])
+def test_what_ships(name: str) -> None:
+    """Every shipped definition meets the schema."""
+    assert not refused(SHIPPED[name])
+
+
+@pytest.mark.parametrize("recipe", re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL))
+def test_recipes(recipe: str) -> None:
+    """Every recipe of the guide meets the schema."""
+    assert not refused(recipe)
+
+
+def test_the_published_file_is_the_schema() -> None:
+    """docs/mapping.schema.json is what `bridge mapping schema` prints."""
+    assert (ROOT / "docs" / "mapping.schema.json").read_text("utf-8") == document.text()
+
+
+def _properties(*trail: str) -> set[str]:
+    node: Any = inbound.MEMBERS
+    for step in trail:
+        node = node[step]
+    return set(node["properties"])
+
+
+def test_every_word_is_in_the_schema() -> None:
+    """A key that the compiler learns cannot be forgotten here."""
+    members: dict[str, Any] = SCHEMA["properties"]
+    assert set(members) == {
+        "kind",
+        "about",
+        "include",
+        *(key for keys in KINDS.values() for key in keys),
+    }
+    written = SCHEMA["$defs"]["rule"]["anyOf"][2]["properties"]
+    assert set(written) == set(rules.KEYS)
+    assert set(SCHEMA["$defs"]["test"]["anyOf"][2]["properties"]) == set(conditions.TESTS)
+    assert set(inbound.MESSAGE_METADATA["properties"]) == set(metadata.KEYS)
+    assert _properties("accept") == set(acceptance.KEYS)
+    assert _properties("order") == set(orders.ORDER_KEYS)
+    assert _properties("order_control") == set(control.KEYS)
+    assert set(members["text"]["properties"]) == set(layout.KEYS)
+    assert _properties("links") == {links.ACCESSION, links.MESSAGE_GROUP, *links.VALUED}
