@@ -65,7 +65,7 @@ _COMMENTED: Final = {
 _SECONDS: Final = frozenset(
     {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
     | {"scan_every", "every", "repeat_every", "queue_age", "certificate_before", "keep"}
-    | {"alert_after"}
+    | {"alert_after", "pool_timeout"}
     | {"poll_status_every"}
 )
 _SIZES: Final = frozenset({"max_frame", "body", "structured_report", "key_image", "metadata"})

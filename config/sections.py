@@ -47,6 +47,15 @@ class Database(Section):
         "",
         description="the report engine's own; empty: the same PostgreSQL, or a file beside",
     )
+    pool_size: int = Field(
+        10, ge=2, le=500, description="connections a process keeps, for each of the two"
+    )
+    pool_overflow: int = Field(
+        10, ge=0, le=500, description="further ones in a rush; three more are never pooled"
+    )
+    pool_timeout: Seconds = Field(
+        30.0, gt=0, le=300, description="how long work waits for one before it is tried again"
+    )
 
     @field_validator("url", "engine_url")
     @classmethod

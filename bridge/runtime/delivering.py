@@ -34,6 +34,7 @@ from bridge.wiring.delivery import chance, destinations
 from bridge.wiring.senders import sender
 from bridge.wiring.shelf import in_force
 from config import Settings
+from config.sections import Destination as WrittenDestination
 
 RECLAIM_EVERY = 10.0  # seconds
 RECONCILE_EVERY = 60.0  # seconds; a page of orders each time
@@ -63,20 +64,8 @@ class Delivery:
         self._activation = latest_activation(database)
         chosen = self._compiled()
         composer = Composer(client, database, lambda: datetime.now(UTC))
-        self._couriers = [
-            Courier(
-                destination,
-                self._outbox,
-                composer,
-                traced(sender(settings, each, reactor), tracer, each.name),
-                metrics,
-                clock=now_ms,
-                random=chance(),
-                on_pause=partial(self._pause_for, destination.name),
-                poll=HEARD if database.dialect == "postgresql" else LOOK_EVERY,
-            )
-            for destination, each in zip(chosen, settings.destination, strict=True)
-        ]
+        connected = partial(self._courier, composer, metrics, reactor, tracer)
+        self._couriers = list(map(connected, chosen, settings.destination))
         switches = {each.destination.name: each for each in self._couriers}
         self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
         self._learner = Learner(database, self._outbox, chosen, now_ms)
@@ -97,6 +86,29 @@ class Delivery:
             Step("followers", self._start_followers, self._stop_followers),
             Step("schedule", self._start_schedule, self._stop_schedule),
         ]
+
+    def _courier(
+        self,
+        composer: Composer,
+        metrics: Metrics,
+        reactor: Any,
+        tracer: Tracer | None,
+        destination: Destination,
+        written: WrittenDestination,
+    ) -> Courier:
+        """Join a destination, as it is written in the settings, with its connection."""
+        heard = self._database.dialect == "postgresql"
+        return Courier(
+            destination,
+            self._outbox,
+            composer,
+            traced(sender(self._settings, written, reactor), tracer, written.name),
+            metrics,
+            clock=now_ms,
+            random=chance(),
+            on_pause=partial(self._pause_for, destination.name),
+            poll=HEARD if heard else LOOK_EVERY,
+        )
 
     def _compiled(self) -> list[Destination]:
         """Compile what is in force. Blocking."""

@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -28,7 +29,24 @@ from bridge.store.writer import Writer
 LOCK_TIMEOUT = 30.0
 """Seconds a statement may wait for another's lock before it is `Busy`."""
 
-_POOL = {"pool_size": 10, "max_overflow": 10, "pool_timeout": LOCK_TIMEOUT}
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`."""
+
+    size: int = 10
+    overflow: int = 10
+    timeout: float = LOCK_TIMEOUT
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Give what SQLAlchemy calls them."""
+        return {
+            "pool_size": self.size, "max_overflow": self.overflow, "pool_timeout": self.timeout
+        }  # fmt: skip
+
+
+_POOL = Pool()
 
 _SQLITE_PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
 _SQLITE_SETTINGS = (
@@ -64,7 +82,7 @@ class Database:
     leaves `read`, `write` and `session` as a `bridge.store.errors.StoreError`.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pool: Pool = _POOL) -> None:
         address = make_url(url)
         self.dialect = address.get_backend_name()
         self.mark = secrets.token_hex(8)  # by which our own announcements are known
@@ -72,9 +90,9 @@ class Database:
         match self.dialect:
             case "sqlite":
                 self._turnstile = _turnstile(_sqlite_file(address))
-                self.engine = _sqlite_engine(address)
+                self.engine = _sqlite_engine(address, pool)
             case "postgresql":
-                self.engine = _postgres_engine(address)
+                self.engine = _postgres_engine(address, pool)
             case other:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
@@ -210,11 +228,11 @@ def _turnstile(file: Path) -> Turnstile:
         return _turnstiles.setdefault(str(file.resolve()), Turnstile())
 
 
-def _sqlite_engine(address: URL) -> Engine:
+def _sqlite_engine(address: URL, pool: Pool) -> Engine:
     # isolation_level None: the module must not open transactions of its own, `_begin` does.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
     engine = sqlalchemy.create_engine(
-        address, connect_args=arguments, hide_parameters=True, **_POOL
+        address, connect_args=arguments, hide_parameters=True, **pool.arguments
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -249,14 +267,14 @@ def _begin_by_itself(_cursor: Any, _wait: bool) -> None:
     """Leave it to psycopg, whose first statement begins; rows are locked one by one."""
 
 
-def _postgres_engine(address: URL) -> Engine:
+def _postgres_engine(address: URL, pool: Pool) -> Engine:
     # Whatever the server's default: each statement must see what was committed before it.
     engine = sqlalchemy.create_engine(
         address,
         connect_args=_POSTGRES_ARGUMENTS,
         isolation_level="READ COMMITTED",
         hide_parameters=True,
-        **_POOL,
+        **pool.arguments,
     )
     event.listen(engine, "connect", _prepare_postgres)
     return engine

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bridge.store.database import Database
+from bridge.store.database import Database, Pool
 from bridge.store.migrate import upgrade
 from config import Settings, load
 
@@ -15,7 +15,7 @@ ENGINE_VERSIONS: Final = "alembic_engine"
 
 def open_bridge_database(settings: Settings) -> Database:
     """Open the bridge's own database; nothing is migrated here."""
-    return Database(settings.database_url())
+    return Database(settings.database_url(), _pool(settings))
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def bridge_database(home: Path) -> Iterator[Database]:
 
 def open_engine_database(settings: Settings) -> Database:
     """Open the internal engine's database; nothing is migrated here."""
-    return Database(settings.engine_database_url())
+    return Database(settings.engine_database_url(), _pool(settings))
 
 
 def migrate_bridge(database: Database) -> tuple[str, ...]:
@@ -59,3 +59,8 @@ def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
         finally:
             engine.dispose()
     return done
+
+
+def _pool(settings: Settings) -> Pool:
+    kept = settings.database
+    return Pool(kept.pool_size, kept.pool_overflow, kept.pool_timeout)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session
 
-from bridge.store.database import Database
+from bridge.store.database import Database, Pool
 from bridge.store.errors import Busy, Conflict, StatementRefused, StoreError, UnsupportedStore
 
 
@@ -165,3 +165,16 @@ def test_a_lock_that_does_not_come_is_busy(
         thread.start()
         thread.join()
     assert isinstance(failures[0], Busy)
+
+
+@pytest.mark.postgres
+def test_a_pool_has_its_limits(postgres_url: str) -> None:
+    """As many connections as were allowed, and whoever comes then is told that it is busy."""
+    small = Database(postgres_url, Pool(size=1, overflow=1, timeout=0.2))
+    try:
+        with small.read(), small.read(), pytest.raises(Busy), small.read():
+            pass
+        with small.read() as connection:
+            assert connection.execute(text("SELECT 1")).scalar_one() == 1
+    finally:
+        small.dispose()
