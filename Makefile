@@ -21,6 +21,7 @@ lint: $(READY)
 
 bench: app
 	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks.app
 
 setup: app
 
