@@ -1,0 +1,40 @@
+"""The list of quirks is one file: its samples are tests, the page shows it, none is forgotten."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.mappings.test_samples import files
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_messages"
+PAGE = (ROOT / "docs" / "quirks.md").read_text("utf-8")
+with (SAMPLES / "quirks.csv").open(encoding="utf-8", newline="") as source:
+    ROWS = list(csv.DictReader(source))
+FOLDERS = ("orders", "quirks", "invalid", "acks")
+TESTED = {path.values[0] for path in files(*FOLDERS, ending=".hl7")}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["quirk"][:40])
+def test_every_quirk_is_held(row: dict[str, str]) -> None:
+    """Each line names a sample that `test_samples` reads, or a test; the page has the same line."""
+    proofs = row["proof"].split()
+    assert proofs
+    for proof in proofs:
+        held = (ROOT / proof).is_file() if proof.startswith("tests/") else SAMPLES / proof in TESTED
+        assert held, proof
+    shown = ", ".join(f"`{proof}`" for proof in proofs)
+    assert f"| {row['quirk']} | {row['handled']} | {shown} |\n" in PAGE.replace("\\|", "|")
+
+
+def test_no_sample_is_forgotten() -> None:
+    """Each sample of a quirk is the proof of one."""
+    named = {SAMPLES / proof for row in ROWS for proof in row["proof"].split()}
+    assert {path.values[0] for path in files("quirks", ending=".hl7")} <= named
+
+
+def test_the_page_shows_nothing_else() -> None:
+    """No line of the page is without its line in the file."""
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+    assert len(lines) == len(ROWS) + 1
