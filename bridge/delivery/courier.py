@@ -268,9 +268,13 @@ class Courier:
     async def _keep_leases(self) -> None:
         while True:
             await asyncio.sleep(self._outbox.lease / 3000)
-            if self._in_hand:
-                with suppress(StoreError):  # tried again at the next turn
-                    await asyncio.to_thread(self._outbox.extend, list(self._in_hand), self._clock())
+            with suppress(StoreError):  # tried again at the next turn
+                await self.extend()
+
+    async def extend(self) -> None:
+        """Keep what is in hand for another lease, by what the clock says now."""
+        if self._in_hand:
+            await asyncio.to_thread(self._outbox.extend, list(self._in_hand), self._clock())
 
     def _alarm(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=where(error))

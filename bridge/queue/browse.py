@@ -37,7 +37,7 @@ def messages(database: Database, wanted: Filter) -> list[MessageRow]:
     """List messages, newest first."""
     statement = _filtered(_rows(MESSAGE, MessageRow), MESSAGE, wanted, "listener", "received_at")
     with database.read() as connection:
-        return [_message(row) for row in connection.execute(statement).mappings()]
+        return [listed_message(row) for row in connection.execute(statement).mappings()]
 
 
 def message(database: Database, message_id: int) -> MessageDetail:
@@ -54,7 +54,7 @@ def message(database: Database, message_id: int) -> MessageDetail:
     if row is None or body is None:
         raise NoSuchRow("message", message_id)
     notes = json.loads(body.notes) if body.notes else None
-    return MessageDetail(_message(row), bytes(body.payload), bytes(body.ack), notes)
+    return MessageDetail(listed_message(row), bytes(body.payload), bytes(body.ack), notes)
 
 
 def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
@@ -64,7 +64,7 @@ def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
     if wanted.report_id is not None:
         statement = statement.where(DELIVERY.c.report_id == wanted.report_id)
     with database.read() as connection:
-        return [_delivery(row) for row in connection.execute(statement).mappings()]
+        return [listed_delivery(row) for row in connection.execute(statement).mappings()]
 
 
 def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
@@ -81,7 +81,7 @@ def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
     if row is None or body is None:
         raise NoSuchRow("delivery", delivery_id)
     orders = json.loads(body.orders)
-    return DeliveryDetail(_delivery(row), orders, _bytes(body.payload), _bytes(body.reply))
+    return DeliveryDetail(listed_delivery(row), orders, _bytes(body.payload), _bytes(body.reply))
 
 
 def open_messages(database: Database) -> dict[State, Depth]:
@@ -148,7 +148,8 @@ def _literal(state: State) -> Any:
     return literal(state.value, literal_execute=True)
 
 
-def _message(row: Mapping[Any, Any]) -> MessageRow:
+def listed_message(row: Mapping[Any, Any]) -> MessageRow:
+    """Make a message's row of its columns, for those who look in other ways."""
     states = {
         "state": State(row["state"]),
         "acknowledgment": Acknowledgment(row["acknowledgment"]),
@@ -156,7 +157,8 @@ def _message(row: Mapping[Any, Any]) -> MessageRow:
     return MessageRow(**{**row, **states})
 
 
-def _delivery(row: Mapping[Any, Any]) -> DeliveryRow:
+def listed_delivery(row: Mapping[Any, Any]) -> DeliveryRow:
+    """Make a delivery's row of its columns, for those who look in other ways."""
     return DeliveryRow(**{**row, "state": State(row["state"])})
 
 

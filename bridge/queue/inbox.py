@@ -103,7 +103,7 @@ class Inbox:
         """
         owner = self._owner if starting else ""
         with self._database.write() as connection:
-            return len(self._line.reclaim(connection, owner=owner, now=now))
+            return len(self._line.reclaim(connection, owner=owner, now=now, own=self._owner))
 
     def inherit(self, owner: str, now: int) -> int:
         """Queue again what another had claimed, unless it is alive after all; give how many."""

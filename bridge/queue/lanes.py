@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, TextClause, bindparam, text
 from bridge.queue.statements import LineStatements
 from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
+from bridge.store.presence import absent
 
 _ROUNDS = 5
 _WINDOW = 200  # candidates looked at in a round: what is blocked must not hide what is not
@@ -62,6 +63,7 @@ class Line:
         )
         self._held = _of_ids(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
+        self._are_seen = database.dialect == "postgresql"
 
     def claim(
         self,
@@ -110,13 +112,19 @@ class Line:
         self._remove(connection, [row for row in rows if wanted[row.id].state not in self._staying])
         return {row.id for row in rows}
 
-    def reclaim(self, connection: Connection, *, owner: str, now: int) -> list[int]:
+    def reclaim(self, connection: Connection, *, owner: str, now: int, own: str = "") -> list[int]:
         """
-        Queue again what `owner` had claimed before it died, and what anybody's lease ran out on.
+        Queue again what `owner` had claimed before it died, and what a lease ran out on.
 
-        Attempts are kept: what kills a worker each time must come to an end.
+        Not what another is seen to live with: its clock or ours was set. Attempts are kept:
+        what kills a worker each time must come to an end.
         """
-        rows = connection.execute(self._overdue, {"owner": owner, "now": now}).all()
+        found = connection.execute(self._overdue, {"owner": owner, "now": now}).all()
+        known = {owner, own}
+        others = {row.owner for row in found} - known
+        if others and self._are_seen:
+            known |= absent(connection, others)
+        rows = [row for row in found if row.owner in known or not self._are_seen]
         state = after(State.CLAIMED, Event.INTERRUPTED)
         returned = [Settlement(row.id, state, code="interrupted") for row in rows]
         self._write(connection, returned, now)

@@ -157,7 +157,7 @@ class Outbox:
         """Queue again what a dead courier had claimed, as `Inbox.reclaim`; give how many."""
         owner = self._owner if starting else ""
         with self._database.write() as connection:
-            return len(self._line.reclaim(connection, owner=owner, now=now))
+            return len(self._line.reclaim(connection, owner=owner, now=now, own=self._owner))
 
     def inherit(self, owner: str, now: int) -> int:
         """Queue again what another had claimed, as `Inbox.inherit`; give how many."""

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, TableClause, delete, func, select
 
 from bridge.queue.states import State
-from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
+from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY, MESSAGE_NUMBER
 from bridge.store.database import Database
 
 BATCH = 500
@@ -81,6 +81,9 @@ class _Sweep:
                     self.archive(rows.name, _contents(connection, rows, bodies, key, ids))
                 connection.execute(delete(bodies).where(bodies.c[key].in_(ids)))
                 connection.execute(delete(rows).where(rows.c.id.in_(ids)))
+                if rows is MESSAGE:
+                    gone_with_it = MESSAGE_NUMBER.c.message_id.in_(ids)
+                    connection.execute(delete(MESSAGE_NUMBER).where(gone_with_it))
             gone += len(ids)
             if len(ids) < self.batch:
                 return gone

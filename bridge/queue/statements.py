@@ -155,7 +155,7 @@ _UNBLOCK_HEAD = """
         (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = :lane ORDER BY o.{key} LIMIT 1)
 """
 _OVERDUE = """
-    SELECT id, {lanes} FROM {table}
+    SELECT id, owner, {lanes} FROM {table}
     WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY lease_until
 """
 _EXTEND = """

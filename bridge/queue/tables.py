@@ -30,3 +30,4 @@ MESSAGE = _table("message", MessageRow, ["lane_1", "lane_2", "blocked"], ["notes
 MESSAGE_BODY = table("message_body", _number("message_id"), column("payload"), column("ack"))
 DELIVERY = _table("delivery", DeliveryRow, ["lane", "blocked"], ["orders", "reply"])
 DELIVERY_BODY = table("delivery_body", _number("delivery_id"), column("payload"))
+MESSAGE_NUMBER = table("message_number", _number("number"), _number("message_id"))

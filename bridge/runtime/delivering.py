@@ -168,6 +168,8 @@ class Delivery:
     async def _reclaim(self) -> None:
         """Queue again what a courier that died had in hand."""
         try:
+            for courier in self._couriers:
+                await courier.extend()  # the clock may have been set: nothing in hand is overdue
             if await asyncio.to_thread(self._outbox.reclaim, now_ms()):
                 self._notify()
         except StoreError as error:

@@ -19,7 +19,7 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from mappings.errors import MappingError
 
-LOOK_EVERY = 0.5  # seconds
+LOOK_EVERY = 1.5  # seconds
 
 Compiled = TypeVar("Compiled")
 

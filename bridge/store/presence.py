@@ -15,7 +15,7 @@ from bridge.store.database import Database, lock_key
 from bridge.store.errors import NameTaken
 from bridge.store.faults import DRIVER_ERRORS
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 """How long it takes at most until a free leadership is taken, or one that was lost is noticed."""
 
 PATIENCE_SECONDS = 20.0

@@ -1,0 +1,104 @@
+"""The claims of a node that died are queued again by another; those of a living one never."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.queue.heirs import AWAY_SECONDS, Heirs
+from bridge.queue.inbox import Inbox
+from bridge.queue.outbox import Outbox
+from bridge.queue.waking import Alarm
+from bridge.store.database import Database
+from bridge.store.errors import NameTaken
+from bridge.store.presence import Presence
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival
+
+LATER = NOW + 3_600_000  # a clock that was set, or a lease that ended
+
+
+class Timer:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now
+
+
+@pytest.fixture
+def other(store: Database) -> Iterator[Presence]:
+    """Another node, alive."""
+    presence = Presence(store, ("node-2",), "test")
+    presence.start()
+    yield presence
+    presence.stop()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+class TestHeirs:
+    """What becomes of the claims of others."""
+
+    def test_a_living_node_keeps_its_claims_whatever_the_clock_says(
+        self, store: Database, intake: Intake, other: Presence
+    ) -> None:
+        """Neither a lease that seems to have ended nor patience takes them away."""
+        intake.keep(arrival(patient="1"))
+        assert Inbox(store, "node-2", lease=1000).claim(NOW, 10)
+        timer = Timer()
+        inbox = Inbox(store, "node-1")
+        heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        assert heirs.look(NOW) == 0
+        timer.now += 2 * AWAY_SECONDS
+        assert heirs.look(NOW) == 0
+        assert inbox.reclaim(LATER) == 0
+
+    def test_a_dead_node_is_inherited_after_a_while_and_once(
+        self, store: Database, intake: Intake, other: Presence
+    ) -> None:
+        """Not at once: its connection alone may have been cut."""
+        intake.keep(arrival(patient="1"))
+        assert Inbox(store, "node-2").claim(NOW, 10)
+        other.stop()
+        timer = Timer()
+        inbox = Inbox(store, "node-1")
+        heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        assert heirs.look(NOW) == 0
+        timer.now += AWAY_SECONDS
+        assert (heirs.look(NOW), heirs.look(NOW)) == (1, 0)
+        assert len(inbox.claim(NOW, 10)) == 1
+
+    def test_our_own_claims_are_never_inherited(self, store: Database, intake: Intake) -> None:
+        """Not even while our own connection is cut."""
+        intake.keep(arrival(patient="1"))
+        inbox = Inbox(store, "node-1")
+        assert inbox.claim(NOW, 10)
+        timer = Timer()
+        heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
+        assert heirs.look(NOW) == 0
+        timer.now += 2 * AWAY_SECONDS
+        assert heirs.look(NOW) == 0
+
+    def test_one_leads_and_a_name_is_had_once(
+        self, store: Database, other: Presence, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A second node does not lead, and does not start under the first one's name."""
+        monkeypatch.setattr("bridge.store.presence.PATIENCE_SECONDS", 0.5)
+        second = Presence(store, ("node-3",), "test")
+        second.start()
+        assert (other.leads, second.leads) == (True, False)
+        second.stop()
+        with pytest.raises(NameTaken):
+            Presence(store, ("node-2",)).start()
+
+
+def test_rests_end_when_what_was_postponed_falls_due() -> None:
+    """And last as long as allowed where nothing is due."""
+    alarm = Alarm(2.0)
+    assert alarm.rest(1000) == 2.0
+    alarm.note(9000)
+    alarm.note(1500)
+    assert (alarm.rest(1000), alarm.rest(1500), alarm.rest(8000)) == (0.5, 2.0, 1.0)
