@@ -6,6 +6,7 @@ A value is the text of the first repetition, unescaped, its ends trimmed; "" whe
 gives the whole repetition as text, so that an `&` or `^` nobody escaped survives.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import EVERY, BadPath, Match, Path
 from mappings.nodes import Node
-from mappings.notebook import Notebook, meant
+from mappings.notebook import Notebook, nearest
 from mappings.scope import Scope
 
 NULL = '""'
@@ -31,6 +32,7 @@ _STANDARD_SEGMENTS = """
 SEGMENTS = frozenset(_STANDARD_SEGMENTS.split())
 """What a path may begin with, beside Z segments."""
 
+_LIKE_A_PATH = re.compile(r"([A-Z][A-Z0-9]{2}|[A-Z]{2,4})(\[[\d*]+\])?((?:[-._ :]*\d+)*)[-._ :]*$")
 _LAST_DELIMITER_FIELD = 2  # MSH-1 and MSH-2 are delimiters, not delimited
 
 
@@ -47,17 +49,30 @@ def parse_path(text: str, node: Node, notebook: Notebook) -> Place | None:
     try:
         path = Path.parse(text)
     except BadPath:
-        hint = meant(text.partition("-")[0], SEGMENTS) if "-" in text else ""
-        notebook.error(node, "path", f"{text!r} is not a place such as PID-3.1{hint}")
+        notebook.error(node, "path", f"{text!r} is not a place such as PID-3.1{_meant(text)}")
         return None
     if not path.segment or not path.field:
         notebook.error(node, "path", f"{text!r} names no field; write it as PID-3.1")
         return None
     if path.segment not in SEGMENTS and not path.segment.startswith("Z"):
-        close = meant(path.segment, SEGMENTS)
-        notebook.error(node, "path", f"there is no segment {path.segment}{close}")
+        notebook.error(node, "path", f"there is no segment {path.segment}{_meant(text)}")
         return None
     return Place(path, text)
+
+
+def _meant(text: str) -> str:
+    """Suggest the place that was probably meant: PDI-3, pid3.1 and PID-3-1 are slips."""
+    found = _LIKE_A_PATH.match(text.strip().upper())
+    if found is None:
+        return ""
+    segment, occurrence, numbers = found[1], found[2] or "", re.findall(r"\d+", found[3])
+    if segment not in SEGMENTS and not segment.startswith("Z"):
+        close = nearest(segment, SEGMENTS)
+        if not close:
+            return ""
+        segment = close
+    place = f"{segment}{occurrence}-{'.'.join(numbers)}" if numbers else segment
+    return "" if place == text else f"; did you mean {place!r}?"
 
 
 def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False) -> Getter:

@@ -96,10 +96,16 @@ class Notebook:
 def meant(name: str, known: Iterable[str]) -> str:
     """Suggest the closest known name, or list them when they are few."""
     options = sorted(map(str, known))
-    folded = {option.lower(): option for option in options}
-    swapped = [each for each in folded if sorted(each) == sorted(name.lower())]
-    close = swapped or get_close_matches(name.lower(), folded, n=1)
+    close = nearest(name, options)
     if close:
-        return f"; did you mean {folded[close[0]]!r}?"
+        return f"; did you mean {close!r}?"
     few = 8
     return f"; known here: {', '.join(options)}" if 0 < len(options) <= few else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Give the closest known name, letters swapped before others; empty where none is close."""
+    folded = {option.lower(): option for option in sorted(known)}
+    swapped = [each for each in folded if sorted(each) == sorted(name.lower())]
+    close = swapped or get_close_matches(name.lower(), folded, n=1)
+    return folded[close[0]] if close else ""

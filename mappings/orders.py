@@ -11,6 +11,7 @@ from typing import Any
 
 from mappings.conditions import Condition, compile_condition
 from mappings.control import Decision, OrderControlTable, compile_control
+from mappings.dead import never
 from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.fetch import NULL
 from mappings.gathering import Rule
@@ -210,5 +211,9 @@ def needed(tags: dict[str, TagRule], names: Sequence[str], node: Node, shop: Wor
     for name in names:
         if name not in tags:
             shop.notebook.error(node, "identity", f"no rule for {name}: nothing could be reported")
+            continue
+        if never(node[name]):
+            message = f"{name} can have no value: nothing could be reported"
+            shop.notebook.error(node[name], "identity", message)
         elif name != "SiteID" and not tags[name].required:
             shop.notebook.error(node[name], "identity", f"{name} must be `required: true`")

@@ -9,11 +9,14 @@ A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
 """
 
 from mappings import transforms
+from mappings.codes import CodeTable
 from mappings.conditions import Condition, compile_condition
+from mappings.dead import LISTENER, unreachable, without_effect
 from mappings.fetch import NULL, compile_path
 from mappings.gathering import Rule, compile_gathering, nothing, separator_of
 from mappings.hl7.refusals import UnknownCode
 from mappings.nodes import Node
+from mappings.notebook import meant
 from mappings.patterns import Search, compile_pattern
 from mappings.scope import Scope
 from mappings.workshop import Workshop
@@ -25,8 +28,6 @@ MODIFIERS = (
 )
 KEYS = PRODUCERS + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
-LISTENER = "listener"
-"""As a `default`: the site of the listener that took the message."""
 
 
 def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
@@ -34,6 +35,7 @@ def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
     if isinstance(node.value, str):
         return _path(node, shop, raw=raw)
     if isinstance(node.value, list):
+        unreachable(node.value, shop.notebook)
         return first_of([compile_rule(item, shop, raw=raw) for item in node.value])
     if isinstance(node.value, dict):
         return _written_out(node, shop, raw=raw)
@@ -74,6 +76,7 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     if not named and "default" not in entries:
         sources = ", ".join(PRODUCERS)
         shop.notebook.error(node, "rule", f"the rule has no source; give one of {sources}")
+    without_effect(entries, shop.notebook)
     chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
     keep = raw or any(each.raw for each in chosen)
     rule = _producer(named[0], entries, shop, raw=keep) if named else nothing
@@ -156,8 +159,6 @@ def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
         )
     if named:
         rule = _coded(rule, named[0], entries, shop)
-    elif "unknown" in entries:
-        shop.notebook.warn(entries["unknown"].at_key(), "unused", "`unknown` needs `codes`")
     if "when" in entries:
         rule = _conditional(rule, compile_condition(entries["when"], shop.notebook))
     if "default" in entries:
@@ -172,6 +173,7 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
         policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
     shop.refusing |= policy == "refuse"
     place = shop.paths[-1] if shop.paths else ""
+    _check_codes(table, key, entries, policy, shop)
 
     def get(scope: Scope) -> str:
         code = rule(scope)
@@ -183,6 +185,23 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
         return (code if policy == "keep" else "") if value is None else value
 
     return get
+
+
+def _check_codes(
+    table: CodeTable | None, key: str, entries: dict[str, Node], policy: str, shop: Workshop
+) -> None:
+    """Note a table without entries, and a constant that it does not have."""
+    if table is None:
+        return
+    if not table.forward:
+        what = "every message is refused" if policy == "refuse" else "it translates nothing"
+        shop.notebook.warn(entries[key], "codes", f"{table.name} has no entry: {what}")
+    const = entries.get("const")
+    if const is not None and isinstance(const.value, str):
+        found = table.value(const.value) if key == "codes" else table.code(const.value)
+        if found is None:
+            hint = meant(const.value, table.forward if key == "codes" else table.backward)
+            shop.notebook.warn(const, "codes", f"{table.name} has no entry {const.value!r}{hint}")
 
 
 def _conditional(rule: Rule, condition: Condition) -> Rule:

@@ -93,6 +93,7 @@ def _part(node: Node, desk: _Desk) -> Writer:
     if name in desk.used:
         notebook.error(node, "part", f"{name} uses itself")
         return lambda frame: []
+    desk.shop.used.add(f"use: {name}")
     within = _Desk(desk.manner, desk.parts, desk.shop, (*desk.used, name))
     return _in_turn([_item(item, within) for item in notebook.items(desk.parts[name])])
 

@@ -7,6 +7,7 @@ own module.
 
 from dataclasses import dataclass
 
+from mappings.dead import from_listener_alone
 from mappings.fetch import NULL
 from mappings.gathering import Rule
 from mappings.hl7.refusals import MissingField, Refusal, WrongDataType
@@ -57,6 +58,8 @@ class TagRule:
     refusing: bool
     places: tuple[str, ...]
     """Where the tag is looked for, in order."""
+    of_listener: bool = False
+    """Whether no message can say it: the listener's settings must."""
 
     def value(self, scope: Scope) -> str:
         """Return what the rule yields, asked once; the null of an identifier is nothing."""
@@ -100,7 +103,8 @@ def compile_tag(tag: str, node: Node, shop: Workshop) -> TagRule:
     required_node = node.get("required")
     required = shop.notebook.flag(required_node, default=False)
     places = tuple(plain(path) for path in shop.paths[before:]) or ("MSH-4",)
-    return TagRule(tag, rule, required, required or shop.refusing, places)
+    refusing = required or shop.refusing
+    return TagRule(tag, rule, required, refusing, places, from_listener_alone(node))
 
 
 def fill(rules: dict[str, TagRule], scope: Scope) -> dict[str, str]:

@@ -37,6 +37,15 @@ _READABLE_BY_OTHERS: Final = 0o077
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
+class NoSiteAnywhere(BridgeError):  # noqa: N818  # named for what happened
+    """Neither a listener nor its definition can say whose a message is."""
+
+    def __init__(self, listener: str, mapping: str) -> None:
+        super().__init__(
+            f"listener {listener}: no SiteID: set `site`, or let mapping {mapping} yield one"
+        )
+
+
 class Severity(StrEnum):
     """How bad a finding is."""
 
@@ -179,12 +188,19 @@ def _listeners(settings: Settings) -> Iterator[Finding]:
         place = f"listener {listener.name}"
         parts: list[Callable[[], object]] = [
             partial(_charset, listener),
-            partial(intake.compiled, settings, listener),
+            partial(_site, settings, listener),
             partial(validator, settings, listener, Metrics()),
         ]
         if listener.tls is not None:
             parts.append(partial(intake.tls_options, settings, listener.tls))
         yield from _tried(place, parts)
+
+
+def _site(settings: Settings, listener: Listener) -> None:
+    """See that messages of a listener can have a SiteID at all."""
+    for definition in intake.compiled(settings, listener):
+        if not listener.site and definition.plan.tags["SiteID"].of_listener:
+            raise NoSiteAnywhere(listener.name, definition.name)
 
 
 def _charset(listener: Listener) -> None:

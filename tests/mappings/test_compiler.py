@@ -47,7 +47,7 @@ EXPECTED = [
     (4, 14, "a message is written as ORM^O01, or ADT^* for all"),
     (5, 3, "unknown key 'sender'; did you mean 'senders'?"),
     (7, 3, "unknown key 'PatientMNR'; did you mean 'PatientMRN'?"),
-    (8, 16, "there is no segment PDI; did you mean 'PID'?"),
+    (8, 16, "there is no segment PDI; did you mean 'PID-5'?"),
     (9, 36, "unknown code table 'sexes'; did you mean 'sex'?"),
     (10, 10, "unknown key 'form'; did you mean 'from'?"),
     (11, 14, "from and const exclude each other: keep one"),
