@@ -26,6 +26,7 @@ class Hospital:
         self.applied = add("applied", acknowledge="applied")
         self.nowhere = add("nowhere", acknowledge="applied", site="NOSITE")
         self.stored = add("stored", acknowledge="stored")
+        self.replying = add("replying", replies="order")
         self.strict = add("strict", reused_control_id="refuse")
         self.small = add("small", max_connections=2, frame_timeout="1s", max_frame="32KiB")
         self.idle = add("idle", idle_timeout="1s")
