@@ -32,6 +32,7 @@ INBOUND: dict[str, Case] = {
     ),
     "message-group: off": ((MSH, PID, ORC, OBR, "ZLK|1|G1"), {"links": "custom:order-link=G1"}),
     "only: {OBR-24": ((MSH, PID, ORC, OBR + "||||||US"), {"action": "ignore"}),
+    "NW: await": ((MSH, PID, ORC, OBR), {"action": "await"}),
     "ZC: cancel": ((MSH, PID, "ORC|ZC|P1", OBR), {"action": "cancel"}),
     'processing: ["", P, T]': ((MSH.replace("|P|", "|T|"), PID, ORC, OBR), {"Accession": "A1"}),
     "site_hooks:body_part": ((MSH, PID, ORC, OBR), {"BodyPartExamined": "KNEE"}),
