@@ -12,8 +12,10 @@ class Results(AbstractHL7Receiver):  # type: ignore[misc]  # txHL7 has no types
 
     def handleMessage(self, container: HL7MessageContainer) -> str:  # noqa: N802  # its name
         """Tell, and acknowledge."""
-        sys.stdout.write(json.dumps(str(container.message)) + "\n")
-        sys.stdout.flush()
+        out = sys.__stdout__  # twisted takes the other one for its log
+        assert out is not None
+        out.write(json.dumps(str(container.message)) + "\n")
+        out.flush()
         return str(container.ack())
 
     @override

@@ -1,0 +1,128 @@
+"""Receivers that hospitals use get our results: each once, whole, in order, and after a crash."""
+
+import json
+import time
+
+import pytest
+
+from tests.acceptance.orders import order
+from tests.acceptance.radiologist import addendum
+from tests.acceptance.test_order_control import send
+from tests.peers.conftest import Town
+
+pytestmark = pytest.mark.slow
+PEERS = ["python-hl7", "hl7apy", "txHL7", "mllp-http", "medplum", "node-hl7"]
+TEXT = "Düsenträger — 肺に異常なし.\nNo nodule | no mass ^ none & none."
+ESCAPED = r"No nodule \F\ no mass \S\ none \T\ none."
+LARGE = "Normal. " * 12_000
+WITHIN = 15.0
+
+
+def heard(town: Town, peer: str) -> list[str]:
+    """
+    What a receiver understood; of node-hl7-server without what comes of its flaw.
+
+    node-hl7-server keeps the text of earlier messages of a connection: it takes the second for
+    the first with the second behind it, and acknowledges the first again. We see that the
+    acknowledgment is another message's, hang up and send again on a new connection.
+    """
+    messages = town.receivers[peer].heard()
+    if peer != "node-hl7":
+        return messages
+    return list(dict.fromkeys(each for each in messages if each.count("MSH|") == 1))
+
+
+def wait(town: Town, peer: str, mark: str, count: int) -> list[str]:
+    """The messages with a mark, once there are so many."""
+    deadline = time.monotonic() + WITHIN
+    while True:
+        found = [each for each in heard(town, peer) if mark in each]
+        if len(found) >= count or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def sign(town: Town, texts: dict[int, str]) -> None:
+    """Order studies and sign a report about each."""
+    send(town.house, *(order(number) for number in texts))
+    for number, text in texts.items():
+        town.house.draft(f"M{number}", f"A{number}", text)
+        town.house.sign(f"M{number}", f"A{number}")
+
+
+@pytest.fixture(scope="module")
+def results(town: Town) -> None:
+    """Six reports, the last a large one; the first with two addenda."""
+    sign(town, dict.fromkeys(range(12_000, 12_005), TEXT) | {12_005: LARGE})
+    for text in ("First addendum.", "Second addendum."):
+        addendum(town.house, "M12000", "A12000", text)
+
+
+@pytest.fixture(scope="module")
+def settled(town: Town, results: None) -> dict[str, list[str]]:
+    """The states of the deliveries to each receiver, once all have ended."""
+    deadline = time.monotonic() + WITHIN
+    while True:
+        states: dict[str, list[str]] = {
+            peer: [each["state"] for each in deliveries(town, peer)] for peer in PEERS
+        }
+        if time.monotonic() > deadline or {s for each in states.values() for s in each} == {"done"}:
+            return states
+        time.sleep(0.3)
+
+
+def deliveries(town: Town, peer: str) -> list[dict[str, str]]:
+    """What the service says of its results for a receiver."""
+    found: list[dict[str, str]] = json.loads(
+        town.house.bridge("deliveries", "list", "--destination", peer, "--json")
+    )
+    return found
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_results(town: Town, settled: dict[str, list[str]], peer: str) -> None:
+    """Eight results, each acknowledged and done, each understood by the receiver's own parser."""
+    assert settled[peer] == ["done"] * 8
+    for number in range(12_001, 12_005):
+        found = wait(town, peer, f"|A{number}|", 1)
+        assert len(found) == 1, number
+        assert "Düsenträger — 肺に異常なし." in found[0]
+        assert ESCAPED in found[0]
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_large_report(town: Town, settled: dict[str, list[str]], peer: str) -> None:
+    """A report of 96 kB arrives whole."""
+    found = wait(town, peer, "|A12005|", 1)
+
+    assert len(found) == 1
+    assert found[0].count("Normal.") == 12_000
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_addenda_after_their_report(town: Town, settled: dict[str, list[str]], peer: str) -> None:
+    """The report, its first addendum, its second: in this order."""
+    found = wait(town, peer, "|A12000|", 3)
+
+    assert len(found) == 3
+    assert ["addendum" in each for each in found] == [False, True, True]
+    assert "Second addendum." in found[2]
+    assert "Second addendum." not in found[1]
+
+
+@pytest.fixture(scope="module")
+def crashed(town: Town, settled: dict[str, list[str]]) -> None:
+    """Every receiver is killed, two reports are signed, every receiver starts again."""
+    for peer in town.receivers.values():
+        peer.kill()
+    sign(town, dict.fromkeys((12_100, 12_101), "While nobody listened."))
+    time.sleep(1)
+    for peer in town.receivers.values():
+        peer.start()
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_after_a_crash(town: Town, crashed: None, peer: str) -> None:
+    """What was signed while a receiver was dead arrives when it lives again, once each."""
+    for number in (12_100, 12_101):
+        assert len(wait(town, peer, f"|A{number}|", 1)) == 1
