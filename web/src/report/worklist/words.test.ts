@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { personName, studyDate } from "./words";
+import { formatTagDate } from "../../shared/i18n";
+import { personName } from "./words";
 
 describe("names and dates of orders", () => {
   it.each([
@@ -17,5 +18,5 @@ describe("names and dates of orders", () => {
     ["20260231", "20260231"],
     ["yesterday", "yesterday"],
     [undefined, ""],
-  ])("%s reads %s", (given, shown) => expect(studyDate(given, "en-US")).toBe(shown));
+  ])("%s reads %s", (given, shown) => expect(formatTagDate(given, "en-US")).toBe(shown));
 });

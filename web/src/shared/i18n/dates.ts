@@ -32,3 +32,13 @@ export function formatRelative(at: number, now: number): string {
   }
   return words.format(0, "minute");
 }
+
+/** A date of HL7, DICOM or ISO 8601 by the language's own habit; others stay as they are. */
+export function formatTagDate(text: string | undefined, language = locale.current): string {
+  const found = /^(\d{4})-?(\d{2})-?(\d{2})(?:[T ]?(\d{2}):?(\d{2}))?/.exec(text ?? "");
+  if (!found) return text ?? "";
+  const [, year, month, day] = found;
+  const date = new Date(Number(year), Number(month) - 1, Number(day));
+  if (date.getMonth() !== Number(month) - 1) return text ?? "";
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium" }).format(date);
+}

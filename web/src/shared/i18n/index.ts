@@ -1,2 +1,2 @@
 export { CODES, locale, t } from "./catalogue.svelte";
-export { formatDate, formatDateTime, formatRelative, formatTime } from "./dates";
+export { formatDate, formatDateTime, formatRelative, formatTagDate, formatTime } from "./dates";
