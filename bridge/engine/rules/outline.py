@@ -57,8 +57,9 @@ def outline(document: Document) -> str:
 
 
 def _block(line: str) -> Block:
-    if heading := _HEADING.fullmatch(line):
-        return Section(heading[1].strip())
+    heading = _HEADING.fullmatch(line)
+    if heading and (title := heading[1].strip()):
+        return Section(title)
     if item := _BULLET.fullmatch(line):
         return ListBlock((tuple(_inlines(item[1])),))
     if item := _NUMBER.fullmatch(line):

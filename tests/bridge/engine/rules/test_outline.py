@@ -1,7 +1,7 @@
 """Templates written by hand as text: headings, lists, fields, and the same text back."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.engine.rules.document import (
@@ -54,6 +54,7 @@ def test_nothing_is_the_empty_document(text: str) -> None:
 
 
 @given(st.text(alphabet="ab:[]-1. \n*", max_size=60))
+@example(" :")
 def test_any_text_is_a_document_that_can_be_stored(text: str) -> None:
     """Whatever is typed can be read back from JSON, and settles after one round."""
     document = from_outline(text)
