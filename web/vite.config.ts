@@ -15,7 +15,7 @@ export default defineConfig({
     manifest: "manifest.json",
     target: "es2022",
     reportCompressedSize: false,
-    rollupOptions: { input: { report: "src/report/main.ts" } },
+    rollupOptions: { input: { report: "src/report/main.ts", console: "src/console/main.ts" } },
   },
   test: { environment: "jsdom", include: ["src/**/*.test.ts"], passWithNoTests: false },
 });

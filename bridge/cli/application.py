@@ -5,6 +5,7 @@ import typer
 from bridge.cli import (
     audit,
     channels,
+    console,
     deliveries,
     home,
     interface,
@@ -45,3 +46,4 @@ application.add_typer(channels.alerts, name="alerts")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(interface.group, name="interface")
 application.add_typer(audit.group, name="audit")
+application.add_typer(console.group, name="console")

@@ -15,9 +15,10 @@ from bridge.engine_client.launching import Launching
 from bridge.engine_client.reports import Reports
 from bridge.engine_client.requests import given
 from bridge.engine_client.transport import Tokens, Transport
+from bridge.engine_client.visiting import Visiting
 
 
-class EngineClient(Launching, Reports, Feeds, Administering):
+class EngineClient(Launching, Reports, Feeds, Administering, Visiting):
     """Every endpoint of the interface document and of DESIGN chapter 6."""
 
     def __init__(self, http: httpx.AsyncClient, tokens: Tokens | str) -> None:

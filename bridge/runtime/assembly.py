@@ -19,6 +19,7 @@ from bridge.operations.tracing import Tracer, open_tracer
 from bridge.roles import Role
 from bridge.runtime.delivering import Delivery
 from bridge.runtime.membership import Membership
+from bridge.runtime.numbering import Numbering
 from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.step import Action, Step, nothing, now_ms
@@ -26,6 +27,7 @@ from bridge.runtime.watching import Housekeeping
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.activating import note_start
+from bridge.wiring.console import console_application
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
 from config import Settings
@@ -49,14 +51,18 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     if database is not None:
         parts.append(_database_part("database", database, stores.migrate_bridge))
         _begin_with_files(settings, database)
+    client, closing = _client(settings, application) if database is not None else (None, None)
+    console = None
+    if database is not None and client is not None and Role.CONSOLE in roles:
+        parts.append(Numbering(database).part())
+        console = console_application(settings, database, client, now_ms)
     bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
     if bind is not None:
         probes = Probes(metrics, readiness, database, now_ms)
-        parts.append(web_part(probes.over(application), bind))
+        parts.append(web_part(probes.over(application, console), bind))
     if application is not None:
         parts.append(Step("long polls", nothing, _hush(application)))
-    if database is not None:
-        client, closing = _client(settings, application)
+    if database is not None and client is not None and closing is not None:
         parts.append(closing)
         owners = (f"{node.name}-intake", f"{node.name}-delivery")
         among = Membership(database, owners, jobs=Role.DELIVERY in roles)

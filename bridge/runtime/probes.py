@@ -59,13 +59,15 @@ class Probes:
         self._now = now
         self._queues = {INBOX}
 
-    def over(self, application: Any | None) -> Router:
-        """Give an ASGI application that answers the probes itself."""
+    def over(self, application: Any | None, console: Any | None = None) -> Router:
+        """Give an ASGI application that answers the probes itself; `/console` is the console's."""
         routes: list[Route | Mount] = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
             Route("/metrics", self._show),
         ]
+        if console is not None:
+            routes += [Route("/console", console), Mount("/console", console)]
         if application is not None:
             routes.append(Mount("/", application))
         return Router(routes)

@@ -41,19 +41,20 @@ def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
     with bridge_database(home) as database:
         known = channels.channels(database, kind)
     rows = []
-    for name, address in _names(settings, kind):
+    for name, address in names(settings, kind):
         told = asdict(known.get(name, Channel(name)))
         state = "running" if told["paused_at"] is None else "paused"
         rows.append({"name": name, "address": address, "state": state, **told})
     return rows
 
 
-def _names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
+def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
+    """Name what the settings have, with addresses."""
     if kind is Kind.LISTENER:
         return [(each.name, str(each.bind)) for each in settings.listener]
     return [(each.name, str(each.address)) for each in settings.destination]
 
 
 def _known(settings: Settings, kind: Kind, name: str) -> None:
-    if name not in dict(_names(settings, kind)):
+    if name not in dict(names(settings, kind)):
         raise NoSuchChannel(kind, name)

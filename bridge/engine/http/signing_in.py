@@ -27,7 +27,7 @@ from bridge.engine.service.users import Account, canonical_email, check_password
 from bridge.engine.service.work import Actor, Work
 
 HOME = "/reporting/worklist"
-PLACES = (HOME, "/reporting/settings", "/reporting/administration")
+PLACES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
 """The pages that signing in may lead to."""
 
 

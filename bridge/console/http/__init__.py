@@ -1,0 +1,1 @@
+"""The console's door: FastAPI lives here and nowhere else in the console."""

@@ -1,0 +1,95 @@
+"""
+The console as an ASGI application, mounted at `/console`: JSON endpoints, and the app's page.
+
+Its pages hold no data at all; everything comes from the endpoints, to whom it may.
+"""
+
+import html
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from bridge.console.backstage import Backstage, Files
+from bridge.console.errors import ConsoleError, SignedOut
+from bridge.console.http import deliveries, messages, plant
+from bridge.console.http.guard import backstage_of, person_of
+
+PLACE: Final = "/console"
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def create_application(backstage: Backstage) -> FastAPI:
+    """Return the console; the caller mounts it at `PLACE`."""
+    application = FastAPI(
+        title="Console", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
+    application.state.backstage = backstage
+    for module in (messages, deliveries, plant):
+        application.include_router(module.router)
+    application.add_api_route("/", _page, include_in_schema=False)
+    application.add_api_route("/{place:path}", _page, include_in_schema=False)
+    application.add_exception_handler(ConsoleError, _refuse)
+    application.add_exception_handler(RequestValidationError, _bad_request)
+    return application
+
+
+async def _page(request: Request) -> Response:
+    """Return the app, or lead to the login and back."""
+    place = request.path_params.get("place", "")
+    if place.startswith("api/"):
+        return _problem(404, "unknown", "there is no such endpoint")
+    try:
+        person = await person_of(request)
+    except SignedOut:
+        return RedirectResponse(f"/reporting/login?next={PLACE}", 303, _HEADERS)
+    except ConsoleError as refusal:
+        return _shown(backstage_of(request).files(), {"refusal": refusal.code}, refusal.status)
+    return _shown(backstage_of(request).files(), {"theme": person.theme or "dark"})
+
+
+def _shown(files: Files, boot: Mapping[str, Any], status: int = 200) -> Response:
+    links = [f'<link rel="modulepreload" href="{each}">' for each in files.preloads]
+    links += [f'<link rel="stylesheet" href="{each}">' for each in files.styles]
+    theme = html.escape(str(boot.get("theme", "dark")), quote=True)
+    data = json.dumps(boot).replace("<", "\\u003c")
+    page = (
+        f'<!doctype html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>Console</title><link rel="icon" href="data:,">{"".join(links)}'
+        f'<script type="application/json" id="boot">{data}</script>'
+        f'<script type="module" src="{files.script}"></script></head>'
+        "<body><noscript>This page needs JavaScript.</noscript></body></html>"
+    )
+    return HTMLResponse(page, status, headers=_HEADERS)
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    if not isinstance(error, ConsoleError):
+        raise error
+    return _problem(error.status, error.code, error.detail)
+
+
+async def _bad_request(_: Request, error: Exception) -> Response:
+    """Name the members that are wrong, and never what stood in them."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    places = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
+    return _problem(400, "bad_request", f"wrong: {', '.join(places)}")
+
+
+def _problem(status: int, code: str, detail: str) -> Response:
+    body = {"type": "about:blank", "status": status, "code": code, "detail": detail}
+    return JSONResponse(body, status, _HEADERS, media_type="application/problem+json")

@@ -1,0 +1,126 @@
+"""Messages: search, read, replay, cancel."""
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+
+from bridge.console import whereabouts
+from bridge.console.backstage import Backstage
+from bridge.console.errors import Impossible, Unknown
+from bridge.console.http.bodies import MessageSearch
+from bridge.console.http.guard import BackstageDep, PersonDep, act
+from bridge.console.numbers import numbers
+from bridge.console.permissions import Permission
+from bridge.console.searching import search
+from bridge.console.timeline import timeline
+from bridge.console.tree import readable, tree
+from bridge.errors import BridgeError
+from bridge.queue import browse, operate
+from bridge.queue.errors import IllegalTransition, NoSuchRow
+from bridge.queue.rows import MessageDetail
+
+router = APIRouter(prefix="/api/messages")
+Key = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+@router.post("/search")
+async def find(
+    body: MessageSearch, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """List messages, newest first; by the numbers of patients only for those who may find."""
+    wanted = body.wanted()
+    if wanted.kind is None:
+        person.grant.require(Permission.SEE)
+        page = await asyncio.to_thread(search, backstage.database, wanted)
+    else:
+        deed = ("search", f"messages by {wanted.kind} number")
+        page = await act(
+            request, person, Permission.FIND, deed, lambda: search(backstage.database, wanted)
+        )
+    return {"rows": [asdict(row) for row in page.rows], "further": page.further}
+
+
+@router.get("/{message_id}")
+async def read(message_id: Key, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+    """Give one message's row and its way in time; nothing of what it says."""
+    person.grant.require(Permission.SEE)
+    return await asyncio.to_thread(_told, backstage, message_id)
+
+
+@router.get("/{message_id}/content")
+async def content(
+    message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Give what a message says: raw, as a tree, as it was mapped, and its acknowledgment."""
+    deed = ("read", f"message {message_id}")
+    return await act(
+        request, person, Permission.BODIES, deed, lambda: _content(backstage, message_id)
+    )
+
+
+@router.post("/{message_id}/replay")
+async def replay(
+    message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Queue a message again; say how many later ones of its patient were applied meanwhile."""
+    deed = ("replay", f"message {message_id}")
+    later = await act(
+        request, person, Permission.OPERATE, deed, lambda: _replay(backstage, message_id)
+    )
+    return {"later": later}
+
+
+@router.post("/{message_id}/cancel")
+async def cancel(
+    message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Decide that a message is not to be applied."""
+    deed = ("cancel", f"message {message_id}")
+    await act(request, person, Permission.OPERATE, deed, lambda: _cancel(backstage, message_id))
+    return {}
+
+
+def _told(backstage: Backstage, message_id: int) -> dict[str, Any]:
+    detail = _found(backstage, message_id)
+    own = numbers(detail.payload)
+    known = whereabouts.orders(backstage.database, own.order)
+    orders = [each for each in known if each["mrn"] in own.patient]
+    reports = {each["report_id"] for each in orders} - {""}
+    sent = whereabouts.deliveries(backstage.database, reports)
+    return {"row": asdict(detail.row), "timeline": timeline(detail.row, orders, sent)}
+
+
+def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
+    detail = _found(backstage, message_id)
+    return {
+        "raw": readable(detail.payload),
+        "tree": tree(detail.payload),
+        "mapped": backstage.plant.mapped(detail),
+        "ack": readable(detail.ack),
+        "notes": detail.notes,
+    }
+
+
+def _found(backstage: Backstage, message_id: int) -> MessageDetail:
+    try:
+        return browse.message(backstage.database, message_id)
+    except NoSuchRow as error:
+        raise Unknown(str(error)) from None
+
+
+def _replay(backstage: Backstage, message_id: int) -> int:
+    _found(backstage, message_id)
+    try:
+        return backstage.plant.replay(message_id)
+    except BridgeError as error:
+        raise Impossible(str(error)) from None
+
+
+def _cancel(backstage: Backstage, message_id: int) -> None:
+    _found(backstage, message_id)
+    try:
+        operate.cancel_message(backstage.database, message_id)
+    except IllegalTransition as error:
+        raise Impossible(str(error)) from None

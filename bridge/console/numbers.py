@@ -1,0 +1,66 @@
+"""
+By which numbers a message is found: hashes of its control id, patient ids and order numbers.
+
+Pure. Reads where the standard has them, whatever the sender's mapping says; an accession in
+another place is found by the order index.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bridge.queue.hashing import signed64
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+
+
+class Kind(StrEnum):
+    """What a number is the number of."""
+
+    CONTROL = "control"
+    PATIENT = "patient"
+    ORDER = "order"
+
+
+_PLACES = {
+    Kind.CONTROL: ("MSH-10",),
+    Kind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
+    Kind.ORDER: (
+        *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
+        *("OBR[*]-19", "IPC[*]-1.1", "ZDS[*]-1.1"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A message's numbers as texts, by what they number."""
+
+    control: frozenset[str]
+    patient: frozenset[str]
+    order: frozenset[str]
+
+    def hashes(self) -> Iterator[int]:
+        """Give what the index keeps."""
+        for kind, values in zip(Kind, (self.control, self.patient, self.order), strict=True):
+            for value in values:
+                yield hashed(kind, value)
+
+
+def hashed(kind: Kind, value: str) -> int:
+    """Give the 64 bits under which a number stands in the index; blanks around it do not count."""
+    return signed64(kind.value.encode(), value.strip().encode())
+
+
+def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
+    """Read a message's numbers; none where it cannot be read."""
+    try:
+        message = Message.parse(payload, fallback=charset)
+    except Refusal:
+        return Numbers(frozenset(), frozenset(), frozenset())
+    return Numbers(*(_at(message, places) for places in _PLACES.values()))
+
+
+def _at(message: Message, places: tuple[str, ...]) -> frozenset[str]:
+    found = (value.strip() for place in places for value in message.values(place))
+    return frozenset(value for value in found if value and value != '""')

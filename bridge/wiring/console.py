@@ -1,0 +1,138 @@
+"""The console joined with the rest: channels, alerts, replay, definitions, and the service."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import FastAPI
+
+from bridge.console.backstage import Backstage, Files
+from bridge.console.errors import Unknown
+from bridge.console.http.application import create_application
+from bridge.engine.app.built import entry
+from bridge.engine.http.pages import ASSET_PATH
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.models import OrderKey
+from bridge.engine_client.visiting import Visitor
+from bridge.operations import channels
+from bridge.operations.alerts import alerts
+from bridge.operations.certificates import expiries
+from bridge.operations.channels import Channel, Kind
+from bridge.queue.rows import MessageDetail
+from bridge.store.database import Database
+from bridge.wiring.channels import names
+from bridge.wiring.replaying import replay_message
+from bridge.wiring.shelf import in_force, recaller
+from bridge.wiring.watching import certificate_files
+from config import Settings
+from mappings.compiler import compile_sources
+from mappings.errors import MappingError
+from mappings.inbound import InboundMapping
+from mappings.scope import Defaults
+from mappings.trial import try_message
+
+_APP = "src/console/main.ts"
+
+
+class _Plant:
+    """What the console needs of this installation; see `bridge.console.backstage.Plant`."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+        self._recall = recaller(database)
+
+    def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
+        known = channels.channels(self._database, Kind(kind))
+        expires = expiries(certificate_files(self._settings))
+        return [
+            {
+                **asdict(known.get(name, Channel(name))),
+                "address": address,
+                "certificate": expires.get(f"{kind} {name}"),
+            }
+            for name, address in names(self._settings, Kind(kind))
+        ]
+
+    def pause(self, kind: str, name: str, by: str) -> None:
+        self._know(kind, name)
+        channels.pause(self._database, Kind(kind), name, self._clock(), by)
+
+    def resume(self, kind: str, name: str) -> None:
+        self._know(kind, name)
+        channels.resume(self._database, Kind(kind), name)
+
+    def alerts(self) -> Sequence[Mapping[str, Any]]:
+        return [each for each in alerts(self._database) if each["cleared_at"] is None]
+
+    def replay(self, message_id: int) -> int:
+        return replay_message(self._settings, message_id)
+
+    def mapped(self, detail: MessageDetail) -> Mapping[str, Any]:
+        mapping = self._mapping(detail)
+        listener = next((e for e in self._settings.listener if e.name == detail.row.listener), None)
+        if mapping is None or listener is None:
+            return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
+        received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
+        defaults = Defaults(listener.site, listener.time_zone, received)
+        trial = try_message(mapping, detail.payload, defaults, listener.charset)
+        issues = [f"{each}" for each in trial.issues]
+        return {
+            "accepted": trial.accepted,
+            "issues": issues,
+            "events": list(trial.events),
+            "used": list(trial.used),
+            "unused": list(trial.unused),
+        }
+
+    def _mapping(self, detail: MessageDetail) -> InboundMapping | None:
+        """Give the version that read the message; what is in force where it is not kept."""
+        row = detail.row
+        if not row.mapping:
+            return None
+        found = self._recall(row.mapping, row.mapping_version)
+        if found is not None:
+            return found
+        try:
+            sources = in_force(self._settings, self._database)(row.mapping)
+            made = compile_sources(sources, row.mapping)
+        except MappingError:
+            return None
+        return made if isinstance(made, InboundMapping) else None
+
+    def _know(self, kind: str, name: str) -> None:
+        if name not in dict(names(self._settings, Kind(kind))):
+            raise Unknown(f"there is no such {kind} in the settings")
+
+
+def console_application(
+    settings: Settings, database: Database, client: EngineClient, clock: Callable[[], int]
+) -> FastAPI:
+    """Build the console; its index of numbers is kept by the runtime."""
+
+    async def visitor(cookies: str, unattended: bool) -> Visitor | None:
+        return await client.visitor(cookies, unattended=unattended)
+
+    async def status(orders: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+        keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
+        return {each.report_id: each.status.value for each in await _asked(client, keys)}
+
+    plant = _Plant(settings, database, clock)
+    return create_application(Backstage(database, plant, visitor, status, _files, clock))
+
+
+async def _asked(client: EngineClient, keys: Sequence[OrderKey]) -> list[Any]:
+    """Ask site by site: each has its token."""
+    found: list[Any] = []
+    for site in sorted({key.site for key in keys}):
+        found += await client.status([key for key in keys if key.site == site])
+    return found
+
+
+def _files() -> Files:
+    begin = entry(_APP)
+    preloads = tuple(f"{ASSET_PATH}{each}" for each in begin.preloads)
+    styles = tuple(f"{ASSET_PATH}{each}" for each in begin.styles)
+    return Files(f"{ASSET_PATH}{begin.script}", preloads, styles)

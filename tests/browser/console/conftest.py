@@ -1,0 +1,101 @@
+"""One whole installation for all pages of the console, with people of three roles."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, Sink, sink
+from tests.browser.signing_in import PASSWORD
+
+OPERATOR, VIEWER, STRANGER = "olga@site1.test", "vera@site1.test", "sven@site1.test"
+CHIEF = "chen@site1.test"
+
+
+@dataclass
+class Ward:
+    """The installation; what it sends is received by `ris`."""
+
+    house: House
+    ris: Sink
+    stray_port: int
+
+    def cookies(self, email: str) -> dict[str, str]:
+        """Sign in as a browser does; give the cookies."""
+        form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
+        answer = httpx.post(f"{self.house.url}/reporting/login", data=form)
+        assert answer.status_code == 303, answer.text
+        return dict(answer.cookies)
+
+    def call(
+        self, email: str, method: str, path: str, body: object = None, **headers: str
+    ) -> httpx.Response:
+        """Call an endpoint of the console as a page of it does."""
+        told = {"origin": self.house.url, **headers}
+        return httpx.request(
+            method,
+            f"{self.house.url}/console/api/{path}",
+            json=body,
+            cookies=self.cookies(email),
+            headers=told,
+            timeout=30,
+        )
+
+    def found(self, email: str, **wanted: object) -> list[dict[str, object]]:
+        """Search messages until the index has caught up."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            rows: list[dict[str, object]]
+            rows = self.call(email, "POST", "messages/search", wanted).json()["rows"]
+            if rows:
+                return rows
+            time.sleep(0.2)
+        raise AssertionError("nothing found")
+
+
+@pytest.fixture(scope="session")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    """A delivered report (A7001), an order without one (A7002), a parked message (A7003)."""
+    with sink() as ris:
+        house = House(Path(tmp_path_factory.mktemp("ward")) / "home")
+        house.destination("ris", ris.port)
+        stray = house.listener("stray", site="SITE9")
+        house.make()
+        house.start()
+        try:
+            _people(house)
+            ward = Ward(house, ris, stray)
+            _traffic(ward)
+            yield ward
+        finally:
+            house.stop()
+            house.kill()
+
+
+def _people(house: House) -> None:
+    for email in (OPERATOR, VIEWER, STRANGER, CHIEF):
+        body = {"email": email, "name": email[:4].title(), "role": "user", "password": PASSWORD}
+        house.post("/api/admin/sites/SITE1/users", body, expect=None)
+    house.bridge("console", "grant", OPERATOR, "--role", "operator", "--bodies")
+    house.bridge("console", "grant", VIEWER, "--role", "viewer")
+    house.bridge("console", "grant", CHIEF, "--role", "system-administrator")
+
+
+def _traffic(ward: Ward) -> None:
+    house = ward.house
+    with Sender(house.mllp_port) as sender:
+        for number in (7001, 7002):
+            sender.ask(order(number, accession=f"A{number}"))
+    with Sender(ward.stray_port) as sender:
+        sender.ask(order(7003, accession="A7003"))
+    house.settle()
+    house.draft("M7001", "A7001", "No acute finding.")
+    house.sign("M7001", "A7001")
+    deadline = time.monotonic() + 30
+    while not ward.ris.received and time.monotonic() < deadline:
+        time.sleep(0.1)
