@@ -26,6 +26,9 @@ OTHERWISE = "*"
 ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.IGNORE)
 
 
+_CHANGES_NOTHING = "this event changes no report"
+
+
 @dataclass(frozen=True, slots=True)
 class PatientPlan:
     """A compiled patients definition; an event that maps to None is refused."""
@@ -103,7 +106,10 @@ class PatientPlan:
         return not before.isdisjoint(now)
 
     def _event(self, scope: Scope, action: Action) -> OrderEvent:
-        note = "this event changes no report" if action is Action.IGNORE else ""
+        note = _CHANGES_NOTHING if action is Action.IGNORE else ""
+        if action is Action.IGNORE and self._refusals(scope, action):
+            # What is not looked at is not asked for either: the check let it pass.
+            return OrderEvent(action, "", "", "", "", {}, {}, scope.place, note=note)
         if action is Action.PATIENT_MERGE and self._is_of_another_kind(scope):
             action, note = Action.IGNORE, "identifiers of another kind are merged"
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}

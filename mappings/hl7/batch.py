@@ -22,7 +22,7 @@ def split(raw: bytes) -> list[bytes] | None:
     A batch may be empty. Raises Malformed for UTF-16 and UTF-32.
     """
     body, _ = lines.trim(raw)
-    if not body.startswith((b"FHS", b"BHS")) or body[3:4].isalnum():
+    if not body.startswith((b"FHS", b"BHS")) or _SEGMENT.match(body) is None:
         return None
     starts = [(found.start(), found.group()) for found in _SEGMENT.finditer(body)]
     ends = [start for start, _ in starts[1:]] + [len(body)]
@@ -45,14 +45,14 @@ def join_acks(raw: bytes, acks: Sequence[bytes], *, control_id: str, now: dateti
     ]
     opening = [_answer(line, control_id, now) for line in headers]
     counts = {b"FHS": b"FTS|1", b"BHS": b"BTS|%d" % len(acks)}
-    closing = [counts[line[:3]].replace(b"|", line[3:4]) for line in reversed(headers)]
+    closing = [counts[line[:3]].replace(b"|", line[3:4] or b"|") for line in reversed(headers)]
     whole = [line + b"\r" for line in opening]
     whole += [ack if ack.endswith(b"\r") else ack + b"\r" for ack in acks]
     return b"".join([*whole, *(line + b"\r" for line in closing)])
 
 
 def _answer(line: bytes, control_id: str, now: datetime) -> bytes:
-    separator = line[3:4]
+    separator = line[3:4] or b"|"
     fields = [*line.split(separator), *[b""] * _CONTROL_ID]
     try:
         marks = delimiters.read(separator + fields[1]).completed().encoding_characters.encode()

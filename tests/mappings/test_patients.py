@@ -55,6 +55,7 @@ def test_pass(trigger: str) -> None:
     """Visits and cancellations are accepted and change nothing, even without a patient."""
     assert [e.action for e in events(trigger, PID)] == [Action.IGNORE]
     assert [e.action for e in events(trigger)] == [Action.IGNORE]
+    assert [e.action for e in events(trigger, "PID|1|||||19800102")] == [Action.IGNORE]
 
 
 REFUSED = {

@@ -85,3 +85,21 @@ def test_answers_are_wrapped_alike(envelope: bytes, opening: bytes, closing: byt
     joined = join_acks(raw, acks, control_id="R1", now=NOW)
     assert joined == opening + b"".join(acks) + closing
     assert [read_ack(ack).control_id for ack in split(joined) or []] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("header", [b"FHS", b"BHS"])
+def test_a_header_without_fields_is_answered(header: bytes) -> None:
+    """A header that ends before its separator is answered with the usual one."""
+    raw = header + b"\r" + ONE
+    ack = build_ack(peek(ONE), AckCode.ACCEPT, control_id="K1", now=NOW)
+    joined = join_acks(raw, [ack], control_id="R1", now=NOW)
+
+    assert split(raw) == [ONE]
+    assert joined.startswith(header + b"|^~\\&|")
+    assert split(joined) == [ack]
+
+
+@pytest.mark.parametrize("raw", [b"FHS\x0c\\~|\r", b"BHS \r", b"FHS\x00|"])
+def test_a_separator_that_cannot_be_one(raw: bytes) -> None:
+    """What only begins like a batch is none."""
+    assert split(raw + ONE) is None

@@ -1,0 +1,154 @@
+"""
+What is fuzzed: each target takes any bytes, and raises only when we would have failed.
+
+Kept apart from the fuzzer, so that hypothesis and a crash's own bytes run them too.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.errors import RuleFailed
+from mappings.hl7 import AckCode, Malformed, Message, Refusal, build_ack, peek, read_ack
+from mappings.hl7.ack import unframed_nak
+from mappings.hl7.batch import join_acks, split
+from mappings.hl7.refusals import Malformation
+from mappings.inbound import InboundMapping
+from mappings.scope import Defaults
+from mllp.errors import FrameTooLarge, TruncatedFrame
+from mllp.framing import END, START, Event, Frame, FrameReader
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+DEFAULTS = Defaults(site="SITE1", time_zone="UTC", now=NOW)
+MAX_PAYLOAD = 256
+INBOUND = [
+    made for name in ("orders", "patients")
+    if isinstance(made := load(DEFINITIONS, name), InboundMapping)
+]  # fmt: skip
+
+
+def framing(data: bytes) -> None:
+    """However a stream is cut into packets, the same frames come out, and no byte gets lost."""
+    step = data[0] % 7 + 1 if data else 1
+    whole, broken = (
+        _events([data]),
+        _events([data[at : at + step] for at in range(0, len(data), step)]),
+    )
+    if whole is None or broken is None:
+        return
+    assert _frames(whole) == _frames(broken)
+    for event in whole:
+        assert not isinstance(event, Frame) or END not in event.payload
+        assert not isinstance(event, Frame) or len(event.payload) <= MAX_PAYLOAD
+    payload = data.replace(END, b"")[:MAX_PAYLOAD].lstrip(START)
+    assert _frames(_events([START + payload + END]) or []) in ([payload], [])
+
+
+def _events(packets: list[bytes]) -> list[Event] | None:
+    """All that a reader makes of packets; None when a frame is larger than allowed."""
+    reader = FrameReader(MAX_PAYLOAD)
+    events: list[Event] = []
+    for packet in packets:
+        reader.receive(packet)
+        try:
+            while (event := reader.next_event()) is not None:
+                events.append(event)
+        except FrameTooLarge:
+            return None
+        assert reader.received <= MAX_PAYLOAD + len(END)
+    try:
+        reader.receive_eof()
+    except TruncatedFrame:
+        assert reader.in_frame
+    return events
+
+
+def _frames(events: list[Event]) -> list[bytes]:
+    return [event.payload for event in events if isinstance(event, Frame)]
+
+
+def parsing(data: bytes) -> None:
+    """Any bytes are a message, whose bytes are kept, or Malformed; each value can be asked for."""
+    try:
+        message = Message.parse(data)
+    except Malformed:
+        return
+    assert message.raw == data
+    assert peek(data).control_id == message.header.control_id
+    for segment in message.segments[:50]:
+        for number in range(1, min(len(segment), 40) + 1):
+            segment.value(str(number))
+            segment.values(f"{number}.1.1")
+    message.value("PID-3.1")
+    message.values("OBX[*]-5")
+
+
+def mapping(data: bytes) -> None:
+    """The shipped definitions accept a message or refuse it; what is accepted is applied."""
+    try:
+        message = Message.parse(data)
+    except Malformed:
+        return
+    for definition in INBOUND:
+        if not definition.accepts(message.header):
+            continue
+        examination = definition.examine(message, DEFAULTS)
+        try:
+            definition.apply(message, DEFAULTS)
+        except (Refusal, RuleFailed):
+            assert examination.refusals, "what was accepted cannot be applied"
+
+
+def acknowledging(data: bytes) -> None:
+    """Whatever came gets an answer that can be read, and none of them says more than is true."""
+    refusal = Malformed(Malformation.NOT_HL7)
+    nak = unframed_nak(data, refusal, control_id="Y1", now=NOW)
+    assert read_ack(nak).code == AckCode.REJECT
+    try:
+        header = peek(data)
+    except Malformed:
+        return
+    for code in AckCode:
+        ack = build_ack(header, code, control_id="Y1", now=NOW, refusals=[refusal])
+        assert read_ack(ack).code == code
+        separator = header.fields[1]
+        said = separator.join([b"\rMSA", code.encode(), header.control_id])
+        assert said in ack, "MSA-2 is MSH-10 to the byte"
+
+
+def replies(data: bytes) -> None:
+    """A peer's answer, whatever it is, is read without raising; batches split or are none."""
+    read_ack(data)
+    try:
+        messages = split(data)
+    except Malformed:
+        return
+    if messages is not None:
+        naks = [_nak(each) for each in messages]
+        join_acks(data, naks, control_id="Y1", now=NOW)
+
+
+def _nak(raw: bytes) -> bytes:
+    return unframed_nak(raw, Malformed(Malformation.NOT_HL7), control_id="Y2", now=NOW)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    each.__name__: each for each in (framing, parsing, mapping, acknowledging, replies)
+}
+
+
+def seeds() -> Iterator[bytes]:
+    """Messages to begin with: the repository's samples, bare and framed."""
+    folder = DEFINITIONS.parents[1] / "sample_messages"
+    for path in sorted(folder.rglob("*.hl7")):
+        raw = path.read_bytes()
+        yield raw
+        yield START + raw + END
+
+
+DICTIONARY = (
+    *(b"MSH|^~\\&|", b"FHS|^~\\&|", b"BHS|^~\\&|", b"\rPID|", b"\rORC|", b"\rOBR|", b"\rMRG|"),
+    *(b"\rZDS|", b"\rMSA|AA|", b"\rERR|", b"ORM^O01", b"OMG^O19", b"ADT^A40", b"\\F\\", b"\\X0D\\"),
+    *(b"UNICODE UTF-8", b"ISO IR87", b"8859/1", b"GB 18030-2000", b"\x1b$B", b"\xfc", b'""'),
+    *(b"\x0b", b"\x1c\r", b"\x1c", b"\r\n", b"|NW|", b"|CA|", b"|XO|", b"2.3.1", b"2.5.1"),
+)
