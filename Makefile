@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench setup app clean
+.PHONY: demo test lint bench soak setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -22,6 +22,9 @@ lint: $(READY)
 bench: app
 	$(BIN)/python -m tests.benchmarks
 	$(BIN)/python -m tests.benchmarks.app
+
+soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is needed
+	$(BIN)/python -m tests.soak $(if $(SHORT),--short)
 
 setup: app
 

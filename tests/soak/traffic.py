@@ -1,0 +1,101 @@
+"""
+What a hospital sends all the time: orders by rate, each changed later, and reports signed.
+
+Each sender has patients of its own and resends until its own acknowledgment came. The `title` of an
+order is a counter that only grows: what stands in the end is the last one, or something was
+lost or came in another order.
+"""
+
+import threading
+import time
+
+from typing_extensions import override
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, verdict
+
+CHANGES = 4  # messages about each order: a new one, then changes
+
+
+class OrderSender(threading.Thread):
+    """One connection's worth of orders, `rate` a second, until it is told to end."""
+
+    def __init__(self, port: int, number: int, rate: float) -> None:
+        super().__init__(daemon=True)
+        self.port, self.first, self.rate = port, number * 10_000_000, rate
+        self.sent = 0
+        self.latest: dict[str, int] = {}
+        self.ending = threading.Event()
+        self._sender: Sender | None = None
+
+    @override
+    def run(self) -> None:
+        """Send; catch up after an outage, as a queue at a sender does."""
+        began = time.monotonic()
+        while not self.ending.is_set():
+            if self.sent > (time.monotonic() - began) * self.rate:
+                time.sleep(1 / self.rate / 2)
+                continue
+            self._one()
+        if self._sender is not None:
+            self._sender.close()
+
+    def _one(self) -> None:
+        number = self.first + self.sent // CHANGES
+        step = self.sent % CHANGES
+        name, control = f"S{number}-{step}", "XO" if step else "NW"
+        message = order(number, control=control, title=f"STEP {step}", msh10=name)
+        while not self._accepted(name, message):
+            time.sleep(0.1)
+        self.latest[f"A{number}"] = step
+        self.sent += 1
+
+    def _accepted(self, name: str, message: bytes) -> bool:
+        try:
+            self._sender = self._sender or Sender(self.port, timeout=10)
+            code, about = verdict(self._sender.ask(message))
+            if about not in {name, ""}:
+                raise SystemExit(f"another message's acknowledgment: {code}")
+            if code == "AA":
+                return True
+        except (OSError, AssertionError):
+            pass
+        if self._sender is not None:
+            self._sender.close()
+        self._sender = None
+        return False
+
+
+class Reader(threading.Thread):
+    """A radiologist: drafts and signs reports at whichever node is up."""
+
+    def __init__(self, nodes: list[House], every: float) -> None:
+        super().__init__(daemon=True)
+        self.nodes, self.every = nodes, every
+        self.signed: list[str] = []
+        self.ending = threading.Event()
+
+    @override
+    def run(self) -> None:
+        """Sign one after the other; what failed is tried again elsewhere until it is signed."""
+        number = 0
+        while not self.ending.wait(self.every):
+            accession, turn = f"R{number}", 0
+            while not self._signed(accession, self.nodes[turn % len(self.nodes)]):
+                turn += 1
+                time.sleep(0.3)
+            self.signed.append(accession)
+            number += 1
+
+    def _signed(self, accession: str, node: House) -> bool:
+        """Sign unless it is signed: an attempt may have gone through without its answer."""
+        identity = {"SiteID": "SITE1", "PatientMRN": f"MR{accession}", "Accession": accession}
+        try:
+            known = node.post("/api/report/status", {"clinicalInfo": [identity]}, expect=None)
+            if not any(each.get("status") == "Final" for each in known):
+                node.draft(f"MR{accession}", accession, f"Nothing found in {accession}.")
+                node.sign(f"MR{accession}", accession)
+        except Exception:  # noqa: BLE001  # whatever a dying node says
+            return False
+        return True
