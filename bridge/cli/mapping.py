@@ -71,6 +71,20 @@ def schema() -> None:
     sys.stdout.write(text())
 
 
+@group.command()
+def learn(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, help="Or folders.")],
+) -> None:
+    """Propose a definition from messages of a new sender, with evidence; to be edited."""
+    from bridge.wiring.samples import from_files
+    from mappings.learning import learn as propose
+
+    found = [sample.payload for sample in from_files(files, "")]
+    if not found:
+        raise typer.BadParameter("there is no HL7 message in these files")
+    sys.stdout.write(propose(found).text)
+
+
 def _validator(profile: Path | None) -> "Validate":
     from functools import partial
 

@@ -1,0 +1,87 @@
+"""A proposal finds what a sender does otherwise, compiles, and maps the samples it came from."""
+
+import pytest
+
+from mappings.compiler import check_sources, compile_sources
+from mappings.inbound import InboundMapping
+from mappings.learning import learn
+from mappings.trial import try_message
+from tests.mappings.language import DEFAULTS, SHIPPED
+
+
+def usual(number: int) -> bytes:
+    """An order as the standard has it."""
+    return (
+        f"MSH|^~\\&|RISA|NORTH|B|S|20260302||ORM^O01|C{number}|P|2.5.1\r"
+        f"PID|1||X{number}^^^GOV^NI~M{number}^^^NORTH^MR||Doe^Jane\r"
+        f"ORC|NW|P{number}|F{number}\rOBR|1|P{number}|F{number}|X^Test||||||||||||||A{number}\r"
+    ).encode()
+
+
+def odd(number: int) -> bytes:
+    """An order of a sender with delimiters of its own, in ISO 8859-15."""
+    return (
+        f"MSH$%*!&$ALT$SÜD$B$S$20260302$$ORM%O01$C{number}$P$2.3\r"
+        f"PID$1$M{number}$$$Mœller%Jürgen\r"
+        f"ORC$NW$P{number}$F{number}\rOBR$1$P{number}$RIS%7{number}$X%Test\r"
+        f"ZRM$1$Room {number % 3}$1.2.3.{number}\r"
+    ).encode("iso8859-15")
+
+
+def proposed(raw: list[bytes]) -> tuple[str, InboundMapping]:
+    """Learn, check and compile."""
+    proposal = learn(raw)
+    sources = {**SHIPPED, "mine.yaml": proposal.text}
+    assert check_sources(sources, ["mine"], tables=False) == []
+    made = compile_sources(sources, "mine")
+    assert isinstance(made, InboundMapping)
+    return proposal.text, made
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"), [(usual, ("M4", "A4")), (odd, ("M4", "74"))], ids=["usual", "odd"]
+)
+def test_identities_are_found(make: object, expected: tuple[str, str]) -> None:
+    """MRN and accession, wherever this sender has them."""
+    assert callable(make)
+    raw = [make(number) for number in range(1, 8)]
+    _, mapping = proposed(raw)
+    trial = try_message(mapping, raw[3], DEFAULTS, learn(raw).charset)
+    assert trial.accepted, trial.issues
+    assert (trial.events[0]["mrn"], trial.events[0]["accession"]) == expected
+
+
+def test_evidence_of_an_odd_sender() -> None:
+    """Charset, Z segments and UIDs are named with what speaks for them."""
+    raw = [odd(number) for number in range(1, 8)]
+    text, mapping = proposed(raw)
+    assert learn(raw).charset == "iso8859-15"
+    assert "# OBR-3.2: 7 of 7 groups, 7 different values" in text
+    assert "ZRM_2_1: ZRM-2.1" in text
+    assert "# 7 of 7 groups, 3 different values" in text
+    trial = try_message(mapping, raw[0], DEFAULTS, "iso8859-15")
+    info = trial.events[0]["clinical_info"]
+    assert info["StudyInstanceUID"] == "1.2.3.1"
+    assert info["PatientName"] == "Mœller^Jürgen"
+    assert info["Metadata"]["ZRM_2_1"] == "Room 1"
+
+
+def test_a_namespace_is_no_accession() -> None:
+    """A constant in OBR-3.2 is who assigned the number."""
+    raw = [
+        odd(number).replace(b"RIS%7", b"F0").replace(b"$X%", b"%RIS1$X%") for number in range(1, 8)
+    ]
+    text, _ = proposed(raw)
+    assert 'Accession: {from: ["OBR-3.1"]' in text
+
+
+def test_no_values_of_patients_in_the_evidence() -> None:
+    """Counts and codes alone."""
+    text = learn([usual(number) for number in range(1, 8)]).text
+    assert not any(each in text for each in ("Doe", "M4", "A4", "X4"))
+
+
+def test_what_cannot_be_read_is_counted() -> None:
+    """Garbage, and nothing at all, make a proposal that says so."""
+    assert learn([b"garbage", usual(1)]).unread == 1
+    assert "could not be read" in learn([]).text
