@@ -47,6 +47,9 @@ def try_(
         str, typer.Option(help="files, active, previous, draft, or a version")
     ] = "files",
     site: Annotated[str, typer.Option(help="SiteID where the message yields none.")] = "SITE1",
+    orders: Annotated[
+        str, typer.Option(help="What reads the orders that a definition of results answers.")
+    ] = "orders",
     validate: Annotated[
         bool, typer.Option("--validate", help="Hold them against their version's structure too.")
     ] = False,
@@ -59,7 +62,7 @@ def try_(
     from bridge.cli.trials import Asked, show_trials
 
     look = _validator(profile) if validate or profile else None
-    asked = Asked(home, name, version, tuple(files or ()), last, site)
+    asked = Asked(home, name, version, tuple(files or ()), last, site, orders)
     sys.exit(0 if show_trials(asked, look, as_json=as_json) else 1)
 
 

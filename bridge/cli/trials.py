@@ -16,6 +16,8 @@ from config import load as load_settings
 from mappings.compiler import Compiled, load
 from mappings.events import Issue
 from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.specimen import specimens
 from mappings.trial import Trial, try_message
 
 Validate = Callable[[bytes], Sequence[Finding]]
@@ -31,15 +33,16 @@ class Asked:
     files: tuple[Path, ...]
     last: int
     site: str
+    orders: str
 
 
 def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bool:
     """Try each message, print what came of it; give whether all were accepted, and valid."""
     mapping, samples = _chosen(asked)
-    if not isinstance(mapping, InboundMapping):
-        raise typer.BadParameter(f"{asked.name} writes messages; only one that reads can be tried")
     if not samples:
         raise typer.BadParameter("there is no HL7 message to try")
+    if not isinstance(mapping, InboundMapping):
+        return _show_written(mapping, load(asked.home / "mappings", asked.orders), samples, as_json)
     told, good = [], True
     for number, sample in enumerate(samples, start=1):
         trial = try_message(mapping, sample.payload, sample.defaults, sample.charset)
@@ -54,6 +57,25 @@ def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bo
     if as_json:
         print(json.dumps(told, ensure_ascii=False, indent=2))
     return good
+
+
+def _show_written(
+    mapping: OutboundMapping, reader: Compiled, samples: Sequence[Sample], as_json: bool
+) -> bool:
+    """Print what would be sent for each order, with a report that nobody dictated."""
+    if not isinstance(reader, InboundMapping):
+        raise typer.BadParameter("--orders must name a definition that reads messages")
+    told = []
+    for each in samples:
+        written = specimens(mapping, reader, each.payload, each.defaults, each.charset)
+        texts = [one.decode().replace("\r", "\n") for one in written]
+        told.append({"message": each.label, "hl7": texts})
+    if as_json:
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+    else:
+        for one in told:
+            print(one["message"], *one["hl7"], sep="\n")
+    return all(one["hl7"] for one in told)
 
 
 def _chosen(asked: Asked) -> tuple[Compiled, list[Sample]]:

@@ -94,12 +94,16 @@ def diff(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE…]", exists=True, help="Or folders.")
     ] = None,
+    *,
     before: Annotated[str, typer.Option("--from", help=_WORDS)] = "active",
     after: Annotated[str, typer.Option("--to", help=_WORDS)] = "files",
     last: Annotated[
         int, typer.Option(min=1, help="So many stored messages, where no FILE is named.")
     ] = 100,
     site: Annotated[str, typer.Option(help="SiteID of files that yield none.")] = "SITE1",
+    orders: Annotated[
+        str, typer.Option(help="What reads the orders that a definition of results answers.")
+    ] = "orders",
     as_json: AsJson = False,
 ) -> None:
     """
@@ -109,7 +113,7 @@ def diff(
     """
     from bridge.cli.differences import Asked, show_differences
 
-    asked = Asked(home, name, before, after, tuple(files or ()), last, site)
+    asked = Asked(home, name, before, after, tuple(files or ()), last, site, orders)
     if show_differences(asked, as_json=as_json):
         raise typer.Exit(1)
 

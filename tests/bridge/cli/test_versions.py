@@ -175,3 +175,16 @@ def test_try_takes_a_version_and_a_folder(home: Home) -> None:
     assert "PID-3" in told[0]["used"]
     told = json.loads(home.done("try", "orders", home.order, "--json"))
     assert told[0]["events"][0]["clinical_info"]["Notes"] == "seen"
+
+
+def test_what_writes_is_tried_and_compared_too(home: Home) -> None:
+    """For each order a result with a specimen of a report; versions differ by field."""
+    home.done("activate", "results")
+    told = json.loads(home.done("try", "results", home.order, "--json"))
+    assert "A specimen: no report." in told[0]["hl7"][0]
+    assert home.run("diff", "results", home.order).exit_code == 0
+    file = home.mappings / "results.yaml"
+    file.write_text(file.read_text().replace("final: {result: F,", "final: {result: C,"))
+    result = home.run("diff", "results", home.order, "--json")
+    (message,) = json.loads(result.stdout)["messages"]
+    assert message["differences"] == [{"field": "1:OBR[1]-25", "before": "F", "after": "C"}]

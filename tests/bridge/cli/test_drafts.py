@@ -1,0 +1,38 @@
+"""Drafts of those who keep no files: saved with their mistakes, activated without."""
+
+from pathlib import Path
+
+import pytest
+
+from bridge.store import mapping_versions as kept
+from bridge.wiring.activating import Who
+from bridge.wiring.drafting import NoDraft, activate_draft, save
+from bridge.wiring.homes import make_home
+from bridge.wiring.stores import bridge_database
+from config import load
+from mappings.errors import MappingErrors
+
+ANN = Who("ann", 1_000, "a new sender")
+
+
+def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
+    """With a mistake it is kept and cannot be activated; repaired it can, and is gone then."""
+    home = tmp_path / "home"
+    make_home(home)
+    settings = load(home)
+    bad = {"orders.yaml": "kind: orders\ntags: {PatientMRN: PDI-3}\n"}
+    shipped = (home / "mappings" / "orders.yaml").read_text()
+    good = {"orders.yaml": shipped.replace("PlacerField2: OBR-19", "PlacerField2: OBR-18")}
+    with bridge_database(home) as database:
+        assert any("did you mean" in str(each) for each in save(
+            settings, database, "orders", bad, ANN
+        ).issues)  # fmt: skip
+        with pytest.raises(MappingErrors):
+            activate_draft(settings, database, "orders", ANN)
+        checked = save(settings, database, "orders", good, ANN)
+        assert checked.version
+        assert activate_draft(settings, database, "orders", ANN).version == checked.version
+        with database.read() as connection:
+            assert kept.history(connection, "orders")[0].reason == "a new sender"
+        with pytest.raises(NoDraft):
+            activate_draft(settings, database, "orders", ANN)
