@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from bridge.intake.order_rules import OVERTAKEN, RULES, OrderState, Step, decide
+from bridge.intake.order_rules import CLOSING, OPEN, OVERTAKEN, RULES, OrderState, Step, decide
 from bridge.intake.planning import ORDERS
 from mappings.events import Action
 
@@ -37,3 +37,23 @@ def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
         action for action in ORDERS if RULES[action, OrderState.CANCELLED][0] is Step.REGISTER
     }
     assert reviving == {Action.CREATE}
+
+
+@pytest.mark.parametrize("action", sorted(CLOSING))
+@pytest.mark.parametrize(
+    ("sent_at", "overtaken"), [(1, True), (2, False), (3, False), (None, False)]
+)
+def test_what_was_ordered_again_is_not_closed_by_an_older_word(
+    action: Action, sent_at: int | None, *, overtaken: bool
+) -> None:
+    """A cancel or hold that was sent before the newest order or release does nothing."""
+    for state in OPEN:
+        step, after = decide(action, state, sent_at, None, opened_at=2)
+        assert ((step, after) == (Step.NOTHING, state)) is overtaken
+
+
+@pytest.mark.parametrize("state", OrderState)
+def test_examined_puts_on_the_worklist_what_waited(state: OrderState) -> None:
+    """Images make an order that was held or awaited ready to read; a cancelled one stays so."""
+    step, _ = decide(Action.CHANGE, state, None, None, examined=True)
+    assert (step is Step.REGISTER) is (state is not OrderState.CANCELLED)
