@@ -84,7 +84,8 @@ class Reader(threading.Thread):
             accession, turn = f"R{number}", 0
             while not self._signed(accession, self.nodes[turn % len(self.nodes)]):
                 turn += 1
-                time.sleep(0.3)
+                if self.ending.wait(0.3):
+                    return
             self.signed.append(accession)
             number += 1
 
@@ -93,7 +94,7 @@ class Reader(threading.Thread):
         identity = {"SiteID": "SITE1", "PatientMRN": f"MR{accession}", "Accession": accession}
         try:
             known = node.post("/api/report/status", {"clinicalInfo": [identity]}, expect=None)
-            if not any(each.get("status") == "Final" for each in known):
+            if not isinstance(known, list) or all(each["status"] != "Final" for each in known):
                 node.draft(f"MR{accession}", accession, f"Nothing found in {accession}.")
                 node.sign(f"MR{accession}", accession)
         except Exception:  # noqa: BLE001  # whatever a dying node says

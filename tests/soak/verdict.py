@@ -20,7 +20,7 @@ def orders(cluster: Cluster, senders: Sequence[OrderSender]) -> list[str]:
     for row in cluster.nodes[0].worklist():
         for each in row["orders"]:
             found[each["Accession"]] += 1
-            standing[each["Accession"]] = each["StudyDescription"]
+            standing[each["Accession"]] = each.get("StudyDescription", "")
     wanted = {key: f"STEP {step}" for each in senders for key, step in each.latest.items()}
     wrong = [f"{key} stands {found[key]} times" for key in wanted if found[key] != 1]
     wrong += [
