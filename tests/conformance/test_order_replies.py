@@ -54,7 +54,8 @@ def request(
         f"PID|1||{patient}||TESTER^TILDA",
     ]
     for number, control in enumerate(controls or ("NW",), 1):
-        detail = f"P{number}^RIS|F{number}^PACS|CT^Head^L||||||||||||||A{number}|||||||||^^^20260302"
+        detail = f"P{number}^RIS|F{number}^PACS|CT^Head^L" + "|" * 14 + f"A{number}"
+        detail += "|" * 9 + "^^^20260302"
         lines += [
             f"ORC|{control}|P{number}^RIS|F{number}^PACS||SC||^^^20260302",
             f"OBR|{number}|{detail}",
