@@ -21,6 +21,9 @@ lint: $(READY)
 
 bench: app
 	$(BIN)/python -m tests.benchmarks
+
+fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for a minute
+	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600)
 	$(BIN)/python -m tests.benchmarks.app
 
 soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is needed

@@ -1,0 +1,61 @@
+"""
+The fuzz targets in every run of the tests: under atheris for a minute in all, and under hypothesis.
+
+`make fuzz SECONDS=600` runs them for longer.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.targets import DICTIONARY, FOUND, TARGETS, seeds
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60 // len(TARGETS)
+_pieces = st.sampled_from([*DICTIONARY, b"|", b"^", b"~", b"&", b"\r", b"1", b"A"])
+_bytes = st.lists(_pieces | st.binary(max_size=4), max_size=40).map(b"".join)
+_likely = st.builds(lambda seed, tail: seed[: len(seed) - len(tail)] + tail,
+                    st.sampled_from(list(seeds())), _bytes)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("atheris") is None, reason="atheris has wheels for Linux on x86-64 alone"
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_under_atheris(target: str) -> None:
+    """Its share of a minute, guided by coverage: no crash, no hang, no more than 2 GB."""
+    command = [sys.executable, "-m", "tests.fuzz", str(SECONDS), target]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "number_of_executed_units" in done.stderr
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(raw=_bytes | _likely)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_under_hypothesis(target: str, raw: bytes) -> None:
+    """Whatever is put together from likely pieces and samples, the target holds."""
+    TARGETS[target](raw)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_on_seeds(target: str) -> None:
+    """The samples it begins with pass, framed and bare."""
+    for seed in seeds():
+        TARGETS[target](seed)
+
+
+@pytest.mark.parametrize("found", FOUND, ids=range(len(FOUND)))
+def test_what_was_found(found: bytes) -> None:
+    """What fuzzing once failed on passes every target."""
+    for target in TARGETS.values():
+        target(found)

@@ -1,0 +1,15 @@
+"""The peers from npm are pinned by their hashes alone."""
+
+import json
+from pathlib import Path
+
+LOCK = Path(__file__).parent / "node" / "package-lock.json"
+
+
+def test_the_lock_bears_no_address() -> None:
+    """Every package has its hash; none says where it comes from."""
+    text = LOCK.read_text("utf-8")
+    packages = json.loads(text)["packages"]
+
+    assert "://" not in text
+    assert [name for name, each in packages.items() if name and "integrity" not in each] == []
