@@ -79,7 +79,7 @@ def search(database: Database, wanted: Search) -> Page:
 
 
 def id_at(connection: Connection, rows: TableClause, came: str, moment: int) -> int:
-    """Give the least id of those that came at a time or later; one more than the last if none."""
+    """Give an id from which on all came at a time or later, and before which all came earlier."""
     low, high = 1, (connection.execute(select(func.max(rows.c.id))).scalar() or 0) + 1
     while low < high:
         middle = (low + high) // 2

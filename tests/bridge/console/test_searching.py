@@ -1,0 +1,105 @@
+"""Messages are found by number, state, time and text, page by page, on both dialects."""
+
+import pytest
+from sqlalchemy import text
+
+from bridge.console import searching
+from bridge.console.indexing import BATCH, SETTLED, Indexer
+from bridge.console.numbers import Kind
+from bridge.console.searching import Search, id_at, search
+from bridge.queue.retention import prune
+from bridge.queue.states import State
+from bridge.queue.tables import MESSAGE
+from tests.bridge.console.conftest import START, Shelf
+
+
+def ids(shelf: Shelf, wanted: Search) -> list[int]:
+    """What is found, by id."""
+    return [row.id for row in search(shelf.database, wanted).rows]
+
+
+def test_time_is_found_by_bisection(shelf: Shelf) -> None:
+    """The first that came at a time or later; before all and behind all too."""
+    shelf.fill(1, 50)
+    with shelf.database.write() as connection:
+        connection.execute(text("DELETE FROM message WHERE id BETWEEN 20 AND 29"))
+    with shelf.database.read() as connection:
+        for second, wanted in ((0, 1), (10, 10), (19, 19), (20, 20), (25, 20), (50, 50), (99, 51)):
+            found = id_at(connection, MESSAGE, "received_at", START + second * 1000)
+            assert (second, found) == (second, wanted)
+    between = Search(since=START + 18_000, until=START + 31_000)
+    assert ids(shelf, between) == [30, 19, 18]
+
+
+def test_pages_go_on_where_the_last_one_ended(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through windows without a hit too: nothing is left out, nothing comes twice."""
+    monkeypatch.setattr(searching, "WINDOW", 10)
+    shelf.fill(1, 3, detail="Table is locked")
+    shelf.fill(4, 40)
+    shelf.fill(41, 45, detail="table is LOCKED again")
+    found: list[int] = []
+    before = None
+    for _ in range(20):
+        page = search(shelf.database, Search(text="locked table", limit=2, before=before))
+        found += [row.id for row in page.rows]
+        if (before := page.further) is None:
+            break
+    assert found == [45, 44, 43, 42, 41, 3, 2, 1]
+
+
+def test_what_wants_a_person_is_found_however_old(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parked ones have an index: no window holds them back. A percent sign is a percent sign."""
+    monkeypatch.setattr(searching, "WINDOW", 10)
+    shelf.fill(1, 2, state="parked", detail="100% full")
+    shelf.fill(3, 40)
+    assert ids(shelf, Search(state=State.PARKED)) == [2, 1]
+    assert ids(shelf, Search(state=State.PARKED, text="%")) == [2, 1]
+    assert ids(shelf, Search(state=State.PARKED, text="0_%")) == []
+    assert ids(shelf, Search(state=State.PARKED, listener="odd")) == [1]
+
+
+def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
+    """More than a batch at once; ids that are committed after greater ones are read too."""
+    last = BATCH + 20
+    shelf.fill(1, last)
+    with shelf.database.write() as connection:
+        late = connection.execute(text("DELETE FROM message WHERE id = 515")).rowcount
+        connection.execute(text("DELETE FROM message_body WHERE message_id = 515"))
+    assert late == 1
+    indexer = Indexer(shelf.database, lambda: START + last * 1000)
+    assert indexer.catch_up() == last - 1
+    assert indexer.catch_up() == 0
+    assert ids(shelf, Search(kind=Kind.ORDER, number="P7")) == [7]
+    assert ids(shelf, Search(kind=Kind.PATIENT, number="M1", limit=2)) == [last, last - 3]
+    with shelf.database.write() as connection:
+        row = "id, received_at, listener, identity, digest, edition, message_type, mapping"
+        more = "mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state"
+        connection.execute(
+            text(
+                f"INSERT INTO message ({row}, {more}) SELECT 515, {START + 515_000}, listener, "  # noqa: S608  # names of ours
+                f"515, 515, edition, message_type, mapping, {more} FROM message WHERE id = 1"
+            )
+        )
+        connection.execute(
+            text(
+                "INSERT INTO message_body SELECT 515, payload, ack FROM message_body "
+                "WHERE message_id = 1"
+            )
+        )
+    assert indexer.catch_up() == 1
+    assert Indexer(shelf.database, lambda: START + last * 1000 + SETTLED * 2).catch_up() <= 20
+    assert ids(shelf, Search(kind=Kind.ORDER, number="P1")) == [515, 1]
+
+
+def test_numbers_go_with_their_message(shelf: Shelf) -> None:
+    """What retention removes leaves nothing in the index."""
+    shelf.fill(1, 10)
+    Indexer(shelf.database, lambda: START).catch_up()
+    prune(shelf.database, START + 5000)
+    with shelf.database.read() as connection:
+        left = connection.execute(text("SELECT DISTINCT message_id FROM message_number")).scalars()
+        assert set(left) == set(range(5, 11))
