@@ -5,6 +5,7 @@ Each runs under atheris in a process of its own, with 2 GB of memory and 10 s fo
 Exit 1 when one failed; its bytes are kept in the folder that is told.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,9 +48,11 @@ def main(seconds: int, names: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     share = max(1, seconds // len(names))
     failed = [name for name in names if fuzz(name, share, folder)]
-    sys.stdout.write(
-        f"{len(names)} targets, {share} s each; failed: {failed or 'none'}; {folder}\n"
-    )
+    if failed:
+        sys.stdout.write(f"failed: {failed}; the inputs are in {folder}\n")
+    else:
+        sys.stdout.write(f"{len(names)} targets, {share} s each: nothing found\n")
+        shutil.rmtree(folder)
     return 1 if failed else 0
 
 
