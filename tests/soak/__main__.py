@@ -6,6 +6,7 @@ Exits with 1 and says what is wrong where anything was lost, doubled or reordere
 """
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -46,7 +47,9 @@ def main() -> int:
         unmount(disk)
     for each in wrong[:20]:
         tell("WRONG:", each)
-    tell("failed" if wrong else "nothing lost, doubled or reordered")
+    tell(f"failed: {folder}" if wrong else "nothing lost, doubled or reordered")
+    if not wrong:
+        shutil.rmtree(folder, ignore_errors=True)
     return 1 if wrong else 0
 
 
