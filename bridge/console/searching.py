@@ -100,11 +100,18 @@ def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
         made.append(MESSAGE.c.id.in_(ids))
     if wanted.state is not None:
         # Written out, not bound: a partial index is used only for a state that is known.
-        made.append(MESSAGE.c.state == literal(wanted.state.value, literal_execute=True))
+        made.append(MESSAGE.c.state == _written(wanted.state))
+    if wanted.state in _INDEXED:
+        # The index's own condition: SQLite does not see that it follows.
+        made.append(MESSAGE.c.state.in_([_written(each) for each in _INDEXED]))
     if wanted.listener is not None:
         made.append(MESSAGE.c.listener == wanted.listener)
     made += [_says(word) for word in wanted.text.split()]
     return made
+
+
+def _written(state: State) -> ColumnElement[str]:
+    return literal(state.value, literal_execute=True)
 
 
 def _says(word: str) -> ColumnElement[bool]:
