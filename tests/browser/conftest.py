@@ -22,18 +22,22 @@ def room(tmp_path: Path) -> Iterator[ReadingRoom]:
     room.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def driver() -> Iterator[Playwright]:
-    """What drives browsers: there can be one in a process."""
+    """
+    What drives browsers: there can be one in a process.
+
+    Not for longer than a module: its event loop stays in the thread, and no other starts there.
+    """
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
     with sync_playwright() as playwright:
         yield playwright
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(driver: Playwright) -> Iterator[Browser]:
-    """One browser for all tests; each has a profile of its own."""
+    """One browser for a module's tests; each has a profile of its own."""
     browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
     yield browser
     browser.close()
