@@ -36,7 +36,8 @@ def in_force(settings: Settings, database: Database) -> Find:
             if (version := kept.find(connection, name, each.version)) is not None
         }
     files = files_of(settings)
-    return lambda name: found[name] if name in found else files(name)
+    # A version holds what it was compiled from; a destination's words may call for a table more.
+    return lambda name: {**files(name), **found[name]} if name in found else files(name)
 
 
 def laid_upon(find: Find, name: str, sources: Sources) -> Find:

@@ -42,7 +42,7 @@ def test_every_arrival(running: House) -> None:
     send(running, *messages)
 
     found = {
-        each["Accession"]: row["orders"][0]["StudyDescription"]
+        each["Accession"]: row["orders"][0].get("StudyDescription")
         for row in running.worklist()
         for each in row["clinicalInfo"]
     }
