@@ -58,7 +58,7 @@ class Ward:
         raise AssertionError("nothing found")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     """A delivered report (A7001), an order without one (A7002), a parked message (A7003)."""
     with sink() as ris:

@@ -169,6 +169,8 @@ class Viewer:
     page: Page
     reports: Reports
     errors: list[str] = field(default_factory=list)
+    expected: str = "\0"
+    """What the browser's own lines say of answers that the test meant, also late ones."""
 
     @property
     def frame(self) -> FrameLocator:
