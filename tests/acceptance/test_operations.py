@@ -175,7 +175,7 @@ def test_retention_archives_what_it_removes(watched: tuple[House, Sink], tmp_pat
     """What goes is in the archive first, whole; the newest fit into the size."""
     house, _ = watched
     with Sender(house.mllp_port) as sender:
-        for number in range(6040, 6060):
+        for number in range(6040, 6080):  # more than the size has room for
             sender.ask(order(number))
     house.settle()
     archive = tmp_path / "archive"
