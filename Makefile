@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench soak setup app clean
+.PHONY: demo test lint bench fuzz soak setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -21,10 +21,10 @@ lint: $(READY)
 
 bench: app
 	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks.app
 
 fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for a minute
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600)
-	$(BIN)/python -m tests.benchmarks.app
 
 soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is needed
 	$(BIN)/python -m tests.soak $(if $(SHORT),--short)

@@ -11,6 +11,9 @@ Found = TypeVar("Found")
 PATIENCE: Final = 30.0
 """Seconds: long for a machine with nothing else to do, not for a busy one."""
 LOOK_EVERY: Final = 0.05
+HINDSIGHT: Final = 2.0
+"""Seconds that a failure waits for its cause: a dead service's connections break before its end
+is known."""
 
 
 def expect(what: str, expected: object, found: object) -> None:
@@ -46,9 +49,11 @@ async def unless_over(
         await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
             raise Interrupted
-        if task.done():
-            return await task
-        raise ServiceEnded(ended.result())
+        if task.done() and task.exception() is not None:
+            await asyncio.wait({ended}, timeout=HINDSIGHT)
+        if ended.done() and not (task.done() and task.exception() is None):
+            raise ServiceEnded(ended.result())
+        return await task
     finally:
         stopping.cancel()
         if not task.done():

@@ -230,6 +230,11 @@ class House:
         row = self.row(accession)
         return [each["Accession"] for each in row["clinicalInfo"]] if row else []
 
+    def metric(self, name: str) -> float:
+        """The value of one metric, by its name and labels as `/metrics` writes them."""
+        shown = httpx.get(f"{self.url}/metrics", timeout=30).text.splitlines()
+        return next(float(line.rpartition(" ")[2]) for line in shown if line.startswith(f"{name} "))
+
     def settle(self, timeout: float = 40) -> None:
         """Wait until everything that came in has been applied."""
         deadline = time.monotonic() + timeout
