@@ -48,13 +48,20 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What somebody is writing; `checked_version` is empty until a check found no error."""
+    """
+    What an author is writing: the files that differ from what it was begun on.
+
+    `begun_on` is the version in force then, empty where there was none; `revision` counts how
+    often it was saved; `checked_version` is empty until a check found no error.
+    """
 
     name: str
+    actor: str
     sources: Sources
+    begun_on: str
+    revision: int
     checked_version: str
     saved_at: int
-    actor: str
 
 
 _KEEP = text("""
@@ -78,14 +85,24 @@ _VERSION = text("""
     SELECT name, version, sources FROM mapping_version WHERE name = :name AND version = :version
 """)
 _VERSIONS = text("SELECT version FROM mapping_version WHERE name = :name ORDER BY stored_at DESC")
-_SAVE_DRAFT = text("""
-    INSERT INTO mapping_draft (name, sources, checked_version, saved_at, actor)
-    VALUES (:name, :sources, :checked, :now, :actor)
-    ON CONFLICT (name) DO UPDATE SET sources = :sources, checked_version = :checked,
-        saved_at = :now, actor = :actor
+_BEGIN_DRAFT = text("""
+    INSERT INTO mapping_draft
+        (name, actor, sources, begun_on, revision, checked_version, saved_at)
+    VALUES (:name, :actor, :sources, :begun_on, 1, :checked_version, :saved_at)
+    ON CONFLICT (name, actor) DO NOTHING RETURNING revision
 """)
-_DRAFTS = text("SELECT name, sources, checked_version, saved_at, actor FROM mapping_draft")
-_DROP_DRAFT = text("DELETE FROM mapping_draft WHERE name = :name RETURNING name")
+_SAVE_DRAFT = text("""
+    UPDATE mapping_draft SET sources = :sources, begun_on = :begun_on, revision = revision + 1,
+        checked_version = :checked_version, saved_at = :saved_at
+    WHERE name = :name AND actor = :actor AND revision = :revision RETURNING revision
+""")
+_DRAFTS = text("""
+    SELECT name, actor, sources, begun_on, revision, checked_version, saved_at
+    FROM mapping_draft ORDER BY saved_at DESC
+""")
+_DROP_DRAFT = text("""
+    DELETE FROM mapping_draft WHERE name = :name AND actor = :actor RETURNING name
+""")
 
 LOCK = "mapping activation"
 """By which activations follow each other: see `Database.serialize`."""
@@ -133,25 +150,33 @@ def versions(connection: Connection, name: str) -> list[str]:
     return [row.version for row in connection.execute(_VERSIONS, {"name": name})]
 
 
-def save_draft(
-    connection: Connection, name: str, sources: Sources, checked: str, now: int, actor: str
-) -> None:
-    """Keep what somebody is writing, in place of the draft there was."""
-    row = {"name": name, "sources": _written(sources), "checked": checked}
-    connection.execute(_SAVE_DRAFT, {**row, "now": now, "actor": actor})
+def save_draft(connection: Connection, draft: Draft) -> int:
+    """
+    Keep a draft in place of the revision it names, 0 for a new one; give its own.
+
+    0: it was saved elsewhere meanwhile, and is kept as it was saved there.
+    """
+    row = {field: getattr(draft, field) for field in Draft.__slots__}
+    statement = _SAVE_DRAFT if draft.revision else _BEGIN_DRAFT
+    found = connection.execute(statement, {**row, "sources": _written(draft.sources)}).scalar()
+    return int(found or 0)
 
 
-def drafts(connection: Connection) -> dict[str, Draft]:
-    """Give all drafts by the name of their definition."""
-    return {
-        row.name: Draft(row.name, _read(row.sources), row.checked_version, row.saved_at, row.actor)
-        for row in connection.execute(_DRAFTS)
-    }
+def drafts(connection: Connection) -> list[Draft]:
+    """List all drafts, the one that was saved last first."""
+    rows = connection.execute(_DRAFTS).mappings()
+    return [Draft(**{**row, "sources": _read(row["sources"])}) for row in rows]
 
 
-def drop_draft(connection: Connection, name: str) -> bool:
+def draft(connection: Connection, name: str, actor: str = "") -> Draft | None:
+    """Give an author's draft of a definition; of whoever saved last where nobody is named."""
+    known = (each for each in drafts(connection) if each.name == name)
+    return next((each for each in known if actor in ("", each.actor)), None)
+
+
+def drop_draft(connection: Connection, name: str, actor: str) -> bool:
     """Throw a draft away; tell whether there was one."""
-    return connection.execute(_DROP_DRAFT, {"name": name}).first() is not None
+    return connection.execute(_DROP_DRAFT, {"name": name, "actor": actor}).first() is not None
 
 
 def _activation(row: object) -> Activation:

@@ -1,71 +1,87 @@
 """
 Drafts of definitions: saved as they are, checked, and put into force once nothing is wrong.
 
-For those who keep no files: a draft is laid over what is in force, so it holds only what it
+Each author has their own. A draft is laid over what is in force, so it holds only what it
 changes. Its state is `draft` until a check finds no error, then `checked`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.errors import BridgeError
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
+from bridge.store.mapping_versions import Draft
 from bridge.wiring.activating import Activated, Who, activate
-from bridge.wiring.shelf import files_of, in_force
+from bridge.wiring.shelf import whole
 from config import Settings
-from mappings.compiler import bundle, check_sources
+from mappings.compiler import Compiled, bundle, check_sources
 from mappings.errors import MappingErrors
 from mappings.events import Issue
 from mappings.nodes import Sources
 
 
 class NoDraft(BridgeError):  # noqa: N818  # named for what happened
-    """Nobody has written a draft of this definition."""
+    """Nobody, or not this author, has written a draft of this definition."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"mapping {name} has no draft")
 
 
+class SavedElsewhere(BridgeError):  # noqa: N818  # named for what happened
+    """The same author saved another revision meanwhile, in another window."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the draft of mapping {name} was saved in another window meanwhile")
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check of a draft found; `version` is empty where there is an error."""
+    """What a check of sources found; `made` is None where there is an error."""
 
-    version: str
     issues: tuple[Issue, ...]
+    made: Compiled | None = None
+
+    @property
+    def version(self) -> str:
+        """The version it would be; empty where there is an error."""
+        return "" if self.made is None else self.made.version
 
 
-def save(settings: Settings, database: Database, name: str, draft: Sources, who: Who) -> Checked:
-    """Keep a draft, whatever is wrong with it, and say what that is."""
-    found = check(settings, database, name, draft)
+def save(settings: Settings, database: Database, draft: Draft) -> tuple[Draft, Checked]:
+    """
+    Keep a draft, whatever is wrong with it, and say what that is.
+
+    `draft.revision` is the one it was written on, 0 for a new draft. Raises SavedElsewhere.
+    """
+    found = check(whole(settings, database, draft.name, draft.sources), draft.name)
+    draft = replace(draft, checked_version=found.version)
     with database.write() as connection:
-        kept.save_draft(connection, name, draft, found.version, who.at, who.actor)
-    return found
+        revision = kept.save_draft(connection, draft)
+    if not revision:
+        raise SavedElsewhere(draft.name)
+    return replace(draft, revision=revision), found
 
 
-def check(settings: Settings, database: Database, name: str, draft: Sources) -> Checked:
-    """Name every mistake of a draft."""
-    sources = whole(settings, database, name, draft)
+def check(sources: Sources, name: str) -> Checked:
+    """Name every mistake of a definition, and compile it where there is none."""
     issues = tuple(check_sources(sources, [name], tables=False))
     try:
         made, _ = bundle(sources, name)
     except MappingErrors:
-        return Checked("", issues)
-    return Checked(made.version, issues)
+        return Checked(issues)
+    return Checked(issues, made)
 
 
-def whole(settings: Settings, database: Database, name: str, draft: Sources) -> Sources:
-    """Lay a draft over what is in force, and that over the files of HOME."""
-    return {**files_of(settings)(name), **in_force(settings, database)(name), **draft}
-
-
-def activate_draft(settings: Settings, database: Database, name: str, who: Who) -> Activated:
-    """Put a draft into force, and drop it. Raises NoDraft, and as `activate`."""
+def activate_draft(
+    settings: Settings, database: Database, name: str, who: Who, author: str = ""
+) -> Activated:
+    """Put an author's draft into force, and drop it; without one the draft saved last."""
     with database.read() as connection:
-        draft = kept.drafts(connection).get(name)
+        draft = kept.draft(connection, name, author)
     if draft is None:
         raise NoDraft(name)
     sources = whole(settings, database, name, draft.sources)
     (done,) = activate(settings, database, [(name, sources)], who)
     with database.write() as connection:
-        kept.drop_draft(connection, name)
+        kept.drop_draft(connection, name, draft.actor)
     return done

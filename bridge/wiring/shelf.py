@@ -45,6 +45,25 @@ def laid_upon(find: Find, name: str, sources: Sources) -> Find:
     return lambda wanted: sources if wanted == name else find(wanted)
 
 
+def whole(
+    settings: Settings, database: Database, name: str, draft: Sources | None = None
+) -> Sources:
+    """
+    Give all that a definition may refer to: files of HOME, what is in force, and a draft.
+
+    What a definition holds itself goes before what others hold under the same name; of those,
+    the one that was activated last.
+    """
+    with database.read() as connection:
+        active = sorted(kept.in_force(connection).values(), key=lambda each: each.id)
+        last = sorted(active, key=lambda each: each.name == name)
+        held = [kept.find(connection, each.name, each.version) for each in last]
+    found = dict(files_of(settings)(name))
+    for version in filter(None, held):
+        found |= version.sources
+    return {**found, **(draft or {})}
+
+
 def recaller(database: Database) -> Callable[[str, str], InboundMapping | None]:
     """Make what finds the version that a message began with; it may raise StoreError."""
 

@@ -1,12 +1,14 @@
 """Drafts of those who keep no files: saved with their mistakes, activated without."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bridge.store import mapping_versions as kept
+from bridge.store.mapping_versions import Draft
 from bridge.wiring.activating import Who
-from bridge.wiring.drafting import NoDraft, activate_draft, save
+from bridge.wiring.drafting import NoDraft, SavedElsewhere, activate_draft, save
 from bridge.wiring.homes import make_home
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -24,12 +26,14 @@ def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
     shipped = (home / "mappings" / "orders.yaml").read_text()
     good = {"orders.yaml": shipped.replace("PlacerField2: OBR-19", "PlacerField2: OBR-18")}
     with bridge_database(home) as database:
-        assert any("did you mean" in str(each) for each in save(
-            settings, database, "orders", bad, ANN
-        ).issues)  # fmt: skip
+        draft = Draft("orders", "ann", bad, "", 0, "", 1_000)
+        kept_draft, found = save(settings, database, draft)
+        assert any("did you mean" in str(each) for each in found.issues)
         with pytest.raises(MappingErrors):
             activate_draft(settings, database, "orders", ANN)
-        checked = save(settings, database, "orders", good, ANN)
+        with pytest.raises(SavedElsewhere):
+            save(settings, database, replace(draft, sources=good))
+        _, checked = save(settings, database, replace(kept_draft, sources=good))
         assert checked.version
         assert activate_draft(settings, database, "orders", ANN).version == checked.version
         with database.read() as connection:

@@ -1,8 +1,10 @@
 """Versions of definitions, on both dialects: kept once, activated in order, drafts replaced."""
 
+from dataclasses import replace
+
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
-from bridge.store.mapping_versions import Origin, Version
+from bridge.store.mapping_versions import Draft, Origin, Version
 from bridge.store.migrate import upgrade
 
 FIRST = Version("orders", "aaaa0000", {"orders.yaml": "kind: orders\n"})
@@ -33,12 +35,18 @@ def test_activations(database: Database) -> None:
 
 
 def test_drafts(database: Database) -> None:
-    """One draft a definition: saved over the one before, and dropped once."""
+    """Each author's own: saved over the revision it was written on, and dropped once."""
     upgrade(database)
+    ann = Draft("orders", "ann", {"orders.yaml": "x"}, "aaaa", 0, "", 1)
     with database.write() as connection:
-        kept.save_draft(connection, "orders", {"orders.yaml": "x"}, "", 1, "ann")
-        kept.save_draft(connection, "orders", {"orders.yaml": "y"}, "cccc", 2, "bob")
-        draft = kept.drafts(connection)["orders"]
-        assert (draft.sources, draft.checked_version) == ({"orders.yaml": "y"}, "cccc")
-        assert kept.drop_draft(connection, "orders")
-        assert not kept.drop_draft(connection, "orders")
+        assert kept.save_draft(connection, ann) == 1
+        assert kept.save_draft(connection, replace(ann, actor="bob", saved_at=2)) == 1
+        newer = replace(ann, sources={"orders.yaml": "y"}, revision=1, saved_at=3)
+        assert kept.save_draft(connection, newer) == 2
+        assert kept.save_draft(connection, newer) == 0, "written on a revision that is gone"
+        assert kept.save_draft(connection, ann) == 0, "begun twice"
+        assert kept.draft(connection, "orders") == replace(newer, revision=2)
+        assert [each.actor for each in kept.drafts(connection)] == ["ann", "bob"]
+        assert kept.drop_draft(connection, "orders", "ann")
+        assert not kept.drop_draft(connection, "orders", "ann")
+        assert kept.draft(connection, "orders", "ann") is None
