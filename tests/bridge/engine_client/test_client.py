@@ -1,10 +1,8 @@
-"""Every endpoint: what is sent, what is read, and how failures come back."""
+"""Every endpoint: what is sent and what is read."""
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from bridge.contract import ReportStatus
@@ -20,9 +18,8 @@ from bridge.engine_client.client import EngineClient, browser_session_address
 from bridge.engine_client.models import KeyImage, QRCode, UserInfo
 from bridge.engine_client.transport import Tokens
 from bridge.queue.states import Failure
+from tests.bridge.engine_client.answering import ORDER, TRIPLE, Service
 
-ORDER = OrderKey("SITE1", "M-1", "A-1")
-TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
 RECORD = {
     "reportId": "r1",
     "status": "Draft",
@@ -33,34 +30,6 @@ RECORD = {
     "somethingNew": 1,
 }
 READ_RECORD = StatusRecord("r1", ReportStatus.DRAFT, "ada@example.org", None, (ORDER,), True)
-
-
-class Service:
-    """A report service that answers what it is told, and remembers what it was asked."""
-
-    def __init__(self, status: int = 200, answer: Any = None, **headers: str) -> None:
-        self.status, self.answer, self.headers = status, answer, headers
-        self.requests: list[httpx.Request] = []
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        content = b"" if self.answer is None else json.dumps(self.answer).encode()
-        names = {name.replace("_", "-"): value for name, value in self.headers.items()}
-        return httpx.Response(self.status, content=content, headers=names)
-
-    def client(self, tokens: Tokens | str = "T") -> EngineClient:
-        transport = httpx.MockTransport(self)
-        return EngineClient(
-            httpx.AsyncClient(transport=transport, base_url="http://engine"), tokens
-        )
-
-    @property
-    def path(self) -> str:
-        return self.requests[-1].url.path
-
-    @property
-    def body(self) -> Any:
-        return json.loads(self.requests[-1].content)
 
 
 ACTIONS: dict[str, tuple[Callable[[EngineClient], Awaitable[None]], str, dict[str, Any]]] = {
@@ -308,72 +277,3 @@ async def test_tokens_by_site() -> None:
     await client.status([OrderKey("SITE2", "M", "A")])
     assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]
     assert client.tokens.distinct() == ("", "SITE2")
-
-
-@pytest.mark.anyio
-async def test_a_failure_says_what_helps() -> None:
-    """Status, code and the wish to wait come back; the body does not."""
-    service = Service(429, {"code": "rate_limited", "detail": "SECRET"}, retry_after="3")
-    with pytest.raises(EngineFailure) as raised:
-        await service.client().status([ORDER])
-    failure = raised.value
-    assert (failure.failure, failure.status, failure.code) == (
-        Failure.TRANSIENT,
-        429,
-        "rate_limited",
-    )
-    assert failure.retry_after == 3.0
-    assert "SECRET" not in str(failure)
-
-
-@pytest.mark.anyio
-async def test_a_missing_endpoint_is_told_from_a_missing_report() -> None:
-    """405 and a 404 without a report's code mean that the service has no such endpoint."""
-    for status, code, expected in (
-        (405, "x", True),
-        (404, "not_found", True),
-        (404, "http_404", True),
-        (404, "report_not_found", False),
-    ):
-        answer = None if code.startswith("http") else {"code": code}
-        with pytest.raises(EngineFailure) as raised:
-            await Service(status, answer).client().changes(0)
-        assert raised.value.is_unsupported is expected
-
-
-ERRORS = {
-    httpx.ConnectError: Failure.TRANSIENT,
-    httpx.ConnectTimeout: Failure.TRANSIENT,
-    httpx.PoolTimeout: Failure.TRANSIENT,
-    httpx.ReadTimeout: Failure.AMBIGUOUS,
-    httpx.ReadError: Failure.AMBIGUOUS,
-    httpx.WriteError: Failure.AMBIGUOUS,
-    httpx.RemoteProtocolError: Failure.AMBIGUOUS,
-    httpx.UnsupportedProtocol: Failure.PERMANENT,
-}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
-async def test_no_answer(error: type[Exception], expected: Failure) -> None:
-    """Never connected: nothing happened. Cut afterwards: nobody knows."""
-
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise error("SECRET")
-
-    http = httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://engine")
-    with pytest.raises(EngineFailure) as raised:
-        await EngineClient(http, "T").delete(ORDER)
-    assert raised.value.failure is expected
-    assert raised.value.status is None
-    assert "SECRET" not in str(raised.value)
-    assert raised.value.__cause__ is None
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("answer", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
-async def test_an_unreadable_answer_is_ambiguous(answer: Any) -> None:
-    """It was done or it was not: that the answer makes no sense does not tell."""
-    with pytest.raises(EngineFailure) as raised:
-        await Service(answer=answer).client().status([ORDER])
-    assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "unreadable")

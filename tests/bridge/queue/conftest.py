@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
@@ -59,3 +60,9 @@ def intake(store: Database) -> Iterator[Intake]:
         intake.ledger.start(runner.get_loop())
         yield intake
         runner.run(intake.ledger.stop())
+
+
+@pytest.fixture
+def inbox(store: Database) -> Inbox:
+    """A worker's view of the stored messages."""
+    return Inbox(store, "node-1", lease=1000)

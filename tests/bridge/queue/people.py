@@ -1,12 +1,19 @@
 """Arrivals and releases to test with; the content is invented and short."""
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from bridge.queue import hashing
+from sqlalchemy import text
+
+from bridge.queue import browse, hashing
 from bridge.queue.arrivals import Arrival
 from bridge.queue.deliveries import Release
-from bridge.queue.states import State
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import Event, State
+from bridge.queue.work import Claimed, Outcome
+from bridge.store.database import Database
+from tests.bridge.queue.conftest import Intake
 
 NOW = 1_700_000_000_000
 """A point in time, ms."""
@@ -67,3 +74,30 @@ def release(
         release_at=NOW,
         orders=[{"Accession": "A1"}],
     )
+
+
+def ids_of(claimed: Sequence[Claimed]) -> list[int]:
+    """Give the messages that were handed out, in their order."""
+    return [each.message_id for each in claimed]
+
+
+def keep(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
+    """Store a message for each of these patients; give the messages' ids."""
+    receipts = intake.keep(*(arrival(patient=patient) for patient in patients))
+    return [receipt.message_id for receipt in receipts]
+
+
+def done(inbox: Inbox, *message_ids: int) -> None:
+    """Settle what was handed out as applied."""
+    inbox.settle([Outcome(each, Event.ACCEPTED) for each in message_ids], NOW)
+
+
+def state_of(store: Database, message_id: int) -> State:
+    """Give the state of a stored message."""
+    return browse.message(store, message_id).row.state
+
+
+def count_of(store: Database) -> int:
+    """Count the stored messages."""
+    with store.read() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())

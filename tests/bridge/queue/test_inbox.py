@@ -1,43 +1,16 @@
 """Messages are handed out in the order of their lanes, each to one worker at a time."""
 
 import threading
-from collections.abc import Sequence
 
-import pytest
 from sqlalchemy import text
 
 from bridge.queue import browse, operate
-from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.inbox import Inbox
-from bridge.queue.operate import Routing
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival, refused
-
-
-@pytest.fixture
-def inbox(store: Database) -> Inbox:
-    """A worker's view of the stored messages."""
-    return Inbox(store, "node-1", lease=1000)
-
-
-def _ids(claimed: Sequence[Claimed]) -> list[int]:
-    return [each.message_id for each in claimed]
-
-
-def _keep(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
-    receipts = intake.keep(*(arrival(patient=patient) for patient in patients))
-    return [receipt.message_id for receipt in receipts]
-
-
-def _done(inbox: Inbox, *message_ids: int) -> None:
-    inbox.settle([Outcome(each, Event.ACCEPTED) for each in message_ids], NOW)
-
-
-def _state(store: Database, message_id: int) -> State:
-    return browse.message(store, message_id).row.state
+from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
 
 
 class TestClaiming:
@@ -45,11 +18,11 @@ class TestClaiming:
 
     def test_heads_of_all_lanes(self, intake: Intake, inbox: Inbox) -> None:
         """The first of each patient is handed out, the second only after it is done."""
-        first, second, other = _keep(intake, "1", "1", "2")
-        assert _ids(inbox.claim(NOW, 10)) == [first, other]
+        first, second, other = keep(intake, "1", "1", "2")
+        assert ids_of(inbox.claim(NOW, 10)) == [first, other]
         assert inbox.claim(NOW, 10) == []
-        _done(inbox, first)
-        assert _ids(inbox.claim(NOW, 10)) == [second]
+        done(inbox, first)
+        assert ids_of(inbox.claim(NOW, 10)) == [second]
 
     def test_what_is_handed_out(self, intake: Intake, inbox: Inbox) -> None:
         """A claimed message says all that the worker needs."""
@@ -71,22 +44,22 @@ class TestClaiming:
 
     def test_never_more_than_the_limit(self, intake: Intake, inbox: Inbox) -> None:
         """The limit holds, and the rest comes with the next claim."""
-        ids = _keep(intake, *map(str, range(25)))
-        claims = [_ids(inbox.claim(NOW, 10)) for _ in range(4)]
+        ids = keep(intake, *map(str, range(25)))
+        claims = [ids_of(inbox.claim(NOW, 10)) for _ in range(4)]
         assert list(map(len, claims)) == [10, 10, 5, 0]
         assert [each for claim in claims for each in claim] == ids
 
     def test_a_merge_waits_for_both_and_holds_both(self, intake: Intake, inbox: Inbox) -> None:
         """A message of two lanes comes after both, and before what follows in either."""
-        one, two, merge, after_one, after_two = _keep(intake, "1", "2", ("1", "2"), "1", "2")
-        assert _ids(inbox.claim(NOW, 10)) == [one, two]
-        _done(inbox, one)
+        one, two, merge, after_one, after_two = keep(intake, "1", "2", ("1", "2"), "1", "2")
+        assert ids_of(inbox.claim(NOW, 10)) == [one, two]
+        done(inbox, one)
         assert inbox.claim(NOW, 10) == []
-        _done(inbox, two)
-        assert _ids(inbox.claim(NOW, 10)) == [merge]
+        done(inbox, two)
+        assert ids_of(inbox.claim(NOW, 10)) == [merge]
         assert inbox.claim(NOW, 10) == []
-        _done(inbox, merge)
-        assert _ids(inbox.claim(NOW, 10)) == [after_one, after_two]
+        done(inbox, merge)
+        assert ids_of(inbox.claim(NOW, 10)) == [after_one, after_two]
 
     def test_refused_messages_are_not_handed_out(self, intake: Intake, inbox: Inbox) -> None:
         """A refused message never reaches a worker, and holds up nobody."""
@@ -95,12 +68,12 @@ class TestClaiming:
 
     def test_many_behind_a_waiting_head(self, intake: Intake, inbox: Inbox) -> None:
         """A lane full of waiting messages does not hide the head of another lane."""
-        head, *_ = _keep(intake, *["1"] * 600)
-        (other,) = _keep(intake, "2")
-        assert _ids(inbox.claim(NOW, 10)) == [head, other]
-        _done(inbox, other)
-        (late,) = _keep(intake, "2")
-        assert _ids(inbox.claim(NOW, 10)) == [late]
+        head, *_ = keep(intake, *["1"] * 600)
+        (other,) = keep(intake, "2")
+        assert ids_of(inbox.claim(NOW, 10)) == [head, other]
+        done(inbox, other)
+        (late,) = keep(intake, "2")
+        assert ids_of(inbox.claim(NOW, 10)) == [late]
 
 
 class TestSettling:
@@ -108,7 +81,7 @@ class TestSettling:
 
     def test_a_waiting_head_blocks_its_lane_only(self, intake: Intake, inbox: Inbox) -> None:
         """A postponed message holds up its own patient until its time has come, and no other."""
-        head, behind, _ = _keep(intake, "1", "1", "2")
+        head, behind, _ = keep(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         inbox.settle(
             [Outcome(head, Event.POSTPONED, Failure.TRANSIENT, "503", retry_at=NOW + 50)], NOW
@@ -116,42 +89,42 @@ class TestSettling:
         assert inbox.claim(NOW + 49, 10) == []
         (again,) = inbox.claim(NOW + 50, 10)
         assert (again.message_id, again.attempts) == (head, 2)
-        _done(inbox, head)
-        assert _ids(inbox.claim(NOW, 10)) == [behind]
+        done(inbox, head)
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_a_due_retry_comes_before_newcomers(self, intake: Intake, inbox: Inbox) -> None:
         """However many new messages there are, what failed before gets its next attempt."""
-        (head,) = _keep(intake, "1")
+        (head,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(head, Event.POSTPONED, retry_at=NOW + 50)], NOW)
-        _keep(intake, *map(str, range(2, 22)))
-        assert head in _ids(inbox.claim(NOW + 60, 5))
+        keep(intake, *map(str, range(2, 22)))
+        assert head in ids_of(inbox.claim(NOW + 60, 5))
 
     def test_a_parked_message_lets_others_pass(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """What waits for a person holds up nobody, unless the inbox is told so."""
-        parked, behind = _keep(intake, "1", "1")
+        parked, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(parked, Event.GIVEN_UP, Failure.PERMANENT, "400", "bad place")], NOW)
         row = browse.message(store, parked).row
         assert (row.state, row.failure, row.code) == (State.PARKED, "permanent", "400")
         assert (row.detail, row.settled_at) == ("bad place", NOW)
-        assert _ids(inbox.claim(NOW, 10)) == [behind]
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_a_parked_message_that_blocks(self, intake: Intake, store: Database) -> None:
         """Told so, it holds up its patient until a person has decided."""
         inbox = Inbox(store, "node-1", parked_block=True)
-        parked, behind = _keep(intake, "1", "1")
+        parked, behind = keep(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
         assert inbox.claim(NOW, 10) == []
         operate.cancel_message(store, parked)
-        assert _ids(inbox.claim(NOW, 10)) == [behind]
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_notes_are_kept(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """What the worker wants remembered can be read back."""
-        (message_id,) = _keep(intake, "1")
+        (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         notes = {"orders": [1, "ü"]}
         inbox.settle([Outcome(message_id, Event.IGNORED, notes=notes)], NOW)
@@ -162,20 +135,20 @@ class TestSettling:
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """After its lease a message may be another's: the first one's word no longer counts."""
-        (message_id,) = _keep(intake, "1")
+        (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         other = Inbox(store, "node-2", lease=1000)
         assert other.reclaim(NOW + 1000) == 0
         assert other.reclaim(NOW + 1001) == 1
         assert [each.attempts for each in other.claim(NOW + 1001, 10)] == [2]
         assert inbox.settle([Outcome(message_id, Event.GIVEN_UP)], NOW) == set()
-        assert _state(store, message_id) is State.CLAIMED
+        assert state_of(store, message_id) is State.CLAIMED
         assert other.settle([Outcome(message_id, Event.ACCEPTED)], NOW) == {message_id}
-        assert _state(store, message_id) is State.DONE
+        assert state_of(store, message_id) is State.DONE
 
     def test_an_extended_lease_holds(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """A worker that is slow but alive keeps what it has."""
-        (message_id,) = _keep(intake, "1")
+        (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
         inbox.extend([message_id], NOW + 900)
         assert Inbox(store, "node-2").reclaim(NOW + 1800) == 0
@@ -184,121 +157,25 @@ class TestSettling:
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """What was in hand at a crash is queued again at once, in its old place."""
-        head, behind, other = _keep(intake, "1", "1", "2")
+        head, behind, other = keep(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         assert Inbox(store, "node-2").reclaim(NOW, starting=True) == 0
         assert Inbox(store, "node-1").reclaim(NOW, starting=True) == 2
-        assert _ids(inbox.claim(NOW, 10)) == [head, other]
-        _done(inbox, head)
-        assert _ids(inbox.claim(NOW, 10)) == [behind]
+        assert ids_of(inbox.claim(NOW, 10)) == [head, other]
+        done(inbox, head)
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_released_claims_are_queued_again(self, intake: Intake, inbox: Inbox) -> None:
         """What a shutdown gave back is handed out again at once."""
-        ids = _keep(intake, "1", "2")
+        ids = keep(intake, "1", "2")
         inbox.claim(NOW, 10)
         inbox.release(ids, NOW)
-        assert _ids(inbox.claim(NOW, 10)) == ids
-
-
-class TestOperating:
-    """What a person may do."""
-
-    def test_replay_keeps_the_place(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """A replayed message goes before what is unfinished and newer, never beside it."""
-        parked, behind, last = _keep(intake, "1", "1", "1")
-        inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
-        assert _ids(inbox.claim(NOW, 10)) == [behind]
-        assert operate.replay_message(store, parked) == 0
-        assert inbox.claim(NOW, 10) == []
-        _done(inbox, behind)
-        (again,) = inbox.claim(NOW, 10)
-        assert (again.message_id, again.attempts) == (parked, 1)
-        _done(inbox, parked)
-        assert _ids(inbox.claim(NOW, 10)) == [last]
-
-    def test_a_replayed_message_is_not_forgotten(
-        self, intake: Intake, inbox: Inbox, store: Database
-    ) -> None:
-        """It waits for what is in hand behind it, and moves up when that one is postponed."""
-        parked, behind = _keep(intake, "1", "1")
-        inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
-        inbox.claim(NOW, 10)
-        operate.replay_message(store, parked)
-        assert inbox.claim(NOW, 10) == []
-        inbox.settle([Outcome(behind, Event.POSTPONED, retry_at=NOW + 50)], NOW)
-        assert _ids(inbox.claim(NOW + 50, 10)) == [parked]
-
-    def test_replay_tells_what_overtook(
-        self, intake: Intake, inbox: Inbox, store: Database
-    ) -> None:
-        """Whoever replays learns how many later messages of the patient were applied."""
-        parked, second, _ = _keep(intake, "1", "1", "2")
-        inbox.claim(NOW, 10)
-        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
-        inbox.claim(NOW, 10)
-        _done(inbox, second)
-        assert operate.replay_message(store, parked) == 1
-
-    def test_replay_of_a_refused_message(
-        self, intake: Intake, inbox: Inbox, store: Database
-    ) -> None:
-        """With the mapping and lanes that fit now, a refused message is applied after all."""
-        (receipt,) = intake.keep(refused())
-        (lane,) = arrival(patient="1").lanes
-        routing = Routing("orders", "new", (lane,))
-        _keep(intake, "1")
-        operate.replay_message(store, receipt.message_id, routing)
-        (claimed,) = inbox.claim(NOW, 10)
-        assert claimed.message_id == receipt.message_id
-        assert (claimed.mapping_version, claimed.lanes) == ("new", (lane,))
-
-    def test_cancel(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """A cancelled message is never applied, and what stood behind it moves up."""
-        head, behind = _keep(intake, "1", "1")
-        inbox.claim(NOW, 10)
-        inbox.settle([Outcome(head, Event.POSTPONED, retry_at=NOW + 10**6)], NOW)
-        operate.cancel_message(store, head)
-        assert _state(store, head) is State.CANCELLED
-        assert _ids(inbox.claim(NOW, 10)) == [behind]
-
-    def test_what_does_not_follow_is_refused(
-        self, intake: Intake, inbox: Inbox, store: Database
-    ) -> None:
-        """Nobody replays what is queued, cancels what is in hand, or names what is not there."""
-        (message_id,) = _keep(intake, "1")
-        with pytest.raises(IllegalTransition):
-            operate.replay_message(store, message_id)
-        inbox.claim(NOW, 10)
-        with pytest.raises(IllegalTransition):
-            operate.cancel_message(store, message_id)
-        with pytest.raises(NoSuchRow):
-            operate.replay_message(store, 999)
-        with pytest.raises(NoSuchRow):
-            browse.message(store, 999)
-
-    def test_counts(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """Open work is counted by state with the age of the oldest; totals count everything."""
-        assert browse.open_messages(store) == {}
-        intake.keep(arrival(patient="1", received_at=NOW), refused())
-        intake.keep(arrival(patient="1", received_at=NOW + 7))
-        inbox.claim(NOW, 1)
-        depths = browse.open_messages(store)
-        assert {state: (d.count, d.oldest) for state, d in depths.items()} == {
-            State.CLAIMED: (1, NOW),
-            State.QUEUED: (1, NOW + 7),
-        }
-        assert browse.totals(store)["message"] == {
-            State.CLAIMED: 1,
-            State.QUEUED: 1,
-            State.REFUSED: 1,
-        }
+        assert ids_of(inbox.claim(NOW, 10)) == ids
 
 
 def test_workers_side_by_side(intake: Intake, store: Database) -> None:
     """Four workers at once: each message applied once, each patient's in order, none lost."""
-    ids = _keep(intake, *(str(n % 7) for n in range(150)), ("1", "2"), ("2", "3"), "1", "3")
+    ids = keep(intake, *(str(n % 7) for n in range(150)), ("1", "2"), ("2", "3"), "1", "3")
     log: list[tuple[str, Claimed]] = []
     in_hand: set[int] = set()
     guard = threading.Lock()

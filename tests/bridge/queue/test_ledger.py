@@ -1,29 +1,17 @@
 """What the ledger reports as kept is kept, once."""
 
-import asyncio
 import dataclasses
-import threading
-from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from bridge.queue import browse
-from bridge.queue.arrivals import Flag, Receipt
+from bridge.queue.arrivals import Flag
 from bridge.queue.browse import Filter
-from bridge.queue.errors import LedgerClosed
-from bridge.queue.ledger import Ledger
 from bridge.queue.states import Acknowledgment, State
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
-from bridge.store.migrate import upgrade
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival, refused
-
-
-def _count(store: Database) -> int:
-    with store.read() as connection:
-        return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())
+from tests.bridge.queue.people import NOW, arrival, count_of, refused
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
@@ -55,7 +43,7 @@ def test_a_retransmit_gets_the_stored_ack(intake: Intake, store: Database) -> No
     (second,) = intake.keep(again)
     assert (second.message_id, second.ack) == (first.message_id, first.ack)
     assert second.duplicate
-    assert _count(store) == 1
+    assert count_of(store) == 1
     assert browse.message(store, first.message_id).row.retransmits == 1
 
 
@@ -64,7 +52,7 @@ def test_copies_that_arrive_together(intake: Intake, store: Database) -> None:
     receipts = intake.keep_together(arrival("A"), arrival("B"), arrival("A"))
     assert [receipt.duplicate for receipt in receipts] == [False, False, True]
     assert receipts[2].ack == receipts[0].ack
-    assert _count(store) == 2
+    assert count_of(store) == 2
 
 
 def test_a_control_id_used_again(intake: Intake, store: Database) -> None:
@@ -106,7 +94,7 @@ def test_a_poisoned_row_fails_alone(intake: Intake, store: Database) -> None:
     outcomes = intake.outcomes(*good[:10], poison, *good[10:])
     assert isinstance(outcomes.pop(10), StoreError)
     assert not any(isinstance(outcome, BaseException) for outcome in outcomes)
-    assert _count(store) == 20
+    assert count_of(store) == 20
     (receipt,) = intake.keep(good[3])
     assert receipt.duplicate
 
@@ -116,7 +104,7 @@ def test_a_batch_is_kept_whole_or_not_at_all(intake: Intake, store: Database) ->
     poison = dataclasses.replace(arrival("P"), received_at=2**70)
     with pytest.raises(StatementRefused):
         intake.keep_together(arrival(), poison, arrival())
-    assert _count(store) == 0
+    assert count_of(store) == 0
     intake.keep(arrival())
 
 
@@ -138,54 +126,6 @@ def test_nul_and_every_byte(intake: Intake, store: Database) -> None:
     assert (detail.payload, detail.ack) == (payload, payload)
 
 
-def test_acknowledgments_are_noted(store: Database) -> None:
-    """What was written out is noted soon after; a retransmit makes it owed again."""
-    given = arrival("A")
-
-    def noted(message_id: int) -> Acknowledgment:
-        return browse.message(store, message_id).row.acknowledgment
-
-    async def story() -> list[Acknowledgment]:
-        ledger = Ledger(store)
-        ledger.start(asyncio.get_running_loop())
-        number = (await ledger.accept(given)).message_id
-        seen = [noted(number)]
-        ledger.acknowledged(number)
-        for _ in range(200):
-            if noted(number) is Acknowledgment.DELIVERED:
-                break
-            await asyncio.sleep(0.05)
-        seen.append(noted(number))
-        await ledger.accept(given)
-        seen.append(noted(number))
-        ledger.acknowledged(number)
-        await ledger.stop()
-        return [*seen, noted(number)]
-
-    owed, told = Acknowledgment.PENDING, Acknowledgment.DELIVERED
-    assert asyncio.run(story()) == [owed, told, owed, told]
-
-
-def test_copies_on_two_nodes_at_once(store: Database) -> None:
-    """A sender that tries both nodes at the same time is answered alike and stored once."""
-    orders = [arrival() for _ in range(200)]
-
-    async def story() -> list[list[Receipt]]:
-        nodes = [Ledger(store), Ledger(store)]
-        for node in nodes:
-            node.start(asyncio.get_running_loop())
-        futures = [[node.accept(each) for each in orders] for node in nodes]
-        receipts = [await asyncio.gather(*each) for each in futures]
-        for node in nodes:
-            await node.stop()
-        return receipts
-
-    one, two = asyncio.run(story())
-    assert _count(store) == 200
-    assert [each.message_id for each in one] == [each.message_id for each in two]
-    assert all(a.duplicate != b.duplicate for a, b in zip(one, two, strict=True))
-
-
 def test_what_is_not_owed_stays_so(intake: Intake, store: Database) -> None:
     """A sender that wants no acknowledgment is not noted as waiting for one."""
     given = arrival("A", acknowledgment=Acknowledgment.NOT_OWED)
@@ -193,38 +133,6 @@ def test_what_is_not_owed_stays_so(intake: Intake, store: Database) -> None:
     intake.keep(given)
     row = browse.message(store, receipt.message_id).row
     assert row.acknowledgment is Acknowledgment.NOT_OWED
-
-
-def test_stop_writes_what_waits(store: Database) -> None:
-    """What was accepted before stop() is kept; what comes after fails, and is not kept."""
-
-    async def story() -> tuple[int, BaseException]:
-        ledger = Ledger(store)
-        ledger.start(asyncio.get_running_loop())
-        futures = [ledger.accept(arrival()) for _ in range(50)]
-        await ledger.stop()
-        kept = len(await asyncio.gather(*futures))
-        (late,) = await asyncio.gather(ledger.accept(arrival()), return_exceptions=True)
-        assert isinstance(late, BaseException)
-        return kept, late
-
-    kept, late = asyncio.run(story())
-    assert (kept, _count(store)) == (50, 50)
-    assert isinstance(late, LedgerClosed)
-
-
-def test_a_sender_that_left(store: Database) -> None:
-    """A future nobody waits for any more disturbs nobody; the message is kept."""
-
-    async def story() -> None:
-        ledger = Ledger(store)
-        ledger.start(asyncio.get_running_loop())
-        ledger.accept(arrival()).cancel()
-        await ledger.accept(arrival())
-        await ledger.stop()
-
-    asyncio.run(story())
-    assert _count(store) == 2
 
 
 def test_list_newest_first(intake: Intake, store: Database) -> None:
@@ -254,68 +162,3 @@ def test_an_arrival_is_never_done() -> None:
     """Nothing arrives in a state that only work can lead to."""
     with pytest.raises(ValueError, match="arrives"):
         arrival(state=State.DONE)
-
-
-def test_a_batch_is_announced_once_it_is_answered(store: Database) -> None:
-    """Whoever asked hears of a commit after those who wait for it, and not for each of them."""
-    ledger = Ledger(store)
-    told: list[str] = []
-    ledger.announce(lambda: told.append("batch"))
-
-    async def scenario() -> None:
-        ledger.start(asyncio.get_running_loop())
-        ledger.submit(arrival("A"), lambda answer: told.append(type(answer).__name__))
-        await ledger.accept(arrival("B"))
-        await ledger.stop()
-
-    asyncio.run(scenario())
-    assert told[0] == "Receipt"
-    assert 1 <= told.count("batch") <= 2
-    assert told[-1] == "batch"
-
-
-def test_what_is_submitted_after_the_end_is_refused_at_once(store: Database) -> None:
-    """A closed ledger keeps nobody waiting."""
-    ledger = Ledger(store)
-    told: list[Receipt | BaseException] = []
-
-    async def scenario() -> None:
-        ledger.start(asyncio.get_running_loop())
-        await ledger.stop()
-        ledger.submit(arrival("A"), told.append)
-
-    asyncio.run(scenario())
-    assert [type(each) for each in told] == [LedgerClosed]
-
-
-@pytest.mark.parametrize("commit_takes", [0.0001, 0.01], ids=["quick disk", "slow disk"])
-def test_who_commits(tmp_path: Path, commit_takes: float) -> None:
-    """Quick commits are made in the loop's own turn, slow ones never; order holds either way."""
-    database = Database(f"sqlite:///{tmp_path / 'bridge.db'}")
-    upgrade(database)
-    writers: set[str] = set()
-
-    class Clock:
-        """Tells that each look at it took as long as a commit."""
-
-        now = 0.0
-
-        def __call__(self) -> float:
-            writers.add(threading.current_thread().name)
-            self.now += commit_takes
-            return self.now
-
-    async def story() -> list[int]:
-        ledger = Ledger(database, timer=Clock())
-        ledger.start(asyncio.get_running_loop())
-        ids = []
-        for _ in range(30):
-            receipts = await asyncio.gather(*(ledger.accept(arrival()) for _ in range(4)))
-            ids += [receipt.message_id for receipt in receipts]
-        await ledger.stop()
-        return ids
-
-    ids = asyncio.run(story())
-    assert ids == sorted(set(ids))
-    assert ("MainThread" in writers) is (commit_takes < 0.001)
-    database.dispose()

@@ -1,0 +1,144 @@
+"""What a launch refuses, what it takes with a warning, what it makes equal."""
+
+import base64
+from itertools import product
+from typing import Any
+
+import pytest
+
+from bridge.engine.settings import EngineSettings
+from tests.bridge.engine.http.house import (
+    READER,
+    Service,
+    identity,
+    launch_body,
+)
+
+
+def test_the_triple_is_mandatory(service: Service) -> None:
+    """A report is identified by SiteID, PatientMRN and Accession; blank is missing."""
+    for missing, value in product(("SiteID", "PatientMRN", "Accession"), (None, "", "  ")):
+        answer = service.launch(tags={missing: value})
+        assert answer.status_code == 400
+        assert any(missing in each["pointer"] for each in answer.json()["errors"])
+
+
+@pytest.mark.parametrize("member", ["clinicalInfo", "reportingApp", "response"])
+def test_the_required_objects(service: Service, member: str) -> None:
+    """Launch: clinicalInfo, reportingApp and response are required."""
+    body = launch_body()
+    del body[member]
+    answer = service.post("report/launch/clinical", body)
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == f"/{member}"
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "response type": {"response": {"type": "fax"}},
+    "no response type": {"response": {}},
+    "qr size": {"response": {"type": "qrcode", "qrCodeOptions": {"size": "huge"}}},
+    "qr mode": {"response": {"type": "all", "qrCodeOptions": {"mode": "blue"}}},
+    "lazyLaunch as text": {"lazyLaunch": "yes"},
+    "language": {"reportingApp": {"AppLanguage": "tlh"}},
+    "return format": {"reportingApp": {"ReturnFormat": "PDF"}},
+    "template": {"reportingApp": {"ApplyTemplate": "one"}},
+    "template as object": {"reportingApp": {"ApplyTemplate": {}}},
+    "SyncLaunch as text": {"reportingApp": {"SyncLaunch": "yes"}},
+    "tag as object": {"tags": {"Modality": {}}},
+    "tag as list": {"tags": {"Modality": ["CT"]}},
+    "tag as boolean": {"tags": {"Modality": True}},
+    "tag too long": {"tags": {"Modality": "x" * 1025}},
+    "Metadata as text": {"tags": {"Metadata": "x"}},
+    "Metadata as list": {"tags": {"Metadata": []}},
+    "Metadata too large": {"tags": {"Metadata": {"a": "x" * 65_536}}},
+    "findings too long": {"tags": {"KeyFindings": "x" * 100_001}},
+    "user without an address": {"userInfo": {"UserEmail": "nobody", "UserName": "N"}},
+    "SR not base64": {"dicomSR": [{"fileData": "***"}]},
+    "SR not DICOM": {"dicomSR": [{"fileData": base64.b64encode(b"no").decode()}]},
+    "SR without data": {"dicomSR": [{}]},
+    "image not an image": {
+        "keyImages": [{"imageData": base64.b64encode(b"no").decode(), "contentType": "image/png"}]
+    },
+    "too many SR": {"dicomSR": [{"fileData": "AAAA"}] * 21},
+    "force without a name": {"forceUpdatePatientName": True},
+}
+
+
+def test_what_makes_no_sense_is_400_and_creates_nothing(service: Service) -> None:
+    """Launch: each is refused with its place, all or nothing, lazily too."""
+    for name, changes in WRONG.items():
+        for lazy in ({}, {"lazyLaunch": True}):
+            answer = service.launch(**{**lazy, **changes})
+            assert answer.status_code == 400, (name, answer.text)
+            assert answer.json()["errors"][0]["pointer"]
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+def test_numbers_count_as_text(service: Service) -> None:
+    """All tags are strings; a number is taken as one."""
+    assert service.launch(tags={"PatientMRN": 4711, "PatientAge": 61}).status_code == 200
+    assert service.status(mrn="4711")["status"] == "Draft"
+
+
+def test_languages_come_to_the_17_codes(service: Service) -> None:
+    """reportingApp: other codes of the same language are mapped."""
+    for code in ("zh-TW", "pt", "es-MX", "EN-us"):
+        answer = service.launch(reportingApp={"AppLanguage": code, "SpeechLanguage": code})
+        assert answer.status_code == 200
+
+
+def test_an_unknown_template_is_a_warning(service: Service) -> None:
+    """ApplyTemplate: reading is not blocked by a number that the site lacks."""
+    body = service.launch(reportingApp={"ApplyTemplate": 7}).json()
+    assert body["warnings"] == ["unknown_template"]
+    document = {"type": "doc", "content": []}
+    path = "/api/admin/sites/SITE1/templates/7"
+    made = service.call("PUT", path, json={"name": "Chest", "document": document})
+    assert made.status_code == 200
+    assert service.launch(reportingApp={"ApplyTemplate": "7"}).json()["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"PatientMRN": "someone@hospital.test"},
+        {"Accession": "someone@hospital.test"},
+        {"PatientMRN": "Reader Person"},
+        {"PatientMRN": READER.upper()},
+        {"PatientName": "someone@hospital.test"},
+    ],
+)
+def test_placeholder_identifiers_are_rejected(service: Service, tags: dict[str, str]) -> None:
+    """Authentication 8: an e-mail address or the user's own identity is no patient."""
+    answer = service.launch(READER, tags=tags)
+    assert (answer.status_code, answer.json()["code"]) == (400, "placeholder_identifier")
+
+
+def test_another_name_for_a_known_patient_fails(service: Service) -> None:
+    """A different PatientName for an existing PatientMRN fails; the same one folded does not."""
+    service.launch(tags={"PatientName": "DOE^JANE"})
+    answer = service.launch(accession="A2", tags={"PatientName": "ROE^JANE"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "patient_name_mismatch")
+    answer = service.launch(accession="A2", tags={"PatientName": "ROE^JANE"}, lazyLaunch=True)
+    assert answer.status_code == 409
+    assert service.launch(accession="A2", tags={"PatientName": "Doe Jane"}).status_code == 200
+    assert service.launch(accession="A3", tags={"PatientName": ""}).status_code == 200
+
+
+def test_the_name_may_be_forced(service: Service) -> None:
+    """forceUpdatePatientName: existing reports of that PatientMRN get the new name."""
+    service.launch(tags={"PatientName": "DOE^JANE"})
+    answer = service.launch(
+        accession="A2", tags={"PatientName": "ROE^JANE"}, forceUpdatePatientName=True
+    )
+    assert answer.status_code == 200
+    export = service.post("report/export/json", {"clinicalInfo": identity("A1")}).json()
+    assert export["clinicalInfo"][0]["PatientName"] == "ROE^JANE"
+
+
+def test_a_batch_has_a_limit(service: Service) -> None:
+    """More than the settings allow is refused as a whole."""
+    engine = service.application.state.engine
+    engine.settings = EngineSettings(engine.settings.link_keys)
+    answer = service.post("report/launch/clinical/batch", [{}] * 501, "service")
+    assert (answer.status_code, answer.json()["code"]) == (400, "batch_too_large")

@@ -1,0 +1,48 @@
+"""Who may launch, and for whom (interface document, Authentication)."""
+
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    user,
+)
+
+
+def test_an_administrator_launches_for_an_unknown_user(service: Service) -> None:
+    """Authentication 6: users not yet known are registered on the site when first seen."""
+    body = service.launch(userInfo=user("New.Person@Site1.test", "New Person")).json()
+    assert body["owner"] == {"name": "New Person", "email": "new.person@site1.test"}
+    members = service.get("admin/sites/SITE1/users").json()
+    assert {"new.person@site1.test": "user"}.items() <= {
+        each["email"]: each["role"] for each in members
+    }.items()
+
+
+def test_auth_lends_an_administrators_authority(service: Service) -> None:
+    """Authentication 5: Auth is a site administrator token."""
+    token = service.tokens[ADMIN]
+    answer = service.launch(READER, userInfo=user("x@site1.test", "X", Auth=token))
+    assert answer.json()["owner"]["email"] == "x@site1.test"
+    foreign = service.tokens[FOREIGN]
+    answer = service.launch(READER, userInfo=user("y@site1.test", "Y", Auth=foreign))
+    assert (answer.status_code, answer.json()["code"]) == (403, "user_not_permitted")
+
+
+def test_a_plain_user_launches_for_members_only(service: Service) -> None:
+    """Authentication 3 and 5: strangers need a site administrator's authority."""
+    assert service.launch(READER, userInfo=user(OTHER)).json()["owner"]["email"] == OTHER
+    assert service.launch(READER, userInfo=user("x@site1.test")).status_code == 403
+
+
+def test_a_token_of_another_site_may_not_launch(service: Service) -> None:
+    """A valid token without a right on the site: 403."""
+    assert service.launch(FOREIGN).status_code == 403
+    assert service.launch(site="NOWHERE").status_code == 404
+
+
+def test_a_service_token_has_to_name_a_user(service: Service) -> None:
+    """A report of an eager launch belongs to somebody."""
+    assert service.launch("service").status_code == 400
+    assert service.launch("service", userInfo=user()).json()["owner"]["email"] == READER

@@ -1,0 +1,45 @@
+"""A report service that answers what it is told."""
+
+import json
+from typing import Any
+
+import httpx
+
+from bridge.engine_client import (
+    OrderKey,
+)
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.transport import Tokens
+
+ORDER = OrderKey("SITE1", "M-1", "A-1")
+
+
+TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
+
+
+class Service:
+    """A report service that answers what it is told, and remembers what it was asked."""
+
+    def __init__(self, status: int = 200, answer: Any = None, **headers: str) -> None:
+        self.status, self.answer, self.headers = status, answer, headers
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        content = b"" if self.answer is None else json.dumps(self.answer).encode()
+        names = {name.replace("_", "-"): value for name, value in self.headers.items()}
+        return httpx.Response(self.status, content=content, headers=names)
+
+    def client(self, tokens: Tokens | str = "T") -> EngineClient:
+        transport = httpx.MockTransport(self)
+        return EngineClient(
+            httpx.AsyncClient(transport=transport, base_url="http://engine"), tokens
+        )
+
+    @property
+    def path(self) -> str:
+        return self.requests[-1].url.path
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.requests[-1].content)

@@ -1,0 +1,82 @@
+"""How failures of the service come back to the bridge."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.engine_client import (
+    EngineFailure,
+)
+from bridge.engine_client.client import EngineClient
+from bridge.queue.states import Failure
+from tests.bridge.engine_client.answering import ORDER, Service
+
+
+@pytest.mark.anyio
+async def test_a_failure_says_what_helps() -> None:
+    """Status, code and the wish to wait come back; the body does not."""
+    service = Service(429, {"code": "rate_limited", "detail": "SECRET"}, retry_after="3")
+    with pytest.raises(EngineFailure) as raised:
+        await service.client().status([ORDER])
+    failure = raised.value
+    assert (failure.failure, failure.status, failure.code) == (
+        Failure.TRANSIENT,
+        429,
+        "rate_limited",
+    )
+    assert failure.retry_after == 3.0
+    assert "SECRET" not in str(failure)
+
+
+@pytest.mark.anyio
+async def test_a_missing_endpoint_is_told_from_a_missing_report() -> None:
+    """405 and a 404 without a report's code mean that the service has no such endpoint."""
+    for status, code, expected in (
+        (405, "x", True),
+        (404, "not_found", True),
+        (404, "http_404", True),
+        (404, "report_not_found", False),
+    ):
+        answer = None if code.startswith("http") else {"code": code}
+        with pytest.raises(EngineFailure) as raised:
+            await Service(status, answer).client().changes(0)
+        assert raised.value.is_unsupported is expected
+
+
+ERRORS = {
+    httpx.ConnectError: Failure.TRANSIENT,
+    httpx.ConnectTimeout: Failure.TRANSIENT,
+    httpx.PoolTimeout: Failure.TRANSIENT,
+    httpx.ReadTimeout: Failure.AMBIGUOUS,
+    httpx.ReadError: Failure.AMBIGUOUS,
+    httpx.WriteError: Failure.AMBIGUOUS,
+    httpx.RemoteProtocolError: Failure.AMBIGUOUS,
+    httpx.UnsupportedProtocol: Failure.PERMANENT,
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
+async def test_no_answer(error: type[Exception], expected: Failure) -> None:
+    """Never connected: nothing happened. Cut afterwards: nobody knows."""
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise error("SECRET")
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://engine")
+    with pytest.raises(EngineFailure) as raised:
+        await EngineClient(http, "T").delete(ORDER)
+    assert raised.value.failure is expected
+    assert raised.value.status is None
+    assert "SECRET" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
+async def test_an_unreadable_answer_is_ambiguous(answer: Any) -> None:
+    """It was done or it was not: that the answer makes no sense does not tell."""
+    with pytest.raises(EngineFailure) as raised:
+        await Service(answer=answer).client().status([ORDER])
+    assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "unreadable")

@@ -1,0 +1,161 @@
+"""A ledger at work: several nodes, its end, senders that left, who commits."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from bridge.queue import browse
+from bridge.queue.arrivals import Receipt
+from bridge.queue.errors import LedgerClosed
+from bridge.queue.ledger import Ledger
+from bridge.queue.states import Acknowledgment
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from tests.bridge.queue.people import arrival, count_of
+
+
+def test_acknowledgments_are_noted(store: Database) -> None:
+    """What was written out is noted soon after; a retransmit makes it owed again."""
+    given = arrival("A")
+
+    def noted(message_id: int) -> Acknowledgment:
+        return browse.message(store, message_id).row.acknowledgment
+
+    async def story() -> list[Acknowledgment]:
+        ledger = Ledger(store)
+        ledger.start(asyncio.get_running_loop())
+        number = (await ledger.accept(given)).message_id
+        seen = [noted(number)]
+        ledger.acknowledged(number)
+        for _ in range(200):
+            if noted(number) is Acknowledgment.DELIVERED:
+                break
+            await asyncio.sleep(0.05)
+        seen.append(noted(number))
+        await ledger.accept(given)
+        seen.append(noted(number))
+        ledger.acknowledged(number)
+        await ledger.stop()
+        return [*seen, noted(number)]
+
+    owed, told = Acknowledgment.PENDING, Acknowledgment.DELIVERED
+    assert asyncio.run(story()) == [owed, told, owed, told]
+
+
+def test_copies_on_two_nodes_at_once(store: Database) -> None:
+    """A sender that tries both nodes at the same time is answered alike and stored once."""
+    orders = [arrival() for _ in range(200)]
+
+    async def story() -> list[list[Receipt]]:
+        nodes = [Ledger(store), Ledger(store)]
+        for node in nodes:
+            node.start(asyncio.get_running_loop())
+        futures = [[node.accept(each) for each in orders] for node in nodes]
+        receipts = [await asyncio.gather(*each) for each in futures]
+        for node in nodes:
+            await node.stop()
+        return receipts
+
+    one, two = asyncio.run(story())
+    assert count_of(store) == 200
+    assert [each.message_id for each in one] == [each.message_id for each in two]
+    assert all(a.duplicate != b.duplicate for a, b in zip(one, two, strict=True))
+
+
+def test_stop_writes_what_waits(store: Database) -> None:
+    """What was accepted before stop() is kept; what comes after fails, and is not kept."""
+
+    async def story() -> tuple[int, BaseException]:
+        ledger = Ledger(store)
+        ledger.start(asyncio.get_running_loop())
+        futures = [ledger.accept(arrival()) for _ in range(50)]
+        await ledger.stop()
+        kept = len(await asyncio.gather(*futures))
+        (late,) = await asyncio.gather(ledger.accept(arrival()), return_exceptions=True)
+        assert isinstance(late, BaseException)
+        return kept, late
+
+    kept, late = asyncio.run(story())
+    assert (kept, count_of(store)) == (50, 50)
+    assert isinstance(late, LedgerClosed)
+
+
+def test_a_sender_that_left(store: Database) -> None:
+    """A future nobody waits for any more disturbs nobody; the message is kept."""
+
+    async def story() -> None:
+        ledger = Ledger(store)
+        ledger.start(asyncio.get_running_loop())
+        ledger.accept(arrival()).cancel()
+        await ledger.accept(arrival())
+        await ledger.stop()
+
+    asyncio.run(story())
+    assert count_of(store) == 2
+
+
+def test_a_batch_is_announced_once_it_is_answered(store: Database) -> None:
+    """Whoever asked hears of a commit after those who wait for it, and not for each of them."""
+    ledger = Ledger(store)
+    told: list[str] = []
+    ledger.announce(lambda: told.append("batch"))
+
+    async def scenario() -> None:
+        ledger.start(asyncio.get_running_loop())
+        ledger.submit(arrival("A"), lambda answer: told.append(type(answer).__name__))
+        await ledger.accept(arrival("B"))
+        await ledger.stop()
+
+    asyncio.run(scenario())
+    assert told[0] == "Receipt"
+    assert 1 <= told.count("batch") <= 2
+    assert told[-1] == "batch"
+
+
+def test_what_is_submitted_after_the_end_is_refused_at_once(store: Database) -> None:
+    """A closed ledger keeps nobody waiting."""
+    ledger = Ledger(store)
+    told: list[Receipt | BaseException] = []
+
+    async def scenario() -> None:
+        ledger.start(asyncio.get_running_loop())
+        await ledger.stop()
+        ledger.submit(arrival("A"), told.append)
+
+    asyncio.run(scenario())
+    assert [type(each) for each in told] == [LedgerClosed]
+
+
+@pytest.mark.parametrize("commit_takes", [0.0001, 0.01], ids=["quick disk", "slow disk"])
+def test_who_commits(tmp_path: Path, commit_takes: float) -> None:
+    """Quick commits are made in the loop's own turn, slow ones never; order holds either way."""
+    database = Database(f"sqlite:///{tmp_path / 'bridge.db'}")
+    upgrade(database)
+    writers: set[str] = set()
+
+    class Clock:
+        """Tells that each look at it took as long as a commit."""
+
+        now = 0.0
+
+        def __call__(self) -> float:
+            writers.add(threading.current_thread().name)
+            self.now += commit_takes
+            return self.now
+
+    async def story() -> list[int]:
+        ledger = Ledger(database, timer=Clock())
+        ledger.start(asyncio.get_running_loop())
+        ids = []
+        for _ in range(30):
+            receipts = await asyncio.gather(*(ledger.accept(arrival()) for _ in range(4)))
+            ids += [receipt.message_id for receipt in receipts]
+        await ledger.stop()
+        return ids
+
+    ids = asyncio.run(story())
+    assert ids == sorted(set(ids))
+    assert ("MainThread" in writers) is (commit_takes < 0.001)
+    database.dispose()
