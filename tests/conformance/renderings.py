@@ -21,7 +21,7 @@ from mappings.results import (
     Signer,
 )
 from tests.mappings.language import SHIPPED
-from tests.mappings.test_outbound import NOW, ORDERS
+from tests.mappings.outcomes import NOW, ORDERS
 
 Words = Mapping[str, Any]
 

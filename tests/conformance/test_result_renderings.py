@@ -23,7 +23,7 @@ from tests.conformance.renderings import (
     keys,
     orders,
 )
-from tests.mappings.test_outbound import ORDERS
+from tests.mappings.outcomes import ORDERS
 
 PAIR = orders()
 STRICT = VALIDATION_LEVEL.STRICT

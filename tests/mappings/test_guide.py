@@ -15,8 +15,8 @@ from mappings.rules import KEYS
 from mappings.tags import TAGS
 from mappings.transforms import TRANSFORMS
 from tests.mappings.language import DEFAULTS, SHIPPED
+from tests.mappings.outcomes import CONTEXT, ORDER
 from tests.mappings.recipes import FILES, INBOUND, OUTBOUND
-from tests.mappings.test_outbound import CONTEXT, ORDER
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "mapping-guide.md").read_text(encoding="utf-8")
 RECIPES = list(dict.fromkeys(re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)))

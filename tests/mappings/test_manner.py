@@ -15,7 +15,7 @@ from mappings.overlay import laid_over
 from mappings.results import Addendum, ResultEvent, Signer
 from mappings.shapes.shape import SHAPES
 from tests.mappings.language import SHIPPED
-from tests.mappings.test_outbound import CONTEXT, NOW, ORDER, rendered
+from tests.mappings.outcomes import CONTEXT, NOW, ORDER, rendered
 
 LATE = (Addendum("more", NOW, Signer("Bea Late")),)
 

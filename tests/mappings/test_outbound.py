@@ -1,69 +1,26 @@
-"""Results as data: structure, echoes, statuses, layouts, escaping."""
+"""Results as data: echoes, statuses, layouts, escaping."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
-from textwrap import dedent
 
-import hl7
 import pytest
-from hl7apy.consts import VALIDATION_LEVEL
-from hl7apy.parser import parse_message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mappings.compiler import DEFINITIONS, check_sources, compile_sources, load
+from mappings.compiler import check_sources
 from mappings.errors import NotRenderable
 from mappings.hl7.message import Message
-from mappings.inbound import InboundMapping
-from mappings.outbound import OutboundMapping
-from mappings.results import Addendum, ResultContext, ResultEvent, ResultOrder, Signer
-from tests.mappings.language import DEFAULTS, MSH, PID, SHIPPED
-
-SAMPLES = Path(__file__).parents[2] / "sample_messages"
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
-TAGS = {"SiteID": "SITE1", "PatientMRN": "M1", "PatientName": "Doe^Jane", "Accession": "A1"}
-ORDER = ResultOrder(
+from mappings.results import Addendum, ResultEvent, ResultOrder, Signer
+from tests.mappings.language import MSH, SHIPPED
+from tests.mappings.outcomes import (
+    CONTEXT,
+    NOW,
+    ORDER,
+    SHIPPED_RESULTS,
     TAGS,
-    placer="P1",
-    filler="F1",
-    echo=(MSH, PID, "ORC|NW|P1^RISA|F1", "OBR|1|P1^RISA|F1|X^Test^L", "ZDS|1.2.3^A&B"),
+    rendered,
+    results,
+    valid,
 )
-CONTEXT = ResultContext(
-    event=ResultEvent.FINAL,
-    control_id="C0001",
-    now=NOW,
-    site="SITE1",
-    orders=(ORDER,),
-    report_text="All well.",
-    signed_at=NOW,
-    signed_by=Signer("Dr. Anna Berg", identifier="R1"),
-)
-
-
-def results(text: str = "", name: str = "results") -> OutboundMapping:
-    """The shipped definition, with something laid over it."""
-    sources = {**SHIPPED, "mine.yaml": f"include: {name}.yaml\n" + dedent(text)}
-    compiled = compile_sources(sources, "mine")
-    assert isinstance(compiled, OutboundMapping)
-    return compiled
-
-
-SHIPPED_RESULTS = results()
-
-
-def rendered(context: ResultContext, mapping: OutboundMapping = SHIPPED_RESULTS) -> Message:
-    """Render and read again."""
-    return Message.parse(mapping.render(context))
-
-
-def valid(raw: bytes) -> bool:
-    """Ask hl7apy about the structure; Z segments are left out, they have none."""
-    lines = [line for line in raw.decode().split("\r") if line and not line.startswith("Z")]
-    parsed = parse_message("\r".join(lines) + "\r", validation_level=VALIDATION_LEVEL.TOLERANT)
-    return bool(parsed.validate())
-
 
 STATUSES = {
     ResultEvent.PRELIMINARY: ("P", "P"),
@@ -87,58 +44,6 @@ def test_an_event_without_message() -> None:
     assert ResultEvent.RECALL not in SHIPPED_RESULTS.events
     with pytest.raises(NotRenderable, match="recall"):
         SHIPPED_RESULTS.render(replace(CONTEXT, event=ResultEvent.RECALL))
-
-
-def every_order() -> list[ResultOrder]:
-    """All orders of the samples and of the corpus."""
-    mapping = load(DEFINITIONS, "orders")
-    assert isinstance(mapping, InboundMapping)
-    found = []
-    for path in (*sorted((SAMPLES / "orders").glob("*.hl7")), *sorted(CORPUS.glob("*.hl7"))):
-        try:
-            message = Message.parse(path.read_bytes())
-        except Exception:  # noqa: BLE001, S112  # not what is tested here
-            continue
-        if not mapping.accepts(message.header) or mapping.examine(message, DEFAULTS).refusals:
-            continue
-        for event in mapping.apply(message, DEFAULTS):
-            tags = dict(event.clinical_info)
-            metadata = tags.pop("Metadata", {})
-            if event.accession:
-                found.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
-    return found
-
-
-ORDERS = every_order()
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.tags["Accession"])
-class TestEveryOrder:
-    """Whatever an order said, its result is a valid message that everybody reads alike."""
-
-    @pytest.mark.parametrize("event", [*sorted(SHIPPED_RESULTS.events), ResultEvent.ORDER_STATUS])
-    def test_structure(self, order: ResultOrder, event: ResultEvent) -> None:
-        """The result passes hl7apy's structural validation."""
-        mapping = SHIPPED_RESULTS if event in SHIPPED_RESULTS.events else results(name="status")
-        context = replace(CONTEXT, event=event, orders=(order,), report_status="Draft")
-        assert valid(mapping.render(context))
-
-    def test_python_hl7(self, order: ResultOrder) -> None:
-        """python-hl7 finds the same fields."""
-        raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(order,)))
-        theirs, ours = hl7.parse(raw.decode()), Message.parse(raw)
-        assert [str(s[0]) for s in theirs] == [s.id for s in ours.segments]
-        for theirs_segment, segment in zip(theirs, ours.segments, strict=True):
-            for number in range(1, len(segment) + 1):
-                assert str(theirs_segment[number]) == segment.field_text(number)
-
-    def test_identity(self, order: ResultOrder) -> None:
-        """Patient, accession and numbers come back as they were sent."""
-        message = rendered(replace(CONTEXT, orders=(order,)))
-        assert order.tags["PatientMRN"] in message.values("PID-3.1")
-        accession = (message.value("OBR-18"), message.value("OBR-3.1"), message.value("OBR-20"))
-        assert order.tags["Accession"] in accession
-        assert message.value("ORC-2.1") == order.placer
 
 
 def test_merge_changes_the_number() -> None:

@@ -7,8 +7,6 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cache
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -39,45 +37,24 @@ from bridge.observability.metrics import Metrics
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.outbox import Outbox
-from bridge.queue.retry import Policy
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
-from mappings.compiler import DEFINITIONS, load
-from mappings.hl7.ack import Acknowledgment, build_ack, read_ack
-from mappings.hl7.header import peek
-from mappings.hl7.tables import AckCode
-from mappings.inbound import InboundMapping
-from mappings.outbound import OutboundMapping
-from mappings.results import ResultEvent
+from mappings.hl7.ack import Acknowledgment, read_ack
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
-
-SITE = "SITE1"
-TOKEN = "rbt_service-token-of-the-tests"
-USER = {"UserEmail": "ada@example.org", "UserName": "Ada Reader"}
-FAST = Policy(first=0.01, maximum=0.05)
-
-
-class Time:
-    """Milliseconds that pass by themselves, and in leaps when a test says so."""
-
-    def __init__(self) -> None:
-        self.leap = 0
-
-    def __call__(self) -> int:
-        return round(datetime.now(UTC).timestamp() * 1000) + self.leap
-
-    def moment(self) -> datetime:
-        return datetime.fromtimestamp(self() / 1000, UTC)
-
-
-def accepting(payload: bytes) -> bytes:
-    """Acknowledge as a well-behaved RIS does."""
-    return build_ack(
-        peek(payload), AckCode.ACCEPT, control_id="1", now=datetime(2026, 1, 1, tzinfo=UTC)
-    )
+from tests.bridge.delivery.equipment import (
+    FAST,
+    SITE,
+    TOKEN,
+    USER,
+    Page,
+    Time,
+    accepting,
+    inbound,
+    until,
+)
 
 
 @dataclass
@@ -132,7 +109,7 @@ class Hospital:
         found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
         return found[0] if found else None
 
-    async def page(self, accession: str, mrn: str = "M1") -> "Page":
+    async def page(self, accession: str, mrn: str = "M1") -> Page:
         """Open a report as a radiologist does."""
         tags = OrderKey(SITE, mrn, accession).tags()
         answer = await self.http.post(
@@ -151,7 +128,7 @@ class Hospital:
         assert found, page.text
         return Page(self.http, json.loads(found[1])["session"])
 
-    async def read_and_sign(self, accession: str, words: str, mrn: str = "M1") -> "Page":
+    async def read_and_sign(self, accession: str, words: str, mrn: str = "M1") -> Page:
         """Open, type, sign."""
         page = await self.page(accession, mrn)
         await page("save", text=words)
@@ -167,57 +144,6 @@ class Hospital:
         """Wait until a receiver has got so many messages."""
         await until(lambda: len(self.receivers[destination].sent) >= number)
         return self.receivers[destination].sent
-
-
-@dataclass
-class Page:
-    """An opened report."""
-
-    http: httpx.AsyncClient
-    secret: str
-
-    async def __call__(self, path: str, **body: Any) -> Any:
-        headers = {"authorization": f"Bearer {self.secret}"}
-        shown = await self.http.get("/reporting/api/session/report", headers=headers)
-        report = shown.json().get("report", shown.json())
-        about = (
-            report["addenda"][-1] if path.startswith("addendum/") and report["addenda"] else report
-        )
-        version = about["version"]
-        answer = await self.http.post(
-            f"/reporting/api/session/{path}", json={"version": version, **body}, headers=headers
-        )
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-
-async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for something to become true."""
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110  # what it waits for is in a database
-            await asyncio.sleep(0.005)
-
-
-@cache
-def inbound() -> tuple[InboundMapping, ...]:
-    """Compile the inbound definitions that ship."""
-    found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
-    return tuple(each for each in found if isinstance(each, InboundMapping))
-
-
-@cache
-def outbound() -> tuple[OutboundMapping, ...]:
-    """Compile the outbound definitions that ship."""
-    found = [load(DEFINITIONS, name) for name in ("results", "status")]
-    return tuple(each for each in found if isinstance(each, OutboundMapping))
-
-
-def destination(name: str = "ris", **changes: Any) -> Destination:
-    """A receiver of finals and addenda."""
-    return Destination(name, **{"mappings": outbound(), "retry": FAST, **changes})
-
-
-EVERYTHING = frozenset(ResultEvent)
 
 
 @asynccontextmanager

@@ -7,7 +7,8 @@ import pytest
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.hospital import SITE, Page, destination, open_hospital, until
+from tests.bridge.delivery.equipment import SITE, Page, destination, until
+from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,8 @@ import pytest
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mllp.errors import LossReason, NotConnected, ReplyLost
-from tests.bridge.delivery.hospital import accepting, destination, open_hospital, until
+from tests.bridge.delivery.equipment import accepting, destination, until
+from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,8 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import Failure
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
-from tests.bridge.delivery.hospital import destination, open_hospital, until
+from tests.bridge.delivery.equipment import destination, until
+from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,8 @@ import pytest
 from bridge.delivery.reconciler import Difference, Reconciler
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
-from tests.bridge.delivery.hospital import SITE, destination, open_hospital
+from tests.bridge.delivery.equipment import SITE, destination
+from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,8 @@ from mappings.hl7.message import Message
 from mappings.outbound import OutboundMapping
 from mappings.overlay import laid_over
 from mappings.results import ResultEvent
-from tests.bridge.delivery.hospital import SITE, destination, open_hospital, until
+from tests.bridge.delivery.equipment import SITE, destination, until
+from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.delivery.test_addenda import sign_addendum
 from tests.bridge.intake.desk import order
 

@@ -10,7 +10,8 @@ from bridge.intake.listening import Listening, Merged
 from bridge.store import merged_patients
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
-from tests.bridge.delivery.hospital import SITE, Hospital, inbound, open_hospital
+from tests.bridge.delivery.equipment import SITE, inbound
+from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,8 @@ from bridge.intake.verdict import Judge
 from bridge.observability import logs
 from bridge.observability.redaction import describe, safe_text, where
 from bridge.store.database import Database
-from tests.bridge.delivery.hospital import accepting, destination, open_hospital, until
+from tests.bridge.delivery.equipment import accepting, destination, until
+from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import LISTENING, open_desk
 
 CANARIES = (

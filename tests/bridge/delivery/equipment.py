@@ -1,0 +1,96 @@
+"""What the tests of a whole bridge are told to work with: time, definitions, receivers, pages."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import httpx
+
+from bridge.delivery.destinations import Destination
+from bridge.queue.retry import Policy
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.ack import build_ack
+from mappings.hl7.header import peek
+from mappings.hl7.tables import AckCode
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.results import ResultEvent
+
+SITE = "SITE1"
+TOKEN = "rbt_service-token-of-the-tests"
+USER = {"UserEmail": "ada@example.org", "UserName": "Ada Reader"}
+FAST = Policy(first=0.01, maximum=0.05)
+
+
+class Time:
+    """Milliseconds that pass by themselves, and in leaps when a test says so."""
+
+    def __init__(self) -> None:
+        self.leap = 0
+
+    def __call__(self) -> int:
+        return round(datetime.now(UTC).timestamp() * 1000) + self.leap
+
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self() / 1000, UTC)
+
+
+def accepting(payload: bytes) -> bytes:
+    """Acknowledge as a well-behaved RIS does."""
+    return build_ack(
+        peek(payload), AckCode.ACCEPT, control_id="1", now=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+
+
+@dataclass
+class Page:
+    """An opened report."""
+
+    http: httpx.AsyncClient
+    secret: str
+
+    async def __call__(self, path: str, **body: Any) -> Any:
+        headers = {"authorization": f"Bearer {self.secret}"}
+        shown = await self.http.get("/reporting/api/session/report", headers=headers)
+        report = shown.json().get("report", shown.json())
+        about = (
+            report["addenda"][-1] if path.startswith("addendum/") and report["addenda"] else report
+        )
+        version = about["version"]
+        answer = await self.http.post(
+            f"/reporting/api/session/{path}", json={"version": version, **body}, headers=headers
+        )
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(seconds):
+        while not true():  # noqa: ASYNC110  # what it waits for is in a database
+            await asyncio.sleep(0.005)
+
+
+@cache
+def inbound() -> tuple[InboundMapping, ...]:
+    """Compile the inbound definitions that ship."""
+    found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
+    return tuple(each for each in found if isinstance(each, InboundMapping))
+
+
+@cache
+def outbound() -> tuple[OutboundMapping, ...]:
+    """Compile the outbound definitions that ship."""
+    found = [load(DEFINITIONS, name) for name in ("results", "status")]
+    return tuple(each for each in found if isinstance(each, OutboundMapping))
+
+
+def destination(name: str = "ris", **changes: Any) -> Destination:
+    """A receiver of finals and addenda."""
+    return Destination(name, **{"mappings": outbound(), "retry": FAST, **changes})
+
+
+EVERYTHING = frozenset(ResultEvent)

@@ -1,0 +1,69 @@
+"""The text of a document, read back by other programs than wrote it."""
+
+from datetime import UTC
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from io import BytesIO
+
+import docx
+import pypdf
+import pytest
+from striprtf.striprtf import rtf_to_text
+
+from bridge.engine.documents import docx as docx_format
+from bridge.engine.documents import html, pdf, rtf
+from bridge.engine.documents.model import Exported
+
+PDF_MISSING = [each for each in ("typst", "noto_cjk_sans_otc") if find_spec(each) is None]
+
+
+needs_pdf = pytest.mark.skipif(bool(PDF_MISSING), reason=f"not installed: {PDF_MISSING}")
+
+
+class HTMLReader(HTMLParser):
+    """Collects tags, and the text inside each element of a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.inside: dict[str, list[str]] = {}
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in {"img", "meta", "br"}:
+            self._open.append(dict(attrs).get("class") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+        if tag in {"p", "li", "h3"}:
+            self.handle_data("\n")
+
+    def handle_data(self, data: str) -> None:
+        for name in set(self._open):
+            self.inside.setdefault(name, []).append(data)
+
+
+def from_html(report: Exported) -> str:
+    """Return the text of `report-content`; the markup between blocks has line ends too."""
+    reader = HTMLReader()
+    reader.feed(html.render(report, UTC))
+    return "".join(reader.inside["report-content"])
+
+
+def from_rtf(report: Exported) -> str:
+    """Read the RTF with striprtf, which leaves surrogate pairs apart."""
+    read = str(rtf_to_text(rtf.render(report, UTC).decode("ascii")))
+    return read.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def from_docx(report: Exported) -> str:
+    """Re-open the DOCX."""
+    document = docx.Document(BytesIO(docx_format.render(report, UTC)))
+    return "\n".join(paragraph.text for paragraph in document.paragraphs)
+
+
+def from_pdf(report: Exported) -> str:
+    """Extract the text of every page."""
+    reader = pypdf.PdfReader(BytesIO(pdf.render(report, UTC)))
+    return "\n".join(page.extract_text() for page in reader.pages)

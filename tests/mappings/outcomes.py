@@ -1,0 +1,84 @@
+"""A result to render, and what tests read of it; every order that samples and corpus have."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+
+from hl7apy.consts import VALIDATION_LEVEL
+from hl7apy.parser import parse_message
+
+from mappings.compiler import DEFINITIONS, compile_sources, load
+from mappings.hl7.message import Message
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.results import ResultContext, ResultEvent, ResultOrder, Signer
+from tests.mappings.language import DEFAULTS, MSH, PID, SHIPPED
+
+SAMPLES = Path(__file__).parents[2] / "sample_messages"
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
+TAGS = {"SiteID": "SITE1", "PatientMRN": "M1", "PatientName": "Doe^Jane", "Accession": "A1"}
+ORDER = ResultOrder(
+    TAGS,
+    placer="P1",
+    filler="F1",
+    echo=(MSH, PID, "ORC|NW|P1^RISA|F1", "OBR|1|P1^RISA|F1|X^Test^L", "ZDS|1.2.3^A&B"),
+)
+
+
+CONTEXT = ResultContext(
+    event=ResultEvent.FINAL,
+    control_id="C0001",
+    now=NOW,
+    site="SITE1",
+    orders=(ORDER,),
+    report_text="All well.",
+    signed_at=NOW,
+    signed_by=Signer("Dr. Anna Berg", identifier="R1"),
+)
+
+
+def results(text: str = "", name: str = "results") -> OutboundMapping:
+    """The shipped definition, with something laid over it."""
+    sources = {**SHIPPED, "mine.yaml": f"include: {name}.yaml\n" + dedent(text)}
+    compiled = compile_sources(sources, "mine")
+    assert isinstance(compiled, OutboundMapping)
+    return compiled
+
+
+SHIPPED_RESULTS = results()
+
+
+def rendered(context: ResultContext, mapping: OutboundMapping = SHIPPED_RESULTS) -> Message:
+    """Render and read again."""
+    return Message.parse(mapping.render(context))
+
+
+def valid(raw: bytes) -> bool:
+    """Ask hl7apy about the structure; Z segments are left out, they have none."""
+    lines = [line for line in raw.decode().split("\r") if line and not line.startswith("Z")]
+    parsed = parse_message("\r".join(lines) + "\r", validation_level=VALIDATION_LEVEL.TOLERANT)
+    return bool(parsed.validate())
+
+
+def every_order() -> list[ResultOrder]:
+    """All orders of the samples and of the corpus."""
+    mapping = load(DEFINITIONS, "orders")
+    assert isinstance(mapping, InboundMapping)
+    found = []
+    for path in (*sorted((SAMPLES / "orders").glob("*.hl7")), *sorted(CORPUS.glob("*.hl7"))):
+        try:
+            message = Message.parse(path.read_bytes())
+        except Exception:  # noqa: BLE001, S112  # not what is tested here
+            continue
+        if not mapping.accepts(message.header) or mapping.examine(message, DEFAULTS).refusals:
+            continue
+        for event in mapping.apply(message, DEFAULTS):
+            tags = dict(event.clinical_info)
+            metadata = tags.pop("Metadata", {})
+            if event.accession:
+                found.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
+    return found
+
+
+ORDERS = every_order()

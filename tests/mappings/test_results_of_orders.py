@@ -1,0 +1,39 @@
+"""Whatever an order said, its result is a valid message."""
+
+from dataclasses import replace
+
+import hl7
+import pytest
+
+from mappings.hl7.message import Message
+from mappings.results import ResultEvent, ResultOrder
+from tests.mappings.outcomes import CONTEXT, ORDERS, SHIPPED_RESULTS, rendered, results, valid
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.tags["Accession"])
+class TestEveryOrder:
+    """Whatever an order said, its result is a valid message that everybody reads alike."""
+
+    @pytest.mark.parametrize("event", [*sorted(SHIPPED_RESULTS.events), ResultEvent.ORDER_STATUS])
+    def test_structure(self, order: ResultOrder, event: ResultEvent) -> None:
+        """The result passes hl7apy's structural validation."""
+        mapping = SHIPPED_RESULTS if event in SHIPPED_RESULTS.events else results(name="status")
+        context = replace(CONTEXT, event=event, orders=(order,), report_status="Draft")
+        assert valid(mapping.render(context))
+
+    def test_python_hl7(self, order: ResultOrder) -> None:
+        """python-hl7 finds the same fields."""
+        raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(order,)))
+        theirs, ours = hl7.parse(raw.decode()), Message.parse(raw)
+        assert [str(s[0]) for s in theirs] == [s.id for s in ours.segments]
+        for theirs_segment, segment in zip(theirs, ours.segments, strict=True):
+            for number in range(1, len(segment) + 1):
+                assert str(theirs_segment[number]) == segment.field_text(number)
+
+    def test_identity(self, order: ResultOrder) -> None:
+        """Patient, accession and numbers come back as they were sent."""
+        message = rendered(replace(CONTEXT, orders=(order,)))
+        assert order.tags["PatientMRN"] in message.values("PID-3.1")
+        accession = (message.value("OBR-18"), message.value("OBR-3.1"), message.value("OBR-20"))
+        assert order.tags["Accession"] in accession
+        assert message.value("ORC-2.1") == order.placer
