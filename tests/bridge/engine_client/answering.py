@@ -12,8 +12,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.transport import Tokens
 
 ORDER = OrderKey("SITE1", "M-1", "A-1")
-
-
 TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
 
 
