@@ -1,22 +1,18 @@
 """Print which messages two versions of a definition map differently."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from bridge.wiring.choosing import chosen
+from bridge.wiring.comparing import compared, comparing
 from bridge.wiring.samples import Sample, from_files, stored
 from bridge.wiring.stores import bridge_database
 from config import load
-from mappings.comparison import Difference, compare
-from mappings.compiler import Compiled
+from mappings.comparison import Difference
 from mappings.compiler import load as load_mapping
-from mappings.inbound import InboundMapping
-from mappings.specimen import compare_written, specimens
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +40,8 @@ def show_differences(asked: Asked, *, as_json: bool) -> bool:
             samples = from_files(asked.files, asked.site)
         else:
             samples = stored(settings, database, asked.name, asked.last)
-    comparing = _comparison(before, after, asked)
-    found = [(each, comparing(each)) for each in samples]
-    differing = [(sample, differences) for sample, differences in found if differences]
+    look = comparing(before, after, lambda: load_mapping(asked.home / "mappings", asked.orders))
+    differing = compared(samples, look).differing
     versions = {"before": before.version, "after": after.version}
     if as_json:
         told = _told(versions, len(samples), differing)
@@ -54,25 +49,6 @@ def show_differences(asked: Asked, *, as_json: bool) -> bool:
     else:
         _show(versions, len(samples), differing)
     return bool(differing)
-
-
-def _comparison(
-    before: Compiled, after: Compiled, asked: Asked
-) -> Callable[[Sample], list[Difference]]:
-    """Compare what is read; of definitions that write, what they write for each order."""
-    if isinstance(before, InboundMapping) and isinstance(after, InboundMapping):
-        return lambda each: compare(before, after, each.payload, each.defaults, each.charset)
-    reader = load_mapping(asked.home / "mappings", asked.orders)
-    if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
-        raise typer.BadParameter("one version reads messages, the other writes them")
-    if not isinstance(reader, InboundMapping):
-        raise typer.BadParameter("--orders must name a definition that reads messages")
-
-    def comparing(each: Sample) -> list[Difference]:
-        known = (reader, each.payload, each.defaults, each.charset)
-        return compare_written(specimens(before, *known), specimens(after, *known))
-
-    return comparing
 
 
 Differing = Sequence[tuple[Sample, Sequence[Difference]]]

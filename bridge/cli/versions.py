@@ -39,12 +39,13 @@ def activate(
     """Check the files of HOME and put them into force on all nodes; all of them or none."""
     from bridge.wiring.activating import activate_files, names_used, rollback
     from bridge.wiring.drafting import activate_draft
+    from bridge.wiring.reading import current
     from bridge.wiring.stores import bridge_database
     from config import load
 
     settings, who = load(home), _who(by, reason)
-    chosen = names or names_used(settings)
     with bridge_database(home) as database:
+        chosen = names or names_used(current(settings, database))
         if version:
             done = [rollback(settings, database, name, who, version) for name in chosen]
         elif draft:

@@ -38,8 +38,9 @@ from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
+from bridge.wiring import reading
 from bridge.wiring.intake import listenings
-from bridge.wiring.ports import Answering, folder_listener, handler, wired
+from bridge.wiring.ports import Answering, folder_listener, handler, sequencer, wired
 from bridge.wiring.shelf import in_force, recaller
 from bridge.wiring.validation import in_front, policy, validator
 from config import Settings
@@ -124,7 +125,8 @@ class Intake:
     def _compiled(self) -> dict[str, Listening]:
         """Compile what is in force. Blocking."""
         find = in_force(self._settings, self._database)
-        return listenings(self._settings, find, self._find_version)
+        settings = reading.current(self._settings, self._database)
+        return listenings(settings, find, self._find_version)
 
     def _adopt(self, found: dict[str, Listening]) -> None:
         """Let frames and messages that come from now on be read by other definitions."""
@@ -136,9 +138,11 @@ class Intake:
     def _port(self, listener: Listener, tracer: Tracer | None) -> Port:
         check = validator(self._settings, listener, self._metrics)
         listening = policy(self._listenings[listener.name], check)
-        answering = handler(listening, self._ledger, self._waiting, self._metrics)
+        counted = sequencer(listener, self._ledger, self._database)
+        answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         self._handlers[listener.name] = answering, check
-        timed: Handler = Timed(in_front(check, answering), self._metrics, listener.name)
+        taken: Handler = answering if counted is None else counted.in_front(answering)
+        timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
         if tracer is not None:
             timed = traced_handler(timed, tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)

@@ -5,8 +5,9 @@ Nothing comes into force that does not compile, or that a listener or destinatio
 settings could not work with. All nodes of an installation follow what is written here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlalchemy import Connection
 from typing_extensions import override
@@ -15,7 +16,7 @@ from bridge.errors import BridgeError
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
 from bridge.store.mapping_versions import Activation, Origin, Version
-from bridge.wiring import delivery, intake
+from bridge.wiring import delivery, intake, reading
 from bridge.wiring.rendering import names_of
 from bridge.wiring.shelf import Find, files_of, in_force, laid_upon
 from config import Settings
@@ -32,6 +33,15 @@ class NoSuchVersion(BridgeError):  # noqa: N818  # named for what happened
 
     def __init__(self, name: str, version: str) -> None:
         super().__init__(f"mapping {name} has no version {version} (or several that begin so)")
+
+
+class Overtaken(BridgeError):  # noqa: N818  # named for what happened
+    """Another version came into force since somebody began to write theirs."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self.name = name
+        self.version = version
+        super().__init__(f"mapping {name}: version {version} came into force meanwhile")
 
 
 class NothingBefore(BridgeError):  # noqa: N818  # named for what happened
@@ -92,8 +102,16 @@ def activate(
     chosen: Sequence[tuple[str, Sources]],
     who: Who,
     origin: Origin = Origin.ACTIVATE,
+    begun_on: Mapping[str, str] = MappingProxyType({}),
+    lists: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Activated]:
-    """Put definitions into force, all or none; what is in force stays without a new entry."""
+    """
+    Put definitions into force, all or none; what is in force stays without a new entry.
+
+    `begun_on` names the versions that must still be in force (empty: none), else Overtaken is
+    raised; `lists` what listeners read with from now on, see `bridge.wiring.reading`.
+    """
+    settings = reading.current(settings, database, lists)
     find = in_force(settings, database)
     made = []
     for name, sources in chosen:
@@ -102,16 +120,29 @@ def activate(
         made.append(Version(name, compiled.version, needed))
     for each in made:
         verify(settings, each.name, find)
+    _verify_lists(settings, lists, find)
+    made += [reading.version(name, names) for name, names in lists.items()]
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
         before = kept.in_force(connection)
         done = []
         for each in made:
             now = before[each.name].version if each.name in before else ""
+            if begun_on.get(each.name, now) != now:
+                raise Overtaken(each.name, now)
             done.append(Activated(each.name, each.version, now))
             if now != each.version or before[each.name].origin is Origin.START:
                 kept.activate(connection, each, who.at, who.actor, who.reason, origin)
-    return done
+    return done[: len(chosen)]
+
+
+def _verify_lists(settings: Settings, lists: Mapping[str, Sequence[str]], find: Find) -> None:
+    """See that listeners can read with their new lists; raises as `verify`, and NoListener."""
+    for name in lists:
+        listener = next((each for each in settings.listener if each.name == name), None)
+        if listener is None:
+            raise reading.NoListener(name)
+        intake.compiled(settings, listener, find)
 
 
 def verify(settings: Settings, name: str, find: Find) -> None:
@@ -129,13 +160,18 @@ def verify(settings: Settings, name: str, find: Find) -> None:
 
 
 def rollback(
-    settings: Settings, database: Database, name: str, who: Who, version: str = ""
+    settings: Settings,
+    database: Database,
+    name: str,
+    who: Who,
+    version: str = "",
+    begun_on: Mapping[str, str] = MappingProxyType({}),
 ) -> Activated:
     """Put an older version into force: this one, or the one before the one in force."""
     with database.read() as connection:
         wanted = resolve(connection, name, version) if version else before(connection, name)
     chosen = [(name, wanted.sources)]
-    (done,) = activate(settings, database, chosen, who, Origin.ROLLBACK)
+    (done,) = activate(settings, database, chosen, who, Origin.ROLLBACK, begun_on)
     return done
 
 
@@ -181,7 +217,7 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
     there was nothing, whoever compiles them next says what is wrong.
     """
     made: dict[str, Version | None] = {}
-    for name in names_used(settings):
+    for name in names_used(reading.current(settings, database)):
         try:
             compiled, needed = bundle(files_of(settings)(name), name)
         except MappingErrors:

@@ -22,7 +22,9 @@ def chosen(settings: Settings, database: Database, name: str, word: str) -> Comp
     return compile_sources(sources_of(settings, database, name, word), name)
 
 
-def sources_of(settings: Settings, database: Database, name: str, word: str) -> Sources:
+def sources_of(
+    settings: Settings, database: Database, name: str, word: str, author: str = ""
+) -> Sources:
     """Give the sources of one version; raises as `chosen`, but for mistakes in them."""
     if word == FILES:
         return files_of(settings)(name)
@@ -33,7 +35,7 @@ def sources_of(settings: Settings, database: Database, name: str, word: str) -> 
             return before(connection, name).sources
         if word != DRAFT:
             return resolve(connection, name, word).sources
-        draft = kept.draft(connection, name)
+        draft = kept.draft(connection, name, author)
     if draft is None:
         raise NoDraft(name)
     return whole(settings, database, name, draft.sources)

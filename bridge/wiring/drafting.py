@@ -54,12 +54,16 @@ def save(settings: Settings, database: Database, draft: Draft) -> tuple[Draft, C
     `draft.revision` is the one it was written on, 0 for a new draft. Raises SavedElsewhere.
     """
     found = check(whole(settings, database, draft.name, draft.sources), draft.name)
-    draft = replace(draft, checked_version=found.version)
+    return keep(database, replace(draft, checked_version=found.version)), found
+
+
+def keep(database: Database, draft: Draft) -> Draft:
+    """Keep a draft that was checked; give it with its revision. Raises SavedElsewhere."""
     with database.write() as connection:
         revision = kept.save_draft(connection, draft)
     if not revision:
         raise SavedElsewhere(draft.name)
-    return replace(draft, revision=revision), found
+    return replace(draft, revision=revision)
 
 
 def check(sources: Sources, name: str) -> Checked:

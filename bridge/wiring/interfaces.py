@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bridge.errors import BridgeError
 from bridge.store.database import Database
-from bridge.wiring import delivery, intake
+from bridge.wiring import delivery, intake, reading
 from bridge.wiring.activating import names_used
 from bridge.wiring.shelf import in_force
 from config import Settings
@@ -57,7 +57,12 @@ def export(
 ) -> list[Path]:
     """Write an interface to a folder that is new or empty. Raises NoSuchInterface, OSError."""
     text = (settings.home / FILE_NAME).read_text("utf-8")
+    settings = reading.current(settings, database)
     tables = _tables(tomllib.loads(text), names)
+    lists = {each.name: each.mappings for each in settings.listener}
+    for kind, table in tables:
+        if kind == "listener":  # what was said in the console, where it was
+            table["mappings"] = lists[table["name"]]
     find = in_force(settings, database)
     files = {FILE: "\n".join(_written(kind, table) for kind, table in tables)}
     for name in _definitions(settings, names):

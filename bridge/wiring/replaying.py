@@ -8,6 +8,7 @@ from bridge.observability.metrics import Metrics
 from bridge.queue import browse, operate
 from bridge.queue.states import State
 from bridge.store.database import Database
+from bridge.wiring import reading
 from bridge.wiring.intake import listenings
 from bridge.wiring.shelf import in_force
 from bridge.wiring.stores import bridge_database
@@ -33,7 +34,9 @@ def replay_message(settings: Settings, message_id: int) -> int:
 def _routing(settings: Settings, database: Database, message_id: int) -> operate.Routing | None:
     detail = browse.message(database, message_id)
     name, refused = detail.row.listener, detail.row.state is State.REFUSED
-    listening = listenings(settings, in_force(settings, database)).get(name)
+    listening = listenings(reading.current(settings, database), in_force(settings, database)).get(
+        name
+    )
     if listening is None:
         if refused:
             raise StillRefused("its listener is no longer in the settings")

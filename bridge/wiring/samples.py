@@ -9,7 +9,9 @@ from pathlib import Path
 from bridge.queue import browse
 from bridge.queue.rows import MessageRow
 from bridge.store.database import Database
+from bridge.wiring import reading
 from config import Settings
+from config.listeners import Listener
 from mappings.hl7.files import messages_in
 from mappings.scope import Defaults
 
@@ -26,6 +28,7 @@ class Sample:
     payload: bytes
     defaults: Defaults
     charset: str = _CHARSET
+    listener: str = ""
 
 
 def from_files(paths: Sequence[Path], site: str) -> list[Sample]:
@@ -59,17 +62,23 @@ def stored(settings: Settings, database: Database, name: str, most: int) -> list
 
     Where no listener does, those of all listeners.
     """
+    settings = reading.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
     listeners = {each.name: each for each in users}
     wanted = (row for row in _rows(database) if row.listener in listeners)
     found = []
     for row in islice(wanted, most):
         listener = listeners[row.listener]
-        received = datetime.fromtimestamp(row.received_at / 1000, UTC)
-        defaults = Defaults(listener.site, listener.time_zone, received)
-        payload = browse.message(database, row.id).payload
-        found.append(Sample(f"message {row.id}", payload, defaults, listener.charset))
+        found.append(stored_one(database, listener, row))
     return found
+
+
+def stored_one(database: Database, listener: Listener, row: MessageRow) -> Sample:
+    """Give a stored message with what its listener knows."""
+    received = datetime.fromtimestamp(row.received_at / 1000, UTC)
+    defaults = Defaults(listener.site, listener.time_zone, received)
+    payload = browse.message(database, row.id).payload
+    return Sample(f"message {row.id}", payload, defaults, listener.charset, listener.name)
 
 
 def _rows(database: Database) -> Iterator[MessageRow]:

@@ -1,0 +1,80 @@
+"""What listeners read with, where it was said otherwise than in the settings."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.store import mapping_versions as kept
+from bridge.wiring import reading
+from bridge.wiring.activating import Overtaken, Who, activate
+from bridge.wiring.homes import make_home
+from bridge.wiring.intake import WrongKind
+from bridge.wiring.shelf import whole
+from bridge.wiring.stores import bridge_database
+from config import Settings, load
+from mappings.errors import MappingErrors
+
+ANN = Who("ann", 1_000, "a new sender")
+OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A home with one listener, which reads orders and patients."""
+    home = tmp_path / "home"
+    make_home(home)
+    (home / "bridge.toml").write_text(
+        '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
+    )
+    return load(home)
+
+
+def lists(settings: Settings) -> list[str]:
+    """What the listener reads with."""
+    with bridge_database(settings.home) as database:
+        return reading.current(settings, database).listener[0].mappings
+
+
+def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
+    """Both in one step; an empty list gives the settings their word back."""
+    names = ["ris-c", "orders", "patients"]
+    with bridge_database(settings.home) as database:
+        sources = whole(settings, database, "ris-c", OVERLAY)
+        chosen = [("ris-c", sources)]
+        (done,) = activate(settings, database, chosen, ANN, lists={"ris": names})
+        with database.read() as connection:
+            last = kept.history(connection, reading.record("ris"))[0]
+    assert (done.before, last.actor, last.reason) == ("", "ann", "a new sender")
+    assert lists(settings) == names
+    with bridge_database(settings.home) as database:
+        activate(settings, database, [], replace(ANN, at=2_000), lists={"ris": []})
+    assert lists(settings) == ["orders", "patients"]
+
+
+def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> None:
+    """Not with a name that nobody knows, nor with a definition that writes, nor elsewhere."""
+    with bridge_database(settings.home) as database:
+        for wrong, refusal in (
+            ({"ris": ["none"]}, MappingErrors),
+            ({"ris": ["results"]}, WrongKind),
+            ({"none": ["orders"]}, reading.NoListener),
+        ):
+            with pytest.raises(refusal):
+                activate(settings, database, [], ANN, lists=wrong)
+        with database.read() as connection:
+            assert kept.history(connection, reading.record("ris")) == []
+    assert lists(settings) == ["orders", "patients"]
+
+
+def test_who_was_overtaken_is_told_and_changes_nothing(settings: Settings) -> None:
+    """What was begun on another version than the one in force stays a draft."""
+    with bridge_database(settings.home) as database:
+        sources = whole(settings, database, "ris-c", OVERLAY)
+        (first,) = activate(settings, database, [("ris-c", sources)], ANN, begun_on={"ris-c": ""})
+        other = {**sources, "ris-c.yaml": OVERLAY["ris-c.yaml"] + "tags: {Notes: PID-3}\n"}
+        with pytest.raises(Overtaken) as raised:
+            activate(settings, database, [("ris-c", other)], ANN, begun_on={"ris-c": ""})
+        with database.read() as connection:
+            assert kept.in_force(connection)["ris-c"].version == first.version
+    assert raised.value.version == first.version
