@@ -66,6 +66,15 @@ class InboundMapping:
         """Name the patients a message is about, `SITE|MRN`; a merge names two or more."""
         return self._lanes(self.plan.scopes(message, defaults))
 
+    def sites(self, message: Message, defaults: Defaults) -> frozenset[str]:
+        """Name the sites a message speaks of; none where the mapping cannot tell."""
+        try:
+            scopes = self.plan.scopes(message, defaults)
+            found = frozenset(self.plan.site(scope) for scope in scopes) if scopes else None
+        except (Refusal, RuleFailed):
+            return frozenset()
+        return (frozenset({defaults.site}) if found is None else found) - {""}
+
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
         if isinstance(self.plan, OrderPlan):

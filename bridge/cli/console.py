@@ -8,7 +8,7 @@ import typer
 from bridge.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
-    from bridge.console.permissions import Role
+    from bridge.console.permissions import Grant, Role
 
 group = typer.Typer(help="Who may do what in the admin console.", no_args_is_help=True)
 
@@ -23,6 +23,15 @@ def _role(text: str) -> "Role":
     return Role(text)
 
 
+def _sensible(given: "Grant") -> None:
+    from bridge.console.permissions import EVERYWHERE, Role
+
+    if given.role is Role.SITE_ADMINISTRATOR and not given.sites:
+        raise typer.BadParameter("a site administrator needs --site")
+    if given.role in EVERYWHERE and given.sites:
+        raise typer.BadParameter(f"--site limits no {given.role}: it is for all sites")
+
+
 @group.command()
 def grant(
     email: _Email,
@@ -31,6 +40,10 @@ def grant(
     bodies: Annotated[
         bool, typer.Option("--bodies", help="May read what messages say: patient data.")
     ] = False,
+    site: Annotated[
+        list[str] | None,
+        typer.Option("--site", metavar="SITE_ID", help="Sees and changes this site only; again."),
+    ] = None,
 ) -> None:
     """Give an account a role in the console, in the place of the one it had."""
     import time
@@ -42,7 +55,8 @@ def grant(
     from bridge.wiring.stores import bridge_database
 
     now, by = time.time_ns() // 1_000_000, operator()
-    given = Grant(email, _role(role), bodies)
+    given = Grant(email, _role(role), bodies, frozenset(site) if site else None)
+    _sensible(given)
     with bridge_database(home) as database:
         give(database, given, now, by)
         note(database, Deed(by, "grant", f"{given.email} {given.role}"), now)
@@ -78,4 +92,5 @@ def list_(home: Home, as_json: AsJson = False) -> None:
 
     with bridge_database(home) as database:
         found = [asdict(each) for each in everybody(database)]
-    rows(found, ("email", "role", "bodies"), as_json=as_json)
+    told = [{**each, "sites": sorted(each["sites"] or ())} for each in found]
+    rows(told, ("email", "role", "bodies", "sites"), as_json=as_json)

@@ -1,19 +1,25 @@
 """What the console is joined with: the database, the service, and what wiring does for it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bridge.console.desk import Bench, Desk
+from bridge.console.ownership import Belonging
+from bridge.console.service import Service
 from bridge.engine_client.visiting import Visitor
 from bridge.queue.rows import MessageDetail
 from bridge.store.database import Database
+
+_AT_ONCE = 2
 
 
 class Plant(Protocol):
     """What stands around the queue. Blocking."""
 
     def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
-        """List listeners or destinations with their state, activity and certificate."""
+        """List listeners or destinations: state, activity, certificate, and which `sites`."""
 
     def pause(self, kind: str, name: str, by: str) -> None:
         """Stop one until it is resumed. Raises Unknown."""
@@ -42,11 +48,23 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Backstage:
-    """Everything the routes need; `visitor` says who is signed in at the report service."""
+    """
+    Everything the routes need.
+
+    `visitor` says who is signed in at the report service, `service` asks it in our own name;
+    `probe` connects to a listener or destination and says what it found.
+    """
 
     database: Database
     plant: Plant
+    belonging: Belonging
     visitor: Callable[[str, bool], Awaitable[Visitor | None]]
     status: Callable[[Sequence[Mapping[str, Any]]], Awaitable[Mapping[str, str]]]
+    service: Service
+    probe: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]]
     files: Callable[[], Files]
     clock: Callable[[], int]
+    desk: Desk
+    bench: Bench
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    """What compiles definitions goes through here, few at a time."""

@@ -7,12 +7,18 @@ Why the console refuses; each has its HTTP status and a stable code.
     ├── ForeignPage      403  a page of somebody else asked
     ├── Unknown          404  there is no such row or channel
     ├── Impossible       409  it does not follow from the present state
+    ├── Conflict         409  somebody was faster
+    ├── Mistaken         422  a definition has mistakes
+    ├── TooLarge         413  a request with more than any form of ours has
+    ├── NotTaken         4xx  the report service refuses it, in its own words
     └── Unreachable      503  the report service does not say who is there
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
 
-from typing import ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from bridge.errors import BridgeError
 
@@ -20,8 +26,9 @@ from bridge.errors import BridgeError
 class ConsoleError(BridgeError):
     """A refusal."""
 
-    status: ClassVar[int]
-    code: ClassVar[str]
+    status: int
+    code: str
+    more: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
@@ -64,12 +71,56 @@ class Unknown(ConsoleError):
     status = 404
     code = "unknown"
 
+    def __init__(self, detail: str = "there is no such row") -> None:
+        super().__init__(detail)
+
 
 class Impossible(ConsoleError):
     """What was asked does not follow from the present state, or is refused still."""
 
     status = 409
     code = "impossible"
+
+
+class Conflict(ConsoleError):
+    """Somebody was faster; `more` says what a person must know to go on."""
+
+    status = 409
+
+    def __init__(self, code: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.more = more
+
+
+class Mistaken(ConsoleError):
+    """A definition has mistakes; `more` has them all, with their places."""
+
+    status = 422
+    code = "mistakes"
+
+    def __init__(self, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.more = more
+
+
+class TooLarge(ConsoleError):
+    """A request brings more than any form of ours has."""
+
+    status = 413
+    code = "too_large"
+
+    def __init__(self) -> None:
+        super().__init__("the request is too large")
+
+
+class NotTaken(ConsoleError):
+    """The report service was asked, and refuses; its words are for whoever asked."""
+
+    def __init__(self, status: int, code: str, detail: str = "") -> None:
+        self.status = status if status in range(400, 500) else 502
+        self.code = code
+        super().__init__(detail or f"the report service refuses this: {code}")
 
 
 class Unreachable(ConsoleError):

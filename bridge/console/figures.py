@@ -5,7 +5,7 @@ Counts what came in the last minute by ids, which are by age, and what is open b
 the cost depends on the traffic, not on what is stored. Blocking.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, TableClause, func, select
@@ -18,25 +18,41 @@ from bridge.queue.tables import DELIVERY, MESSAGE
 from bridge.store.database import Database
 
 MINUTE, HOUR = 60_000, 3_600_000
+STEPS = 12
+"""So many parts of an hour are counted by themselves."""
 _MOST = 20_000
 """So many rows at most are counted one by one."""
+Depths = Mapping[str, Mapping[State, Depth]]
+Names = Collection[str] | None
 
 
-def figures(database: Database, now: int) -> dict[str, Any]:
-    """Give queues, and the last minute by listener and destination; times in ms."""
-    waiting = browse.open_deliveries(database)
+def figures(
+    database: Database, now: int, *, listeners: Names = None, destinations: Names = None
+) -> dict[str, Any]:
+    """
+    Give queues, the last minute by listener and destination, and the last hour; times in ms.
+
+    Of these listeners and destinations only, where they are given: the hour is nobody's own then.
+    """
+    inbox = _own(browse.open_by_listener(database), listeners)
+    outbox = _own(browse.open_deliveries(database), destinations)
     with database.read() as connection:
-        return {
-            "now": now,
-            "inbox": queue(browse.open_messages(database)),
-            "outbox": {name: queue(depths) for name, depths in waiting.items()},
-            "received": _minute(connection, MESSAGE, "received_at", "listener", now),
-            "sent": _minute(connection, DELIVERY, "created_at", "destination", now),
-            "hour": {
-                "received": _since(connection, MESSAGE, "received_at", now - HOUR),
-                "sent": _since(connection, DELIVERY, "created_at", now - HOUR),
-            },
-        }
+        received = _minute(connection, MESSAGE, "received_at", "listener", now)
+        sent = _minute(connection, DELIVERY, "created_at", "destination", now)
+        hour = None
+        if listeners is None:
+            hour = {
+                "received": _parts(connection, MESSAGE, "received_at", now),
+                "sent": _parts(connection, DELIVERY, "created_at", now),
+            }
+    return {
+        "now": now,
+        "inbox": {name: queue(depths) for name, depths in inbox.items()},
+        "outbox": {name: queue(depths) for name, depths in outbox.items()},
+        "received": _own(received, listeners),
+        "sent": _own(sent, destinations),
+        "hour": hour,
+    }
 
 
 def queue(depths: Mapping[State, Depth]) -> dict[str, int | None]:
@@ -48,6 +64,10 @@ def queue(depths: Mapping[State, Depth]) -> dict[str, int | None]:
         "parked": 0 if parked is None else parked.count,
         "oldest": min((each.oldest for each in open_ if each.count), default=None),
     }
+
+
+def _own(by_name: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    return {each: found for each, found in by_name.items() if names is None or each in names}
 
 
 def _minute(
@@ -63,6 +83,10 @@ def _minute(
     return found
 
 
-def _since(connection: Connection, rows: TableClause, came: str, moment: int) -> int:
+def _parts(connection: Connection, rows: TableClause, came: str, now: int) -> list[int]:
+    """Give how many came in each part of the last hour, the oldest part first."""
     newest = connection.execute(select(func.max(rows.c.id))).scalar() or 0
-    return max(0, newest + 1 - id_at(connection, rows, came, moment))
+    part = HOUR // STEPS
+    marks = [now - part * left for left in range(STEPS, 0, -1)]
+    ids = [id_at(connection, rows, came, mark) for mark in marks]
+    return [max(0, end - begin) for begin, end in zip(ids, [*ids[1:], newest + 1], strict=True)]

@@ -2,19 +2,24 @@
 Keep the index of numbers up with what comes in, behind the acknowledgments' back.
 
 Reads each message once, soon after it came; what one node did, another does again without harm.
-Ids are given before they are committed, so the cursor stays behind what is younger than `SETTLED`.
+Ids are given before they are committed: one that is missing is looked for again for a while.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import Row, Select, func, select, text
 
-from bridge.console.numbers import numbers
+from bridge.console.numbers import numbers, site_number
+from bridge.console.ownership import Belonging, Origin
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 
 BATCH = 500
-SETTLED = 10_000  # ms
+SETTLED = 10_000  # ms that a missing id is looked for
+_GAP = 1000  # ids: a longer gap was not left by those who write just now
+_MOST_MISSING = 5000
+_AT_ONCE = 20  # messages in memory
 _NAME = "console"
 _INSERT = text("""
     INSERT INTO message_number (number, message_id) VALUES (:number, :message_id)
@@ -25,60 +30,86 @@ _MOVE = text("""
     INSERT INTO message_number_cursor (name, message_id) VALUES (:name, :to)
     ON CONFLICT (name) DO UPDATE SET message_id = :to WHERE message_number_cursor.message_id < :to
 """)
+_ROWS = select(
+    *(MESSAGE.c[name] for name in ("id", "listener", "mapping", "mapping_version", "received_at")),
+    MESSAGE_BODY.c.payload,
+).join_from(MESSAGE, MESSAGE_BODY, MESSAGE_BODY.c.message_id == MESSAGE.c.id)
 
 
 class Indexer:
     """Reads on from where it, or another node, was; blocking, one thread at a time."""
 
-    def __init__(self, database: Database, clock: Callable[[], int]) -> None:
+    def __init__(self, database: Database, belonging: Belonging, clock: Callable[[], int]) -> None:
         self._database = database
+        self._belonging = belonging
         self._clock = clock
-        self._cursor: int | None = None
-        self._read: set[int] = set()
+        self._read_to: int | None = None
+        self._missing: dict[int, int] = {}
+        """Ids that were passed over, and since when (ms)."""
+
+    def newest(self) -> int:
+        """Give the id of the newest message, 0 for none: how far there is to go."""
+        with self._database.read() as connection:
+            return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
+
+    def step(self) -> int:
+        """Read the next messages, a batch at most; give how many were read."""
+        now, begin = self._clock(), self._begin()
+        fresh = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(BATCH)
+        late = _ROWS.where(MESSAGE.c.id.in_(list(self._missing)))
+        found = self._read(fresh) | (self._read(late) if self._missing else {})
+        last, missing = self._outlook(sorted(found), now)
+        if found:
+            self._write(found, min(last, *(each - 1 for each in missing)) if missing else last)
+        self._read_to, self._missing = last, missing
+        return len(found)
 
     def catch_up(self) -> int:
         """Read everything that came; give how many messages were read."""
-        after, total = self._begin(), 0
-        while True:
-            found = self._young(after)
-            total += self._keep([each for each in found if each not in self._read], found)
-            if len(found) < BATCH:
-                return total
-            after = max(found)
+        total = 0
+        while read := self.step():
+            total += read
+        return total
 
     def _begin(self) -> int:
-        if self._cursor is None:
+        if self._read_to is None:
             with self._database.read() as connection:
-                self._cursor = connection.execute(_CURSOR, {"name": _NAME}).scalar() or 0
-        return self._cursor
+                self._read_to = connection.execute(_CURSOR, {"name": _NAME}).scalar() or 0
+        return self._read_to
 
-    def _young(self, after: int) -> dict[int, int]:
-        """Give the next ids with when they came."""
-        statement = select(MESSAGE.c.id, MESSAGE.c.received_at).where(MESSAGE.c.id > after)
+    def _read(self, statement: Select[Any]) -> dict[int, set[int]]:
+        """Give the numbers of messages by id; holds few of them at a time, for some are long."""
         with self._database.read() as connection:
-            rows = connection.execute(statement.order_by(MESSAGE.c.id).limit(BATCH)).all()
-        return {row.id: row.received_at for row in rows}
+            rows = connection.execution_options(yield_per=_AT_ONCE).execute(statement)
+            return {row.id: self._numbers(row) for row in rows}
 
-    def _keep(self, fresh: list[int], found: dict[int, int]) -> int:
-        """Write the numbers of messages, move the cursor over what is settled."""
-        old = self._clock() - SETTLED
-        to = max((each for each, came in found.items() if came < old), default=0)
-        rows = self._numbers(fresh)
-        if rows or to:
-            with self._database.write() as connection:
-                if rows:
-                    connection.execute(_INSERT, rows)
-                connection.execute(_MOVE, {"name": _NAME, "to": to})
-        self._cursor = max(to, self._cursor or 0)
-        self._read = {each for each in (*self._read, *fresh) if each > self._cursor}
-        return len(fresh)
+    def _outlook(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
+        """Say how far was read, and which ids are missing: for a while, for most never come."""
+        last, missing = self._begin(), dict(self._missing)
+        for each in ids:
+            missing.pop(each, None)
+            if each > last:
+                gap = range(max(last + 1, each - _GAP), each)
+                missing.update((passed, now) for passed in gap)
+                last = each
+        young = [(each, since) for each, since in missing.items() if now - since < SETTLED]
+        return last, dict(young[-_MOST_MISSING:])
 
-    def _numbers(self, ids: list[int]) -> list[dict[str, int]]:
-        bodies = select(MESSAGE_BODY.c.message_id, MESSAGE_BODY.c.payload)
-        with self._database.read() as connection:
-            found = connection.execute(bodies.where(MESSAGE_BODY.c.message_id.in_(ids))).all()
-        return [
-            {"number": number, "message_id": row.message_id}
-            for row in found
-            for number in numbers(bytes(row.payload)).hashes()
+    def _write(self, found: Mapping[int, set[int]], to: int) -> None:
+        """Write numbers, and how far another may take for read."""
+        rows = [
+            {"number": number, "message_id": message_id}
+            for message_id, numbered in found.items()
+            for number in numbered
         ]
+        with self._database.write() as connection:
+            if rows:
+                connection.execute(_INSERT, rows)
+            connection.execute(_MOVE, {"name": _NAME, "to": to})
+
+    def _numbers(self, row: Row[Any]) -> set[int]:
+        payload = bytes(row.payload)
+        origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
+        sites = self._belonging(origin)
+        own = {site_number(sites)} if sites else set()
+        return own | set(numbers(payload).hashes())

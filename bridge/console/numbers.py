@@ -1,16 +1,18 @@
 """
-By which numbers a message is found: hashes of its control id, patient ids and order numbers.
+By which numbers a message is found: hashes of its control id, patient ids, order numbers, sites.
 
 Pure. Reads where the standard has them, whatever the sender's mapping says; an accession in
 another place is found by the order index.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 
 from bridge.queue.hashing import signed64
 from mappings.hl7.message import Message
+from mappings.hl7.path import Path
 from mappings.hl7.refusals import Refusal
 
 
@@ -23,12 +25,15 @@ class Kind(StrEnum):
 
 
 _PLACES = {
-    Kind.CONTROL: ("MSH-10",),
-    Kind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
-    Kind.ORDER: (
-        *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
-        *("OBR[*]-19", "IPC[*]-1.1", "ZDS[*]-1.1"),
-    ),
+    kind: tuple(map(Path.parse, places))
+    for kind, places in {
+        Kind.CONTROL: ("MSH-10",),
+        Kind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
+        Kind.ORDER: (
+            *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
+            *("OBR[*]-19", "IPC[*]-1.1", "ZDS[*]-1.1"),
+        ),
+    }.items()
 }
 
 
@@ -52,6 +57,21 @@ def hashed(kind: Kind, value: str) -> int:
     return signed64(kind.value.encode(), value.strip().encode())
 
 
+def site_number(sites: Collection[str]) -> int:
+    """Give the 64 bits of the sites that one message speaks of."""
+    return signed64(b"site", *(each.encode() for each in sorted(sites)))
+
+
+def site_numbers(reach: Collection[str]) -> list[int]:
+    """
+    Give what the messages are indexed under that somebody limited to these sites may list.
+
+    Those that speak of three sites and more are none of a site's own.
+    """
+    pairs = combinations(sorted(reach), 2)
+    return [site_number(each) for each in (*((one,) for one in sorted(reach)), *pairs)]
+
+
 def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
     """Read a message's numbers; none where it cannot be read."""
     try:
@@ -61,6 +81,6 @@ def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
     return Numbers(*(_at(message, places) for places in _PLACES.values()))
 
 
-def _at(message: Message, places: tuple[str, ...]) -> frozenset[str]:
+def _at(message: Message, places: tuple[Path, ...]) -> frozenset[str]:
     found = (value.strip() for place in places for value in message.values(place))
     return frozenset(value for value in found if value and value != '""')

@@ -15,13 +15,12 @@ from sqlalchemy import (
     TableClause,
     and_,
     func,
-    literal,
     or_,
     select,
 )
 
-from bridge.console.numbers import Kind, hashed
-from bridge.queue.browse import listed_message
+from bridge.console.numbers import Kind, hashed, site_numbers
+from bridge.queue.browse import ATTENTION, in_state, listed_message
 from bridge.queue.rows import MessageRow
 from bridge.queue.states import State
 from bridge.queue.tables import MESSAGE, MESSAGE_NUMBER
@@ -29,7 +28,6 @@ from bridge.store.database import Database
 
 WINDOW = 20_000
 """So many ids are looked through at once."""
-_INDEXED = (State.PARKED, State.REFUSED, State.CANCELLED)
 _TEXTS = ("detail", "code", "error_code", "error_place", "failure")
 
 
@@ -46,6 +44,8 @@ class Search:
     until: int | None = None
     before: int | None = None
     limit: int = 50
+    sites: frozenset[str] | None = None
+    """Only what speaks of these and no other; None: of any, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def search(database: Database, wanted: Search) -> Page:
         high = newest + 1 if wanted.before is None else wanted.before
         if wanted.until is not None:
             high = min(high, id_at(connection, MESSAGE, "received_at", wanted.until))
-        indexed = wanted.kind is not None or wanted.state in _INDEXED
+        indexed = wanted.kind is not None or wanted.state in ATTENTION
         floor = low if indexed else max(low, high - WINDOW)
         statement = (
             select(*(MESSAGE.c[name] for name in MessageRow.__slots__))
@@ -99,19 +99,17 @@ def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
         ids = select(MESSAGE_NUMBER.c.message_id).where(MESSAGE_NUMBER.c.number == number)
         made.append(MESSAGE.c.id.in_(ids))
     if wanted.state is not None:
-        # Written out, not bound: a partial index is used only for a state that is known.
-        made.append(MESSAGE.c.state == _written(wanted.state))
-    if wanted.state in _INDEXED:
-        # The index's own condition: SQLite does not see that it follows.
-        made.append(MESSAGE.c.state.in_([_written(each) for each in _INDEXED]))
+        made += in_state(MESSAGE, wanted.state)
     if wanted.listener is not None:
         made.append(MESSAGE.c.listener == wanted.listener)
+    if wanted.sites is not None:
+        own = select(MESSAGE_NUMBER.c.message_id).where(
+            MESSAGE_NUMBER.c.number.in_(site_numbers(wanted.sites)),
+            MESSAGE_NUMBER.c.message_id == MESSAGE.c.id,
+        )
+        made.append(own.exists())
     made += [_says(word) for word in wanted.text.split()]
     return made
-
-
-def _written(state: State) -> ColumnElement[str]:
-    return literal(state.value, literal_execute=True)
 
 
 def _says(word: str) -> ColumnElement[bool]:

@@ -26,12 +26,18 @@ _ORDERS = text("""
 """)
 
 
-def orders(database: Database, accessions: Collection[str]) -> list[dict[str, Any]]:
-    """Give the orders of all sites with one of these accessions; `report_id` '' where none is."""
+def orders(
+    database: Database, accessions: Collection[str], reach: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """
+    Give the orders with one of these accessions; `report_id` '' where none is.
+
+    Of the sites within `reach`; None: of all.
+    """
     with database.read() as connection:
         return [
             _told(row)
-            for site in _sites(connection)
+            for site in (_sites(connection) if reach is None else sorted(reach))
             for accession in sorted(accessions)
             for row in connection.execute(
                 _ORDERS, {"site": site, "accession": accession, "most": _MOST}

@@ -40,6 +40,23 @@ class Administering:
             raise Unreadable("events")
         return events
 
+    async def administer(
+        self,
+        method: str,
+        path: str,
+        site: str = "",
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """
+        Pass on what a person asks of `/api/admin` and `path`; give status and body of the answer.
+
+        The words of a refusal are for that person, and for no log.
+        """
+        whole = f"/api/admin{path}"
+        return await self._transport.relay(method, whole, site, body=body, query=query)
+
     async def import_template(self, site: str, number: int, html: str) -> None:
         """Create or replace a numbered template from an IHE MRRT file."""
         path = f"{_path(site)}/templates/{number}/mrrt"

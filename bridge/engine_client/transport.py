@@ -95,6 +95,29 @@ class Transport:
             request.extensions["timeout"]["read"] = wait + LARGEST_LONG_POLL
         return await self._answer(request, path)
 
+    async def relay(
+        self,
+        method: str,
+        path: str,
+        site: str,
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """Send JSON for a person; give status and body of the answer, a refusal's too."""
+        request = self._http.build_request(
+            method,
+            path,
+            params=query,
+            content=None if body is None else json.dumps(body).encode(),
+            headers=self._headers(site, has_body=body is not None),
+        )
+        response = await self._exchange(request, path)
+        try:
+            return response.status_code, response.json() if response.content else None
+        except (ValueError, RecursionError):
+            raise EngineFailure(path, Failure.PERMANENT, "unreadable") from None
+
     async def visit(self, path: str, cookies: str, *, unattended: bool) -> httpx.Response:
         """Read in the name of a browser that sent these cookies: no token of ours goes along."""
         headers = {"cookie": cookies, "accept": "application/json"}
@@ -103,17 +126,20 @@ class Transport:
         return await self._answer(self._http.build_request("GET", path, headers=headers), path)
 
     async def _answer(self, request: httpx.Request, path: str) -> httpx.Response:
+        response = await self._exchange(request, path)
+        if response.status_code in OK:
+            return response
+        raise failure_of(path, response)
+
+    async def _exchange(self, request: httpx.Request, path: str) -> httpx.Response:
         try:
-            response = await self._http.send(request)
+            return await self._http.send(request)
         except NOT_SENT:
             raise EngineFailure(path, Failure.TRANSIENT, "unreachable") from None
         except NEVER_VALID:
             raise EngineFailure(path, Failure.PERMANENT, "bad_address") from None
         except httpx.HTTPError:
             raise EngineFailure(path, Failure.AMBIGUOUS, "no_answer") from None
-        if response.status_code in OK:
-            return response
-        raise failure_of(path, response)
 
     def _headers(self, site: str, *, has_body: bool) -> dict[str, str]:
         headers = {TOKEN_HEADER: self.tokens.of(site), "accept": "application/json"}

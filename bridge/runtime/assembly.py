@@ -27,6 +27,7 @@ from bridge.runtime.watching import Housekeeping
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.activating import note_start
+from bridge.wiring.belonging import Belongings
 from bridge.wiring.console import console_application
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
@@ -54,8 +55,9 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     client, closing = _client(settings, application) if database is not None else (None, None)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
-        parts.append(Numbering(database).part())
-        console = console_application(settings, database, client, now_ms)
+        belonging = Belongings(settings, database)
+        parts.append(Numbering(database, belonging).part())
+        console = console_application(settings, database, client, belonging, now_ms)
     bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
     if bind is not None:
         probes = Probes(metrics, readiness, database, now_ms)

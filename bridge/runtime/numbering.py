@@ -1,23 +1,29 @@
-"""Keep the console's index of numbers up with the inbox, on a thread, while the service runs."""
+"""
+Keep the console's index of numbers up with the inbox, on a thread, while the service runs.
+
+Gives way to a rush of arrivals (`bridge.console.pacing`).
+"""
 
 import asyncio
+import time
 
 import structlog
 
-from bridge.console.indexing import Indexer
+from bridge.console.indexing import BATCH, Indexer
+from bridge.console.ownership import Belonging
+from bridge.console.pacing import EVERY, Look, pause, rate
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Step, now_ms
 from bridge.store.database import Database
 
-EVERY = 1.0  # seconds
-
 
 class Numbering:
-    """Looks every second; what fails is tried the next time."""
+    """Reads a batch, waits; what fails is tried the next time."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, belonging: Belonging) -> None:
         self._log = structlog.get_logger("console")
-        self._indexer = Indexer(database, now_ms)
+        self._indexer = Indexer(database, belonging, now_ms)
+        self._look: Look | None = None
         self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
@@ -35,7 +41,16 @@ class Numbering:
     async def _run(self) -> None:
         while True:
             try:
-                await asyncio.to_thread(self._indexer.catch_up)
+                wait = await asyncio.to_thread(self._batch)
             except Exception as error:  # noqa: BLE001  # the next time it may go well
                 self._log.error("numbers not indexed", error=describe(error))
-            await asyncio.sleep(EVERY)
+                wait = EVERY
+            await asyncio.sleep(wait)
+
+    def _batch(self) -> float:
+        began = time.monotonic()
+        read = self._indexer.step()
+        took = time.monotonic() - began
+        before, now = self._look, Look(time.monotonic(), self._indexer.newest())
+        self._look = now
+        return pause(rate(before, now) if before else 0.0, took, full=read >= BATCH)

@@ -55,6 +55,24 @@ def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
     return [(each.name, str(each.address)) for each in settings.destination]
 
 
+def described_channels(settings: Settings, kind: Kind) -> list[dict[str, Any]]:
+    """Describe what the settings have: address, the sites it serves, when its silence is told."""
+    if kind is Kind.LISTENER:
+        return [
+            {
+                "name": each.name,
+                "address": str(each.bind),
+                "sites": [each.site] if each.site else [],
+                "silence": round(each.alert_after * 1000),
+            }
+            for each in settings.listener
+        ]
+    return [
+        {"name": each.name, "address": str(each.address), "sites": list(each.sites), "silence": 0}
+        for each in settings.destination
+    ]
+
+
 def _known(settings: Settings, kind: Kind, name: str) -> None:
     if name not in dict(names(settings, kind)):
         raise NoSuchChannel(kind, name)

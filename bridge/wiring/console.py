@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import Unknown
 from bridge.console.http.application import create_application
+from bridge.console.service import Service
 from bridge.engine.app.built import entry
 from bridge.engine.http.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
@@ -21,14 +23,14 @@ from bridge.operations.certificates import expiries
 from bridge.operations.channels import Channel, Kind
 from bridge.queue.rows import MessageDetail
 from bridge.store.database import Database
-from bridge.wiring.channels import names
+from bridge.wiring.authoring.bench import AuthorsBench
+from bridge.wiring.authoring.desk import AuthorsDesk
+from bridge.wiring.belonging import Belongings
+from bridge.wiring.channels import described_channels, names
+from bridge.wiring.probing import probe
 from bridge.wiring.replaying import replay_message
-from bridge.wiring.shelf import in_force, recaller
 from bridge.wiring.watching import certificate_files
 from config import Settings
-from mappings.compiler import compile_sources
-from mappings.errors import MappingError
-from mappings.inbound import InboundMapping
 from mappings.scope import Defaults
 from mappings.trial import try_message
 
@@ -38,22 +40,29 @@ _APP = "src/console/main.ts"
 class _Plant:
     """What the console needs of this installation; see `bridge.console.backstage.Plant`."""
 
-    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        belonging: Belongings,
+        clock: Callable[[], int],
+    ) -> None:
         self._settings = settings
         self._database = database
+        self._belonging = belonging
         self._clock = clock
-        self._recall = recaller(database)
 
     def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
         known = channels.channels(self._database, Kind(kind))
         expires = expiries(certificate_files(self._settings))
+        described = described_channels(self._settings, Kind(kind))
         return [
             {
-                **asdict(known.get(name, Channel(name))),
-                "address": address,
-                "certificate": expires.get(f"{kind} {name}"),
+                **asdict(known.get(each["name"], Channel(each["name"]))),
+                **each,
+                "certificate": expires.get(f"{kind} {each['name']}"),
             }
-            for name, address in names(self._settings, Kind(kind))
+            for each in described
         ]
 
     def pause(self, kind: str, name: str, by: str) -> None:
@@ -71,7 +80,8 @@ class _Plant:
         return replay_message(self._settings, message_id)
 
     def mapped(self, detail: MessageDetail) -> Mapping[str, Any]:
-        mapping = self._mapping(detail)
+        row = detail.row
+        mapping = self._belonging.definition(row.mapping, row.mapping_version)
         listener = next((e for e in self._settings.listener if e.name == detail.row.listener), None)
         if mapping is None or listener is None:
             return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
@@ -87,28 +97,17 @@ class _Plant:
             "unused": list(trial.unused),
         }
 
-    def _mapping(self, detail: MessageDetail) -> InboundMapping | None:
-        """Give the version that read the message; what is in force where it is not kept."""
-        row = detail.row
-        if not row.mapping:
-            return None
-        found = self._recall(row.mapping, row.mapping_version)
-        if found is not None:
-            return found
-        try:
-            sources = in_force(self._settings, self._database)(row.mapping)
-            made = compile_sources(sources, row.mapping)
-        except MappingError:
-            return None
-        return made if isinstance(made, InboundMapping) else None
-
     def _know(self, kind: str, name: str) -> None:
         if name not in dict(names(self._settings, Kind(kind))):
             raise Unknown(f"there is no such {kind} in the settings")
 
 
 def console_application(
-    settings: Settings, database: Database, client: EngineClient, clock: Callable[[], int]
+    settings: Settings,
+    database: Database,
+    client: EngineClient,
+    belonging: Belongings,
+    clock: Callable[[], int],
 ) -> FastAPI:
     """Build the console; its index of numbers is kept by the runtime."""
 
@@ -119,8 +118,21 @@ def console_application(
         keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
         return {each.report_id: each.status.value for each in await _asked(client, keys)}
 
-    plant = _Plant(settings, database, clock)
-    return create_application(Backstage(database, plant, visitor, status, _files, clock))
+    return create_application(
+        Backstage(
+            database,
+            _Plant(settings, database, belonging, clock),
+            belonging,
+            visitor,
+            status,
+            Service(client),
+            partial(probe, settings),
+            _files,
+            clock,
+            AuthorsDesk(settings, database, clock),
+            AuthorsBench(settings, database),
+        )
+    )
 
 
 async def _asked(client: EngineClient, keys: Sequence[OrderKey]) -> list[Any]:

@@ -7,6 +7,7 @@ Its pages hold no data at all; everything comes from the endpoints, to whom it m
 import html
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -15,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import ConsoleError, SignedOut
-from bridge.console.http import deliveries, messages, plant
+from bridge.console.http import channels, dashboard, deliveries, mappings, messages, orders, trail, trying
 from bridge.console.http.guard import backstage_of, person_of
 
 PLACE: Final = "/console"
@@ -37,7 +38,7 @@ def create_application(backstage: Backstage) -> FastAPI:
         title="Console", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
     application.state.backstage = backstage
-    for module in (messages, deliveries, plant):
+    for module in (messages, deliveries, orders, channels, dashboard, trail, mappings, trying):
         application.include_router(module.router)
     application.add_api_route("/", _page, include_in_schema=False)
     application.add_api_route("/{place:path}", _page, include_in_schema=False)
@@ -79,7 +80,7 @@ def _shown(files: Files, boot: Mapping[str, Any], status: int = 200) -> Response
 async def _refuse(_: Request, error: Exception) -> Response:
     if not isinstance(error, ConsoleError):
         raise error
-    return _problem(error.status, error.code, error.detail)
+    return _problem(error.status, error.code, error.detail, error.more)
 
 
 async def _bad_request(_: Request, error: Exception) -> Response:
@@ -90,6 +91,8 @@ async def _bad_request(_: Request, error: Exception) -> Response:
     return _problem(400, "bad_request", f"wrong: {', '.join(places)}")
 
 
-def _problem(status: int, code: str, detail: str) -> Response:
-    body = {"type": "about:blank", "status": status, "code": code, "detail": detail}
+def _problem(
+    status: int, code: str, detail: str, more: Mapping[str, Any] = MappingProxyType({})
+) -> Response:
+    body = {**more, "type": "about:blank", "status": status, "code": code, "detail": detail}
     return JSONResponse(body, status, _HEADERS, media_type="application/problem+json")

@@ -4,8 +4,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bridge.console.deliveries import DeliverySearching
 from bridge.console.numbers import Kind
 from bridge.console.searching import Search
+from bridge.console.trail import DeedQuery
 from bridge.queue.states import State
 
 Text = Annotated[str, Field(max_length=200)]
@@ -30,20 +32,52 @@ class MessageSearch(_Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def wanted(self) -> Search:
-        """Give what is looked for; a kind without a number is no condition."""
+    def wanted(self, sites: frozenset[str] | None) -> Search:
+        """Give what is looked for, of these sites; a kind without a number is no condition."""
         kind = self.kind if self.number.strip() else None
-        return Search(**{**self.model_dump(), "kind": kind})
+        return Search(**{**self.model_dump(), "kind": kind}, sites=sites)
 
 
 class DeliverySearch(_Body):
-    """As bridge.queue.browse.Filter has it."""
+    """In the body as the other search is."""
 
     state: State | None = None
     destination: Text | None = None
     report_id: Text | None = None
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
+
+    def wanted(self, sites: frozenset[str] | None) -> DeliverySearching:
+        """Give what is looked for, of these sites."""
+        return DeliverySearching(**self.model_dump(), sites=sites)
+
+
+class DeedFilter(_Body):
+    """Which deeds, in the query: nothing of a patient stands in it. Times in ms."""
+
+    email: Text | None = None
+    action: Text | None = None
+    subject: Text | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    before: RowId | None = None
+    limit: int = Field(100, ge=1, le=500)
+
+    def wanted(self, sites: frozenset[str] | None) -> DeedQuery:
+        """Give what is looked for, of these sites."""
+        return DeedQuery(**self.model_dump(), sites=sites)
+
+
+class AuditFilter(_Body):
+    """Which events of a site's audit trail, by the names that the service has for them."""
+
+    action: Text | None = None
+    user: Text | None = None
+    reportId: Text | None = None  # noqa: N815  # the service's spelling
+    since: Moment | None = None
+    until: Moment | None = None
+    before: RowId | None = None
+    limit: int = Field(100, ge=1, le=500)
 
 
 class Accession(_Body):

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
+from bridge.console.deliveries import search
 from bridge.console.errors import Impossible, Unknown
 from bridge.console.http.bodies import DeliverySearch
-from bridge.console.http.guard import BackstageDep, PersonDep, act
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, within_reach
+from bridge.console.ownership import delivery_sites
 from bridge.console.permissions import Permission
 from bridge.console.tree import readable, tree
 from bridge.queue import browse, operate
@@ -25,12 +27,8 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 async def find(body: DeliverySearch, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     person.grant.require(Permission.SEE)
-    wanted = browse.Filter(
-        body.state, body.destination, body.report_id, before=body.before, limit=body.limit
-    )
-    rows = await asyncio.to_thread(browse.deliveries, backstage.database, wanted)
-    further = rows[-1].id if len(rows) == body.limit else None
-    return {"rows": [asdict(row) for row in rows], "further": further}
+    page = await asyncio.to_thread(search, backstage.database, body.wanted(person.grant.reach))
+    return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{delivery_id}")
@@ -38,6 +36,7 @@ async def read(delivery_id: Key, person: PersonDep, backstage: BackstageDep) -> 
     """Give one delivery's row."""
     person.grant.require(Permission.SEE)
     detail = await asyncio.to_thread(_found, backstage.database, delivery_id)
+    within_reach(person, delivery_sites(detail.orders))
     return {"row": asdict(detail.row)}
 
 
@@ -55,7 +54,8 @@ async def content(
             "ack": readable(detail.reply),
         }
 
-    return await act(request, person, Permission.BODIES, ("read", f"delivery {delivery_id}"), told)
+    deed = _about(backstage.database, delivery_id, "read", Permission.BODIES)
+    return await act(request, person, deed, told)
 
 
 @router.post("/{delivery_id}/retry")
@@ -64,7 +64,8 @@ async def retry(
 ) -> dict[str, Any]:
     """Deliver now, or again: the same bytes."""
     work = _change(operate.retry_delivery, backstage.database, delivery_id)
-    await act(request, person, Permission.OPERATE, ("retry", f"delivery {delivery_id}"), work)
+    deed = _about(backstage.database, delivery_id, "retry", Permission.OPERATE)
+    await act(request, person, deed, work)
     return {}
 
 
@@ -74,15 +75,25 @@ async def skip(
 ) -> dict[str, Any]:
     """Decide that a delivery is not to be sent; the others of its report go on."""
     work = _change(operate.skip_delivery, backstage.database, delivery_id)
-    await act(request, person, Permission.OPERATE, ("skip", f"delivery {delivery_id}"), work)
+    deed = _about(backstage.database, delivery_id, "skip", Permission.OPERATE)
+    await act(request, person, deed, work)
     return {}
+
+
+def _about(database: Database, delivery_id: int, action: str, needs: Permission) -> Act:
+    return Act(
+        (needs,),
+        action,
+        f"delivery {delivery_id}",
+        lambda: delivery_sites(_found(database, delivery_id).orders),
+    )
 
 
 def _found(database: Database, delivery_id: int) -> DeliveryDetail:
     try:
         return browse.delivery(database, delivery_id)
-    except NoSuchRow as error:
-        raise Unknown(str(error)) from None
+    except NoSuchRow:
+        raise Unknown from None
 
 
 def _change(
@@ -91,8 +102,8 @@ def _change(
     def run() -> None:
         try:
             work(database, delivery_id)
-        except NoSuchRow as error:
-            raise Unknown(str(error)) from None
+        except NoSuchRow:
+            raise Unknown from None
         except IllegalTransition as error:
             raise Impossible(str(error)) from None
 

@@ -6,7 +6,7 @@ where a request comes from is told by the headers that no page can set.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
@@ -15,7 +15,15 @@ from fastapi import Depends, Request
 
 from bridge.console import grants, trail
 from bridge.console.backstage import Backstage
-from bridge.console.errors import ConsoleError, ForeignPage, NotPermitted, SignedOut, Unreachable
+from bridge.console.errors import (
+    ConsoleError,
+    ForeignPage,
+    NotPermitted,
+    NotTaken,
+    SignedOut,
+    Unknown,
+    Unreachable,
+)
 from bridge.console.permissions import Grant, Permission
 from bridge.console.trail import Deed
 from bridge.engine_client.errors import EngineFailure
@@ -56,34 +64,90 @@ async def person_of(request: Request) -> Person:
     return Person(grant, visitor.name, visitor.theme)
 
 
-async def act(
-    request: Request,
-    person: Person,
-    permission: Permission,
-    deed: tuple[str, str],
-    work: Callable[[], T],
-) -> T:
+@dataclass(frozen=True, slots=True)
+class Act:
+    """
+    What is done, on what, and what it needs.
+
+    `sites` gives those of what it is about, or raises Unknown; None: it is about no site.
+    """
+
+    permissions: tuple[Permission, ...]
+    action: str
+    subject: str = ""
+    sites: Callable[[], Collection[str]] | None = None
+    reason: str = ""
+
+
+async def act(request: Request, person: Person, wanted: Act, work: Callable[[], T]) -> T:
     """
     Do something for a person on a thread, and record it: done, or refused and why.
 
-    `deed` is its action and its subject. The record is written first where it went well, for
-    what cannot be recorded must not be told.
+    The record is written before anything is told, for what cannot be recorded must not be told.
     """
     backstage = backstage_of(request)
-    action, subject = deed
 
     def run() -> T:
+        site = ""
         try:
-            person.grant.require(permission)
+            site = _allowed(person, wanted)
             done = work()
         except ConsoleError as refusal:
-            refused = Deed(person.grant.email, action, subject, refusal.code)
-            trail.note(backstage.database, refused, backstage.clock())
+            _note(backstage, person, wanted, site, refusal.code)
             raise
-        trail.note(backstage.database, Deed(person.grant.email, action, subject), backstage.clock())
+        _note(backstage, person, wanted, site, trail.DONE)
         return done
 
     return await asyncio.to_thread(run)
+
+
+async def act_and_wait(
+    request: Request, person: Person, wanted: Act, work: Callable[[], Awaitable[T]]
+) -> T:
+    """Do something for a person by asking somebody else, and record it, as `act` does."""
+    backstage = backstage_of(request)
+    site = ""
+    try:
+        site = await asyncio.to_thread(_allowed, person, wanted)
+        done = await _asked(work)
+    except ConsoleError as refusal:
+        await asyncio.to_thread(_note, backstage, person, wanted, site, refusal.code)
+        raise
+    await asyncio.to_thread(_note, backstage, person, wanted, site, trail.DONE)
+    return done
+
+
+async def _asked(work: Callable[[], Awaitable[T]]) -> T:
+    """Let the service's refusals be ours: its words are its own, and may be shown."""
+    try:
+        return await work()
+    except EngineFailure as failure:
+        if failure.status is None:
+            raise Unreachable from None
+        raise NotTaken(failure.status, failure.code) from None
+
+
+def within_reach(person: Person, sites: Collection[str]) -> None:
+    """Raise Unknown where something is not of the person's sites: it is as if it were not there."""
+    if not person.grant.reaches(sites):
+        raise Unknown
+
+
+def _allowed(person: Person, wanted: Act) -> str:
+    """Give the one site that an act is about; '' where there are none or several."""
+    for permission in wanted.permissions:
+        person.grant.require(permission)
+    if wanted.sites is None:
+        return ""
+    sites = wanted.sites()
+    within_reach(person, sites)
+    return next(iter(sites)) if len(sites) == 1 else ""
+
+
+def _note(backstage: Backstage, person: Person, wanted: Act, site: str, outcome: str) -> None:
+    email = person.grant.email
+    deed = Deed(email, wanted.action, wanted.subject, outcome, site, wanted.reason)
+    trail.note(backstage.database, deed, backstage.clock())
 
 
 def _from_our_page(request: Request) -> bool:

@@ -10,8 +10,9 @@ from bridge.console import whereabouts
 from bridge.console.backstage import Backstage
 from bridge.console.errors import Impossible, Unknown
 from bridge.console.http.bodies import MessageSearch
-from bridge.console.http.guard import BackstageDep, PersonDep, act
+from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act, within_reach
 from bridge.console.numbers import numbers
+from bridge.console.ownership import origin_of
 from bridge.console.permissions import Permission
 from bridge.console.searching import search
 from bridge.console.timeline import timeline
@@ -30,15 +31,13 @@ async def find(
     body: MessageSearch, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> dict[str, Any]:
     """List messages, newest first; by the numbers of patients only for those who may find."""
-    wanted = body.wanted()
+    wanted = body.wanted(person.grant.reach)
     if wanted.kind is None:
         person.grant.require(Permission.SEE)
         page = await asyncio.to_thread(search, backstage.database, wanted)
     else:
-        deed = ("search", f"messages by {wanted.kind} number")
-        page = await act(
-            request, person, Permission.FIND, deed, lambda: search(backstage.database, wanted)
-        )
+        deed = Act((Permission.FIND,), "search", f"messages by {wanted.kind} number")
+        page = await act(request, person, deed, lambda: search(backstage.database, wanted))
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
@@ -46,7 +45,7 @@ async def find(
 async def read(message_id: Key, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """Give one message's row and its way in time; nothing of what it says."""
     person.grant.require(Permission.SEE)
-    return await asyncio.to_thread(_told, backstage, message_id)
+    return await asyncio.to_thread(_told, backstage, person, message_id)
 
 
 @router.get("/{message_id}/content")
@@ -54,10 +53,8 @@ async def content(
     message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> dict[str, Any]:
     """Give what a message says: raw, as a tree, as it was mapped, and its acknowledgment."""
-    deed = ("read", f"message {message_id}")
-    return await act(
-        request, person, Permission.BODIES, deed, lambda: _content(backstage, message_id)
-    )
+    deed = about(backstage, message_id, "read", Permission.BODIES)
+    return await act(request, person, deed, lambda: _content(backstage, message_id))
 
 
 @router.post("/{message_id}/replay")
@@ -65,11 +62,8 @@ async def replay(
     message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> dict[str, Any]:
     """Queue a message again; say how many later ones of its patient were applied meanwhile."""
-    deed = ("replay", f"message {message_id}")
-    later = await act(
-        request, person, Permission.OPERATE, deed, lambda: _replay(backstage, message_id)
-    )
-    return {"later": later}
+    deed = about(backstage, message_id, "replay", Permission.OPERATE)
+    return {"later": await act(request, person, deed, lambda: _replay(backstage, message_id))}
 
 
 @router.post("/{message_id}/cancel")
@@ -77,15 +71,25 @@ async def cancel(
     message_id: Key, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> dict[str, Any]:
     """Decide that a message is not to be applied."""
-    deed = ("cancel", f"message {message_id}")
-    await act(request, person, Permission.OPERATE, deed, lambda: _cancel(backstage, message_id))
+    deed = about(backstage, message_id, "cancel", Permission.OPERATE)
+    await act(request, person, deed, lambda: _cancel(backstage, message_id))
     return {}
 
 
-def _told(backstage: Backstage, message_id: int) -> dict[str, Any]:
-    detail = _found(backstage, message_id)
+def about(backstage: Backstage, message_id: int, action: str, *needs: Permission) -> Act:
+    """Make an act on a message, which must be of the person's sites."""
+    return Act(needs, action, f"message {message_id}", lambda: _sites(backstage, message_id))
+
+
+def _sites(backstage: Backstage, message_id: int) -> frozenset[str]:
+    return backstage.belonging(origin_of(found(backstage, message_id)))
+
+
+def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, Any]:
+    detail = found(backstage, message_id)
+    within_reach(person, backstage.belonging(origin_of(detail)))
     own = numbers(detail.payload)
-    known = whereabouts.orders(backstage.database, own.order)
+    known = whereabouts.orders(backstage.database, own.order, person.grant.reach)
     orders = [each for each in known if each["mrn"] in own.patient]
     reports = {each["report_id"] for each in orders} - {""}
     sent = whereabouts.deliveries(backstage.database, reports)
@@ -93,7 +97,7 @@ def _told(backstage: Backstage, message_id: int) -> dict[str, Any]:
 
 
 def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
-    detail = _found(backstage, message_id)
+    detail = found(backstage, message_id)
     return {
         "raw": readable(detail.payload),
         "tree": tree(detail.payload),
@@ -103,15 +107,16 @@ def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
     }
 
 
-def _found(backstage: Backstage, message_id: int) -> MessageDetail:
+def found(backstage: Backstage, message_id: int) -> MessageDetail:
+    """Give a stored message. Raises Unknown."""
     try:
         return browse.message(backstage.database, message_id)
-    except NoSuchRow as error:
-        raise Unknown(str(error)) from None
+    except NoSuchRow:
+        raise Unknown from None
 
 
 def _replay(backstage: Backstage, message_id: int) -> int:
-    _found(backstage, message_id)
+    found(backstage, message_id)
     try:
         return backstage.plant.replay(message_id)
     except BridgeError as error:
@@ -119,7 +124,7 @@ def _replay(backstage: Backstage, message_id: int) -> int:
 
 
 def _cancel(backstage: Backstage, message_id: int) -> None:
-    _found(backstage, message_id)
+    found(backstage, message_id)
     try:
         operate.cancel_message(backstage.database, message_id)
     except IllegalTransition as error:

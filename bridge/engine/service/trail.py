@@ -31,6 +31,9 @@ class TrailQuery:
     until: int | None = None
     report_id: str | None = None
     action: str | None = None
+    user: str | None = None
+    before: int | None = None
+    """A sequence number: only events that came before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +149,11 @@ def _conditions(query: TrailQuery) -> list[Any]:
         (EVENTS.c.site_id, query.site_id),
         (EVENTS.c.report_id, query.report_id),
         (EVENTS.c.action, query.action),
+        (ACCOUNTS.c.email, query.user and query.user.strip().lower()),
     )
     conditions = [column == value for column, value in wanted if value is not None]
+    if query.before is not None:
+        conditions.append(EVENTS.c.sequence < query.before)
     if query.since is not None:
         conditions.append(EVENTS.c.at >= query.since)
     if query.until is not None:

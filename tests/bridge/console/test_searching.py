@@ -6,6 +6,7 @@ from sqlalchemy import text
 from bridge.console import searching
 from bridge.console.indexing import BATCH, SETTLED, Indexer
 from bridge.console.numbers import Kind
+from bridge.console.ownership import Origin
 from bridge.console.searching import Search, id_at, search
 from bridge.queue.retention import prune
 from bridge.queue.states import State
@@ -16,6 +17,11 @@ from tests.bridge.console.conftest import START, Shelf
 def ids(shelf: Shelf, wanted: Search) -> list[int]:
     """What is found, by id."""
     return [row.id for row in search(shelf.database, wanted).rows]
+
+
+def site_by_listener(origin: Origin) -> frozenset[str]:
+    """Each listener serves a site of its own name."""
+    return frozenset({origin.listener})
 
 
 def test_time_is_found_by_bisection(shelf: Shelf) -> None:
@@ -70,7 +76,8 @@ def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
         late = connection.execute(text("DELETE FROM message WHERE id = 515")).rowcount
         connection.execute(text("DELETE FROM message_body WHERE message_id = 515"))
     assert late == 1
-    indexer = Indexer(shelf.database, lambda: START + last * 1000)
+    now = [START]
+    indexer = Indexer(shelf.database, site_by_listener, lambda: now[0])
     assert indexer.catch_up() == last - 1
     assert indexer.catch_up() == 0
     assert ids(shelf, Search(kind=Kind.ORDER, number="P7")) == [7]
@@ -91,15 +98,44 @@ def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
             )
         )
     assert indexer.catch_up() == 1
-    assert Indexer(shelf.database, lambda: START + last * 1000 + SETTLED * 2).catch_up() <= 20
+    assert Indexer(shelf.database, site_by_listener, lambda: now[0]).catch_up() <= last - 514
+    now[0] += SETTLED
+    assert indexer.catch_up() == 0
     assert ids(shelf, Search(kind=Kind.ORDER, number="P1")) == [515, 1]
 
 
 def test_numbers_go_with_their_message(shelf: Shelf) -> None:
     """What retention removes leaves nothing in the index."""
     shelf.fill(1, 10)
-    Indexer(shelf.database, lambda: START).catch_up()
+    Indexer(shelf.database, site_by_listener, lambda: START).catch_up()
     prune(shelf.database, START + 5000)
     with shelf.database.read() as connection:
         left = connection.execute(text("SELECT DISTINCT message_id FROM message_number")).scalars()
         assert set(left) == set(range(5, 11))
+
+
+def test_of_a_site_only_its_own_is_found(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By time, state and number alike; what nobody can tell is nobody's; nothing for no site."""
+    monkeypatch.setattr(searching, "WINDOW", 10)
+    shelf.fill(1, 3, state="parked")
+    shelf.fill(4, 12)
+
+    def some(origin: Origin) -> frozenset[str]:
+        return frozenset() if b"|C12|" in origin.payload else site_by_listener(origin)
+
+    Indexer(shelf.database, some, lambda: START).catch_up()
+    even = frozenset({"even"})
+    assert ids(shelf, Search(sites=even)) == [10, 8, 6, 4]
+    assert ids(shelf, Search(sites=even, state=State.PARKED)) == [2]
+    assert ids(shelf, Search(sites=even, kind=Kind.PATIENT, number="M1")) == [10, 4]
+    assert ids(shelf, Search(sites=frozenset({"odd", "even"}), limit=2)) == [11, 10]
+    assert ids(shelf, Search(sites=frozenset())) == []
+
+
+def test_what_speaks_of_two_sites_is_no_single_ones(shelf: Shelf) -> None:
+    """Whoever has both sees it."""
+    shelf.fill(1, 1)
+    both = frozenset({"A", "B"})
+    Indexer(shelf.database, lambda _: both, lambda: START).catch_up()
+    assert ids(shelf, Search(sites=frozenset({"A"}))) == []
+    assert ids(shelf, Search(sites=frozenset({"A", "B", "C"}))) == [1]

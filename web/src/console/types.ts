@@ -5,6 +5,8 @@ export interface Me {
   name: string;
   role: string;
   permissions: string[];
+  /** The sites that the person is limited to; null: none. */
+  sites: string[] | null;
 }
 
 export interface MessageRow {
@@ -46,6 +48,7 @@ export interface Step {
   code: string;
   count: number;
   delivery: number | null;
+  message: number | null;
 }
 
 export interface TreeField {
@@ -83,11 +86,12 @@ export interface Queue {
 
 export interface Overview extends Channels {
   now: number;
-  inbox: Queue;
+  inbox: Record<string, Queue>;
   outbox: Record<string, Queue>;
   received: Record<string, Record<string, number>>;
   sent: Record<string, Record<string, number>>;
-  hour: { received: number; sent: number };
+  /** Counts in twelve parts of the last hour; null for who is limited to sites. */
+  hour: { received: number[]; sent: number[] } | null;
   alerts: { key: string; severity: string; text: string; raised_at: number }[];
 }
 

@@ -4,7 +4,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import BaseModel, Field, StrictInt, model_validator
 
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.authority import Role
@@ -12,6 +12,7 @@ from bridge.engine.service.caller import Scope
 from bridge.engine.service.preferences import Preferences
 from bridge.engine.service.site_changes import changed
 from bridge.engine.service.sites import MAX_SIGN_DELAY, SiteSettings
+from bridge.engine.service.trail import TrailQuery
 
 Names = Annotated[list[Identifier], Field(max_length=1000)]
 
@@ -125,3 +126,25 @@ class CodeMapBody(Body):
     """A billing code map."""
 
     csv: Annotated[str, Field(max_length=8_000_000, description="system,match,code,description")]
+
+
+_Place = Annotated[int, Field(ge=0, lt=2**63)]
+_Word = Annotated[str, Field(min_length=1, max_length=320)]
+
+
+class AuditQuery(BaseModel):
+    """Which audit events; times in milliseconds since the epoch, `user` an e-mail address."""
+
+    after: _Place | None = None
+    before: Annotated[_Place | None, Field(description="Goes on from a page of the newest")] = None
+    since: _Place | None = None
+    until: _Place | None = None
+    action: _Word | None = None
+    user: _Word | None = None
+    reportId: _Word | None = None
+    limit: int = Field(100, ge=1, le=1000)
+
+    def of(self, site_id: str) -> TrailQuery:
+        """Return the query as the use case takes it."""
+        span = (self.since, self.until)
+        return TrailQuery(site_id, *span, self.reportId, self.action, self.user, self.before)

@@ -5,36 +5,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.errors import Forbidden
 from bridge.engine.http.acting import Place, look
 from bridge.engine.http.guard import AdminRoute
+from bridge.engine.http.models.administration import AuditQuery
 from bridge.engine.http.models.responses import problems
-from bridge.engine.service import trail
+from bridge.engine.http.state import engine_of
+from bridge.engine.service import audit, trail
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
 )
 
-Number = Annotated[int | None, Query(ge=0, lt=2**63)]
-Word = Annotated[str | None, Query(min_length=1, max_length=128)]
-
 
 @router.get("/sites/{site_id}/audit", response_model=dict[str, Any])
 async def read_audit(
-    site_id: str,
-    request: Request,
-    after: Number = None,
-    since: Number = None,
-    until: Number = None,
-    action: Word = None,
-    report_id: Annotated[str | None, Query(alias="reportId", max_length=128)] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    site_id: str, request: Request, wanted: Annotated[AuditQuery, Query()]
 ) -> Response:
-    """
-    Return a site's audit events: the newest first, or with `after` those behind it, oldest first.
-
-    `since` and `until` are milliseconds since the epoch.
-    """
-    query = trail.TrailQuery(site_id, since, until, report_id, action)
+    """Return a site's audit events: the newest first, or with `after` those behind it, in order."""
+    query, after, limit = wanted.of(site_id), wanted.after, wanted.limit
     rows = await look(
         request,
         "audit-read",
@@ -46,3 +35,12 @@ async def read_audit(
         ),
     )
     return JSONResponse({"events": [each.as_json() for each in rows]})
+
+
+@router.get("/audit/verdict", response_model=dict[str, Any])
+async def verify_audit(request: Request) -> Response:
+    """Walk the hash chain of all sites; only with a service token. `broken`: null, or where."""
+    if not request.state.caller.service:
+        raise Forbidden
+    verdict = await engine_of(request).work.read(audit.verify)
+    return JSONResponse({"events": verdict.events, "head": verdict.head, "broken": verdict.broken})

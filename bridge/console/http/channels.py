@@ -1,0 +1,86 @@
+"""Listeners and destinations: list, pause, resume, test."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request
+
+from bridge.console.backstage import Backstage
+from bridge.console.errors import Unknown
+from bridge.console.http.guard import (
+    Act,
+    BackstageDep,
+    Person,
+    PersonDep,
+    act,
+    act_and_wait,
+)
+from bridge.console.permissions import Permission
+
+router = APIRouter(prefix="/api/channels")
+Kind = Literal["listener", "destination"]
+Name = Annotated[str, Path(max_length=64)]
+ALL = "*"
+
+
+@router.get("")
+async def channels(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+    """List listeners and destinations."""
+    person.grant.require(Permission.SEE)
+    return await asyncio.to_thread(own_channels, backstage, person)
+
+
+@router.post("/{kind}/{name}/pause")
+async def pause(
+    kind: Kind, name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Take or send nothing until it is resumed."""
+    email = person.grant.email
+    deed = _about(backstage, kind, name, "pause")
+    await act(request, person, deed, lambda: backstage.plant.pause(kind, name, email))
+    return {}
+
+
+@router.post("/{kind}/{name}/resume")
+async def resume(
+    kind: Kind, name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Let it go on."""
+    deed = _about(backstage, kind, name, "resume")
+    await act(request, person, deed, lambda: backstage.plant.resume(kind, name))
+    return {}
+
+
+@router.post("/{kind}/{name}/test")
+async def test(
+    kind: Kind, name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Connect to it and say what is found, step by step; no message is sent."""
+    deed = _about(backstage, kind, name, "test")
+    steps = await act_and_wait(request, person, deed, lambda: backstage.probe(kind, name))
+    return {"steps": list(steps)}
+
+
+def own_channels(backstage: Backstage, person: Person) -> dict[str, list[Mapping[str, Any]]]:
+    """Give the listeners and destinations that serve a person's sites and no other."""
+    return {
+        f"{kind}s": [
+            each for each in backstage.plant.channels(kind) if _is_own(person, each["sites"])
+        ]
+        for kind in ("listener", "destination")
+    }
+
+
+def _is_own(person: Person, sites: list[str]) -> bool:
+    return person.grant.reach is None or (ALL not in sites and person.grant.reaches(sites))
+
+
+def _about(backstage: Backstage, kind: Kind, name: str, action: str) -> Act:
+    def sites() -> list[str]:
+        for each in backstage.plant.channels(kind):
+            if each["name"] == name:
+                return list(each["sites"])
+        raise Unknown
+
+    return Act((Permission.OPERATE,), action, f"{kind} {name}", sites)

@@ -1,0 +1,127 @@
+"""Definitions: list, read, draft, activate, roll back; and what listeners read with."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from bridge.console.desk import Decision, Writing
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.http.mapping_bodies import (
+    NAME,
+    ActivateBody,
+    DraftBody,
+    ReadingBody,
+    RollbackBody,
+)
+from bridge.console.permissions import Permission
+from mappings.schema.document import text as schema_text
+
+router = APIRouter(prefix="/api")
+Name = Annotated[str, Path(pattern=NAME)]
+VersionName = Annotated[str, Path(pattern=r"^[0-9a-f]{4,16}$")]
+
+
+@router.get("/mappings")
+async def overview(person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """List definitions, and who reads and writes with them."""
+    person.grant.require(Permission.AUTHOR)
+    return await asyncio.to_thread(backstage.desk.overview)
+
+
+@router.get("/mapping-schema")
+async def schema(person: PersonDep) -> Response:
+    """Give the JSON Schema of the language."""
+    person.grant.require(Permission.AUTHOR)
+    return Response(schema_text(), media_type="application/schema+json")
+
+
+@router.get("/mappings/{name}")
+async def definition(name: Name, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """Give a definition with its files, and one's own draft."""
+    person.grant.require(Permission.AUTHOR)
+    return await asyncio.to_thread(backstage.desk.definition, name, person.grant.email)
+
+
+@router.put("/mappings/{name}/draft")
+async def save(
+    name: Name, body: DraftBody, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Keep one's draft, whatever is wrong with it, and name that; nothing comes into force."""
+    person.grant.require(Permission.AUTHOR)
+    may_code = Permission.CODE in person.grant.permissions
+    writing = Writing(
+        name, person.grant.email, body.files, body.begun_on, body.revision, code=may_code
+    )
+    async with backstage.gate:
+        return await asyncio.to_thread(backstage.desk.save, writing)
+
+
+@router.delete("/mappings/{name}/draft")
+async def discard(
+    name: Name, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Throw one's draft away."""
+    wanted = Act((Permission.AUTHOR,), "discard draft", f"mapping {name}")
+    work = backstage.desk.discard
+    await act(request, person, wanted, lambda: work(name, person.grant.email))
+    return {}
+
+
+@router.get("/mappings/{name}/history")
+async def history(name: Name, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """List what was in force: who put it there, when, and why."""
+    person.grant.require(Permission.AUTHOR)
+    return {"rows": await asyncio.to_thread(backstage.desk.history, name)}
+
+
+@router.get("/mappings/{name}/versions/{version}")
+async def version(
+    name: Name, version: VersionName, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Give the files of a version."""
+    person.grant.require(Permission.AUTHOR)
+    return await asyncio.to_thread(backstage.desk.version, name, version)
+
+
+@router.post("/mappings/{name}/activate")
+async def activate(
+    name: Name, body: ActivateBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Put one's draft into force: checked once more, refused where it has a mistake."""
+    subject = ", ".join([f"mapping {name}", *(f"listener {each[:64]}" for each in body.listeners)])
+    wanted = Act((Permission.AUTHOR,), "activate", subject, reason=body.reason)
+    decision = Decision(
+        name,
+        person.grant.email,
+        body.reason,
+        body.begun_on,
+        body.revision,
+        listeners=tuple(body.listeners),
+    )
+    return await act(request, person, wanted, lambda: backstage.desk.activate(decision))
+
+
+@router.post("/mappings/{name}/rollback")
+async def rollback(
+    name: Name, body: RollbackBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Put the version before, or the one that is named, into force again."""
+    wanted = Act((Permission.AUTHOR,), "roll back", f"mapping {name}", reason=body.reason)
+    decision = Decision(name, person.grant.email, body.reason, body.begun_on, version=body.version)
+    return await act(request, person, wanted, lambda: backstage.desk.rollback(decision))
+
+
+@router.put("/reading/{listener}")
+async def read_with(
+    listener: str, body: ReadingBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Let a listener read with these definitions from now on."""
+    subject = f"definitions of listener {listener[:64]}"
+    wanted = Act((Permission.AUTHOR,), "activate", subject, reason=body.reason)
+    decision = Decision(listener, person.grant.email, body.reason, body.begun_on)
+    names = tuple(body.mappings)
+    work = backstage.desk.read_with
+    return await act(request, person, wanted, lambda: work(decision, names))

@@ -1,0 +1,39 @@
+"""
+Of which sites something is, so that people see no other's.
+
+Pure. A message is of the sites that the definition which read it yields, and of its listener's
+where none reads it; a delivery of those of its orders.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.queue.rows import MessageDetail
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What tells whose a message is; `received_at` in ms."""
+
+    listener: str
+    mapping: str
+    version: str
+    received_at: int
+    payload: bytes
+
+
+Belonging = Callable[[Origin], frozenset[str]]
+"""Gives the sites of a message; none: nobody can tell. May ask the database."""
+
+
+def origin_of(detail: MessageDetail) -> Origin:
+    """Say where a stored message came from."""
+    row = detail.row
+    return Origin(row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload)
+
+
+def delivery_sites(content: Any) -> frozenset[str]:
+    """Give the sites of a delivery's orders, as the outbox keeps them."""
+    orders = content.get("orders", ()) if isinstance(content, dict) else ()
+    return frozenset(str(each["SiteID"]) for each in orders if each.get("SiteID"))

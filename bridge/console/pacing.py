@@ -1,0 +1,34 @@
+"""
+How long the indexer holds back after a batch.
+
+Pure. While messages rush in it takes a small share of the time, for senders have time-outs and
+who searches can wait; when it is quiet it catches up.
+"""
+
+from dataclasses import dataclass
+
+RUSH = 50.0  # messages a second that came
+SHARE_IN_A_RUSH = 40.0  # times of what a batch took
+SHARE = 1.0
+LONGEST = 30.0  # seconds of a pause, so that a rush without end is indexed too
+EVERY = 1.0  # seconds between looks when everything was read
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there was at one moment: seconds of a clock that only goes on, the newest id."""
+
+    at: float
+    newest: int
+
+
+def rate(before: Look, now: Look) -> float:
+    """Give the messages a second that came between two looks."""
+    return max(0, now.newest - before.newest) / max(now.at - before.at, 0.001)
+
+
+def pause(rate: float, took: float, *, full: bool) -> float:
+    """Give the seconds to wait after a batch that took so long; `full`: there is more."""
+    if rate >= RUSH:
+        return min(LONGEST, max(EVERY, took * SHARE_IN_A_RUSH))
+    return min(EVERY, took * SHARE) if full else EVERY

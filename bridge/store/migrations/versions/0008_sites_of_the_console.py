@@ -1,0 +1,44 @@
+"""
+Who is limited to which sites, what a deed was about, and messages that were edited and sent again.
+
+`sites` is a JSON list; empty where a person is limited to none. A link between two messages names
+rows, never what was changed.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+from bridge.store.columns import BIG_KEY
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("console_grant", sa.Column("sites", sa.Text, nullable=False, server_default=""))
+    op.add_column("console_deed", sa.Column("site", sa.Text, nullable=False, server_default=""))
+    op.add_column("console_deed", sa.Column("reason", sa.Text, nullable=False, server_default=""))
+    # Messages are found by their sites from now on: all are read again.
+    op.execute("DELETE FROM message_number_cursor")
+    # Until when nothing is sent to a destination that does not answer; null: its circuit is closed.
+    op.add_column("channel", sa.Column("open_until", sa.BigInteger))
+    op.create_table(
+        "message_edit",
+        sa.Column("message_id", BIG_KEY, primary_key=True, autoincrement=False),
+        sa.Column("origin_id", sa.BigInteger, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("email", sa.Text, nullable=False),
+        sa.Column("reason", sa.Text, nullable=False),
+    )
+    # What became of the one that was edited.
+    op.create_index("message_edit_origin", "message_edit", ["origin_id"])
+
+
+def downgrade() -> None:
+    op.drop_table("message_edit")
+    op.drop_column("channel", "open_until")
+    op.drop_column("console_deed", "reason")
+    op.drop_column("console_deed", "site")
+    op.drop_column("console_grant", "sites")

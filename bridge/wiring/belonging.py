@@ -1,0 +1,56 @@
+"""Of which sites a stored message is: what the definition that read it makes of its bytes."""
+
+from datetime import UTC, datetime
+
+from bridge.console.ownership import Origin
+from bridge.store.database import Database
+from bridge.wiring.shelf import in_force, recaller
+from config import Settings
+from mappings.compiler import compile_sources
+from mappings.errors import MappingError
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import Refusal
+from mappings.inbound import InboundMapping
+from mappings.scope import Defaults
+
+
+class Belongings:
+    """`bridge.console.ownership.Belonging`; remembers the definitions that it has compiled."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._listeners = {each.name: each for each in settings.listener}
+        self._recall = recaller(database)
+        self._files: dict[str, InboundMapping | None] = {}
+
+    def __call__(self, origin: Origin) -> frozenset[str]:
+        """Give the sites of a message; none where its listener is gone, or its site is unknown."""
+        listener = self._listeners.get(origin.listener)
+        if listener is None:
+            return frozenset()
+        own = frozenset({listener.site}) - {""}
+        mapping = self.definition(origin.mapping, origin.version)
+        if mapping is None:
+            return own
+        try:
+            message = Message.parse(origin.payload, fallback=listener.charset)
+        except Refusal:
+            return own
+        received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
+        return mapping.sites(message, Defaults(listener.site, listener.time_zone, received))
+
+    def definition(self, name: str, version: str) -> InboundMapping | None:
+        """Give the version that read a message; what is in force where it is not kept."""
+        if not name:
+            return None
+        return self._recall(name, version) or self._of_now(name)
+
+    def _of_now(self, name: str) -> InboundMapping | None:
+        if name not in self._files:
+            try:
+                made = compile_sources(in_force(self._settings, self._database)(name), name)
+            except MappingError:
+                return None
+            self._files[name] = made if isinstance(made, InboundMapping) else None
+        return self._files[name]
