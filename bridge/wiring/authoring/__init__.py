@@ -1,0 +1,1 @@
+"""What the console's authors of definitions work with, joined with the rest."""

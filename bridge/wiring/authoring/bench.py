@@ -1,0 +1,138 @@
+"""
+Trying, comparing and learning for the console: `bridge.console.desk.Bench`.
+
+Bounded in time: what is not reached by then is left out, and how much that was is told.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from typing_extensions import override
+
+from bridge.console.desk import Bench, Question, Specimen
+from bridge.console.errors import Mistaken
+from bridge.console.numbers import Kind
+from bridge.console.searching import Search, search
+from bridge.store.database import Database
+from bridge.wiring import reading
+from bridge.wiring.authoring import trying
+from bridge.wiring.authoring.checking import checked
+from bridge.wiring.authoring.differing import answer, as_read_now
+from bridge.wiring.authoring.refusing import refusals
+from bridge.wiring.authoring.told import issue
+from bridge.wiring.choosing import DRAFT, sources_of
+from bridge.wiring.comparing import compared, comparing
+from bridge.wiring.drafting import NoDraft
+from bridge.wiring.samples import Sample, stored, stored_one
+from bridge.wiring.shelf import whole
+from config import Settings
+from mappings.compiler import Compiled
+from mappings.hl7.files import messages_in, messages_in_text
+from mappings.learning import learn
+from mappings.scope import Defaults
+
+_SECONDS = 8.0
+_MOST_OF_A_NUMBER = 20
+NOW = "now"
+"""Which version reads each message now: whichever its listener takes it by."""
+
+
+class AuthorsBench(Bench):
+    """See `bridge.console.desk.Bench`."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+
+    @override
+    def pasted(self, text: str) -> Sequence[bytes]:
+        return messages_in_text(text)
+
+    @override
+    def uploaded(self, data: bytes) -> Sequence[bytes]:
+        return messages_in(data)
+
+    @override
+    def stored(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
+        samples = self._numbered(control) if control else self._last(name, last)
+        return [trying.sample(each) for each in samples]
+
+    @override
+    def try_out(
+        self, name: str, actor: str, word: str, specimens: Sequence[Specimen]
+    ) -> Mapping[str, Any]:
+        with refusals():
+            made = self._made(name, actor, word)
+        reader = trying.Reader(lambda: self._reader(name))
+        late = _deadline()
+        samples = map(self._sample, specimens)
+        trials = [trying.trial(made, each, reader) for each in samples if not late()]
+        return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
+
+    @override
+    def compare(self, question: Question) -> Mapping[str, Any]:
+        name, actor = question.name, question.actor
+        samples = self._last(name, question.last)
+        with refusals():
+            after = self._made(name, actor, question.after)
+            if question.before == NOW:
+                look = as_read_now(self._settings, self._database, after)
+            else:
+                before = self._made(name, actor, question.before)
+                look = comparing(before, after, lambda: self._reader(name))
+        return answer(compared(samples, look, _deadline()), after.version, values=question.values)
+
+    @override
+    def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
+        return {**asdict(learn(payloads)), "messages": len(payloads)}
+
+    def _last(self, name: str, count: int) -> list[Sample]:
+        return stored(self._settings, self._database, name, count)
+
+    def _numbered(self, control: str) -> list[Sample]:
+        wanted = Search(kind=Kind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
+        listeners = {each.name: each for each in self._settings.listener}
+        return [
+            stored_one(self._database, listeners[row.listener], row)
+            for row in search(self._database, wanted).rows
+            if row.listener in listeners
+        ]
+
+    def _sample(self, specimen: Specimen) -> Sample:
+        """Lend a message what its listener knows; what was pasted comes by the first one."""
+        known = self._settings.listener
+        listener = next((each for each in known if each.name == specimen.listener), None)
+        listener = listener or next(iter(known), None)
+        now = datetime.now(UTC)
+        if listener is None:
+            return Sample("", specimen.payload, Defaults("", "UTC", now))
+        defaults = Defaults(listener.site, listener.time_zone, now)
+        return Sample("", specimen.payload, defaults, listener.charset, listener.name)
+
+    def _made(self, name: str, actor: str, word: str) -> Compiled:
+        """Compile a version; a draft that does not exist is what is in force."""
+        try:
+            sources = sources_of(self._settings, self._database, name, word, actor)
+        except NoDraft:
+            if word != DRAFT:
+                raise
+            sources = whole(self._settings, self._database, name)
+        found = checked(sources, name)
+        if found.made is None:
+            raise Mistaken("it has mistakes", issues=[issue(each) for each in found.issues])
+        return found.made
+
+    def _reader(self, name: str) -> Compiled:
+        """Give what reads orders here: the first definition of the first listener."""
+        current = reading.current(self._settings, self._database)
+        names = [each for listener in current.listener for each in listener.mappings]
+        first = next(iter(names), "orders")
+        return self._made(first, "", "active")
+
+
+def _deadline() -> Callable[[], bool]:
+    until = time.monotonic() + _SECONDS
+    return lambda: time.monotonic() > until

@@ -1,0 +1,179 @@
+"""
+Definitions, drafts and versions for the console: `bridge.console.desk.Desk`.
+
+What is in force changes through `bridge.wiring.activating` only, which lets nothing through that
+has a mistake, or that a listener or destination could not work with.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from bridge.console.desk import Decision, Desk, Writing
+from bridge.console.errors import NotPermitted, Unknown
+from bridge.console.permissions import Permission
+from bridge.store import mapping_versions as kept
+from bridge.store.database import Database
+from bridge.store.mapping_versions import Draft
+from bridge.wiring import drafting, reading
+from bridge.wiring.activating import Who, activate, resolve, rollback
+from bridge.wiring.authoring import overview, told
+from bridge.wiring.authoring.checking import checked
+from bridge.wiring.authoring.refusing import refusals
+from bridge.wiring.drafting import SavedElsewhere
+from bridge.wiring.shelf import files_of, whole
+from config import Settings
+
+
+class AuthorsDesk(Desk):
+    """See `bridge.console.desk.Desk`."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+
+    @override
+    def overview(self) -> Mapping[str, Any]:
+        return overview.overview(self._settings, self._database)
+
+    @override
+    def definition(self, name: str, actor: str) -> Mapping[str, Any]:
+        with self._database.read() as connection:
+            active = kept.in_force(connection).get(name)
+            version = active and kept.find(connection, name, active.version)
+            drafts = [each for each in kept.drafts(connection) if each.name == name]
+        own = next((each for each in drafts if each.actor == actor), None)
+        home = files_of(self._settings)(name)
+        if active is None and not drafts and f"{name}.yaml" not in home:
+            raise Unknown("there is no such definition")
+        sources = whole(self._settings, self._database, name)
+        draft = dict(own.sources) if own else {}
+        return {
+            "name": name,
+            "in_force": told.activation(active) if active else None,
+            "held": sorted(version.sources) if version else self._held(name, sources),
+            "sources": sources,
+            "home": {file: text for file, text in home.items() if sources.get(file) != text},
+            "draft": {**told.draft(own), "files": draft} if own else None,
+            "others": [told.draft(each) for each in drafts if each is not own],
+            "used": overview.users(reading.current(self._settings, self._database), name),
+            **self._checked(name, {**sources, **draft}),
+        }
+
+    @override
+    def save(self, writing: Writing) -> Mapping[str, Any]:
+        known = whole(self._settings, self._database, writing.name)
+        code = {file: text for file, text in writing.files.items() if file.endswith(".py")}
+        if not writing.code and any(known.get(file) != text for file, text in code.items()):
+            raise NotPermitted(Permission.CODE)
+        draft = Draft(
+            writing.name,
+            writing.actor,
+            writing.files,
+            writing.begun_on,
+            writing.revision,
+            checked({**known, **writing.files}, writing.name).version,
+            self._clock(),
+        )
+        with refusals():
+            saved = drafting.keep(self._database, draft)
+        return {**told.draft(saved), **self._checked(writing.name, {**known, **writing.files})}
+
+    @override
+    def discard(self, name: str, actor: str) -> None:
+        with self._database.write() as connection:
+            kept.drop_draft(connection, name, actor)
+
+    @override
+    def history(self, name: str) -> Sequence[Mapping[str, Any]]:
+        with self._database.read() as connection:
+            return [told.activation(each) for each in kept.history(connection, name)]
+
+    @override
+    def version(self, name: str, version: str) -> Mapping[str, Any]:
+        with refusals(), self._database.read() as connection:
+            found = resolve(connection, name, version)
+        return {"version": found.version, "files": found.sources}
+
+    @override
+    def activate(self, decision: Decision) -> Mapping[str, Any]:
+        name = decision.name
+        with self._database.read() as connection:
+            draft = kept.draft(connection, name, decision.actor)
+        with refusals():
+            if draft is None:
+                raise drafting.NoDraft(name)
+            if draft.revision != decision.revision:
+                raise SavedElsewhere(name)
+            chosen = [(name, whole(self._settings, self._database, name, draft.sources))]
+            begun_on, lists = {name: decision.begun_on}, self._lists(decision)
+            (done,) = activate(
+                self._settings,
+                self._database,
+                chosen,
+                self._who(decision),
+                begun_on=begun_on,
+                lists=lists,
+            )
+        self.discard(name, decision.actor)
+        return {"version": done.version, "before": done.before}
+
+    @override
+    def rollback(self, decision: Decision) -> Mapping[str, Any]:
+        with refusals():
+            done = rollback(
+                self._settings,
+                self._database,
+                decision.name,
+                self._who(decision),
+                decision.version,
+                {decision.name: decision.begun_on},
+            )
+        return {"version": done.version, "before": done.before}
+
+    @override
+    def read_with(self, decision: Decision, names: Sequence[str]) -> Mapping[str, Any]:
+        lists = {decision.name: list(names)}
+        record = reading.record(decision.name)
+        with refusals():
+            activate(
+                self._settings,
+                self._database,
+                [],
+                self._who(decision),
+                begun_on={record: decision.begun_on},
+                lists=lists,
+            )
+        return {}
+
+    def _lists(self, decision: Decision) -> dict[str, list[str]]:
+        """Put a definition before all others of the listeners that are to read with it."""
+        known = reading.current(self._settings, self._database).listener
+        lists = {}
+        for name in decision.listeners:
+            found = next((each.mappings for each in known if each.name == name), None)
+            if found is None:
+                raise reading.NoListener(name)
+            if decision.name not in found:
+                lists[name] = [decision.name, *found]
+        return lists
+
+    def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
+        """Name the files of a definition that was never in force."""
+        made = checked(sources, name).made
+        own = f"{name}.yaml"
+        return list(made.files) if made else [own] if own in sources else []
+
+    def _checked(self, name: str, sources: Mapping[str, str]) -> dict[str, Any]:
+        found = checked(sources, name)
+        return {
+            "kind": told.kind(found.made),
+            "version": found.version,
+            "needed": list(found.made.files) if found.made else [],
+            "issues": [told.issue(each) for each in found.issues],
+        }
+
+    def _who(self, decision: Decision) -> Who:
+        return Who(decision.actor, self._clock(), decision.reason)

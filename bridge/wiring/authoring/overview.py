@@ -1,0 +1,66 @@
+"""The list of definitions: which are in force, since when and by whom, and who works with them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bridge.store import mapping_versions as kept
+from bridge.store.database import Database
+from bridge.store.mapping_versions import Activation
+from bridge.wiring import reading
+from bridge.wiring.activating import differing
+from bridge.wiring.authoring import told
+from bridge.wiring.authoring.checking import checked
+from bridge.wiring.rendering import names_of
+from bridge.wiring.shelf import files_of, whole
+from config import Settings
+from mappings.compiler import definitions
+
+
+def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
+    """List listeners and destinations with their definitions, and all definitions there are."""
+    current = reading.current(settings, database)
+    with database.read() as connection:
+        active = kept.in_force(connection)
+        drafts = kept.drafts(connection)
+    records = {reading.record(each.name) for each in settings.listener}
+    known = {*definitions(files_of(settings)("")), *active, *(each.name for each in drafts)}
+    differ = set(differing(settings, database))
+    return {
+        "listeners": [
+            {
+                "name": each.name,
+                "address": str(each.bind),
+                "mappings": each.mappings,
+                "settings": own.mappings,
+                "said": _said(active.get(reading.record(each.name))),
+            }
+            for each, own in zip(current.listener, settings.listener, strict=True)
+        ],
+        "destinations": [
+            {"name": each.name, "address": str(each.address), "mappings": list(names_of(each))}
+            for each in current.destination
+        ],
+        "definitions": [
+            {
+                "name": name,
+                "kind": told.kind(checked(whole(settings, database, name), name).made),
+                "in_force": told.activation(active[name]) if name in active else None,
+                "used": users(current, name),
+                "drafts": [told.draft(each) for each in drafts if each.name == name],
+                "files_differ": name in differ,
+            }
+            for name in sorted(known - records)
+        ],
+    }
+
+
+def users(settings: Settings, name: str) -> dict[str, list[str]]:
+    """Name the listeners and destinations that work with a definition."""
+    return {
+        "listeners": [each.name for each in settings.listener if name in each.mappings],
+        "destinations": [each.name for each in settings.destination if name in names_of(each)],
+    }
+
+
+def _said(found: Activation | None) -> dict[str, Any] | None:
+    return told.activation(found) if found else None
