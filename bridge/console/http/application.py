@@ -16,7 +16,16 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import ConsoleError, SignedOut
-from bridge.console.http import channels, dashboard, deliveries, mappings, messages, orders, trail, trying
+from bridge.console.http import (
+    channels,
+    dashboard,
+    deliveries,
+    mappings,
+    messages,
+    orders,
+    trail,
+    trying,
+)
 from bridge.console.http.guard import backstage_of, person_of
 
 PLACE: Final = "/console"
