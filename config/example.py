@@ -40,7 +40,7 @@ _COMMENTED: Final = {
     "probe_bind": '"127.0.0.1:8576"',
     "tokens": '{ SITE1 = "secrets/site1.token" }',
     "fields": '{ receiving_application = "RIS", receiving_facility = "HOSPITAL" }',
-    "replies": '{ AR = "park", "AE 206" = "retry", CE = "retry 5 then pause" }',
+    "destination.replies": '{ AR = "park", "AE 206" = "retry", CE = "retry 5 then pause" }',
     "destination.authorization_file": '"secrets/ris.authorization"',
     "listener.authorization_file": '"secrets/sender.authorization"',
     "destination.version": '"2.5.1"',

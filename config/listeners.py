@@ -66,6 +66,14 @@ class Replies(StrEnum):
     ORDER = "order"
 
 
+class SequenceNumbers(StrEnum):
+    """What the sequence numbers of messages (MSH-13) are to a listener."""
+
+    OFF = "off"
+    CHECK = "check"
+    REQUIRE = "require"
+
+
 class Validation(StrEnum):
     """What a message that is against its structure or profile leads to."""
 
@@ -94,6 +102,10 @@ class Listener(Section):
     )
     replies: Replies = Field(
         Replies.ACK, description="ack | order: ORR, ORI or ORG, with an ORC for each order"
+    )
+    sequence_numbers: SequenceNumbers = Field(
+        SequenceNumbers.OFF,
+        description="off | check | require: MSH-13 counts each sender's messages, MSA-4 answers",
     )
     validation: Validation = Field(
         Validation.OFF,

@@ -1,10 +1,9 @@
 """
 What came of an attempt to deliver, as the outcome that the queue is told.
 
-Looks the reply up in the destination's table, counts attempts, minds the circuit. Sends nothing.
+Looks the reply up in the destination's table, minds the circuit. Sends nothing, keeps nothing.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -37,15 +36,12 @@ class Appraiser:
         self._clock = clock
         self._random = random
         self._on_pause = on_pause
-        # Really sent, or tried to compose: the queue also counts claims that were given back.
-        self._tries: Counter[int] = Counter()
 
     def judged(
         self, delivery: ClaimedDelivery, said: Reply, detail: str, reply: bytes | None, at: int
     ) -> DeliveryOutcome:
         """Look up what follows a reply to what was sent at `at`."""
-        self._tries[delivery.delivery_id] += 1
-        tries = self._tries[delivery.delivery_id]
+        tries = delivery.tries + 1
         follows = consequence(said, self._destination.replies, tries, detail)
         if said is Reply.SILENCE:
             self._breaker.failed(at)
@@ -53,9 +49,7 @@ class Appraiser:
             self._breaker.answered()
         if follows.pause:
             self._on_pause(said.value)
-        retry_at = None
-        if follows.event is Event.POSTPONED:
-            retry_at = self._clock() + self._delay(delivery)
+        again = follows.event is Event.POSTPONED
         self._count(delivery, said, follows.event)
         return DeliveryOutcome(
             delivery.delivery_id,
@@ -63,9 +57,10 @@ class Appraiser:
             follows.failure,
             said.value,
             detail,
-            retry_at,
+            self._clock() + self._delay(tries) if again else None,
             reply,
             at,
+            tries if again else 0,
         )
 
     def _count(self, delivery: ClaimedDelivery, said: Reply, event: Event) -> None:
@@ -81,8 +76,8 @@ class Appraiser:
         """Give what follows when a message could not be composed yet."""
         if failure is Failure.PERMANENT:
             return given_up(delivery, code)
-        self._tries[delivery.delivery_id] += 1
-        wait = self._delay(delivery) if after is None else round(after * 1000)
+        tries = delivery.tries + 1
+        wait = self._delay(tries) if after is None else round(after * 1000)
         return DeliveryOutcome(
             delivery.delivery_id,
             Event.POSTPONED,
@@ -90,16 +85,11 @@ class Appraiser:
             code,
             "not composed yet",
             self._clock() + wait,
+            tries=tries,
         )
 
-    def settled(self, outcome: DeliveryOutcome) -> None:
-        """Forget the attempts at what needs no further one."""
-        if outcome.event is not Event.POSTPONED:
-            self._tries.pop(outcome.delivery_id, None)
-
-    def _delay(self, delivery: ClaimedDelivery) -> int:
-        tries = self._tries[delivery.delivery_id]
-        return round(self._destination.retry.delay(max(1, tries), self._random) * 1000)
+    def _delay(self, tries: int) -> int:
+        return round(self._destination.retry.delay(tries, self._random) * 1000)
 
 
 def given_up(delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:

@@ -256,7 +256,6 @@ class Courier:
                     self._in_hand.pop(outcome.delivery_id, None)
                     if outcome.retry_at is not None:
                         self._next_look.note(outcome.retry_at)
-                    self._appraiser.settled(outcome)
                 return
 
     async def _give_back(self) -> None:

@@ -36,11 +36,10 @@ class Answers:
         self._name = listening.name
         self._new_id = new_id
 
-    def refuse(
-        self, header: Header | None, payload: bytes, refusal: Refusal, now: datetime
-    ) -> bytes:
-        """Build the stored form of a negative answer."""
-        return self.answer(Verdict(header, refusals=(refusal,)), payload, now)
+    def refuse(self, verdict: Verdict, payload: bytes, refusal: Refusal, now: datetime) -> bytes:
+        """Build the stored form of a negative answer in place of a verdict's own."""
+        instead = Verdict(verdict.header, refusals=(refusal,), turn=verdict.turn)
+        return self.answer(instead, payload, now)
 
     def answer(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
         """Build all acknowledgments that are owed, in their stored form."""
@@ -52,8 +51,16 @@ class Answers:
         header, refusals = verdict.header, verdict.refusals
         if header is None:
             return unframed_nak(payload[:HEAD], refusals[0], control_id=self._new_id(), now=now)
+        expected = b"" if verdict.turn is None else verdict.turn.expected
         acks = [
-            build_ack(header, code, control_id=self._new_id(), now=now, refusals=refusals)
+            build_ack(
+                header,
+                code,
+                control_id=self._new_id(),
+                now=now,
+                refusals=refusals,
+                expected_sequence_number=expected,
+            )
             for code in codes
         ]
         if self._listening.replies is Replies.ORDER:
@@ -88,7 +95,7 @@ class Answers:
             ack=self._answer(verdict, codes, payload, now),
             # What it would have been told, where the sender asked for no acknowledgment.
             ack_code=(codes[0] if codes else verdict.code).value,
-            state=State.REFUSED if first else State.QUEUED,
+            state=_state(verdict),
             received_at=int(now.timestamp() * 1000),
             error_code=first.error_code.value if first else "",
             error_place=first.place if first else "",
@@ -98,7 +105,9 @@ class Answers:
         )
 
     def _identity(self, verdict: Verdict, content: bytes) -> int:
-        if verdict.is_ours:  # the same bytes may be taken the next time
+        turn = verdict.turn
+        if verdict.is_ours or (turn is not None and turn.is_fresh):
+            # The same bytes may be taken the next time.
             return single_identity(self._name, self._new_id())
         if verdict.header is None or not verdict.header.control_id.strip():
             return payload_identity(self._name, content)
@@ -107,7 +116,7 @@ class Answers:
     def _refuse_reuse(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes | None:
         if self._listening.reuse is Reuse.ACCEPT or verdict.refusals:
             return None
-        return self.refuse(verdict.header, payload, DuplicateKey("MSH-10"), now)
+        return self.refuse(verdict, payload, DuplicateKey("MSH-10"), now)
 
     def application(self, verdict: Verdict, payload: bytes, now: datetime) -> list[bytes]:
         """Build the application acknowledgment alone, if one is owed."""
@@ -119,7 +128,13 @@ class Answers:
         """Build what is said when nothing could be stored: the refusal, or AE 207."""
         if verdict.refusals:
             return self.answer(verdict, payload, now)
-        return self.refuse(verdict.header, payload, InternalError(), now)
+        return self.refuse(verdict, payload, InternalError(), now)
+
+
+def _state(verdict: Verdict) -> State:
+    if verdict.refusals:
+        return State.REFUSED
+    return State.IGNORED if verdict.turn is not None and verdict.turn.is_bare else State.QUEUED
 
 
 def _message_type(header: Header | None) -> str:

@@ -19,7 +19,7 @@ from bridge.intake.addressing import MergedPatient
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.order_rules import OrderState, Step
-from bridge.intake.outcomes import Doubts, Waiting
+from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, settle_patient
 from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
@@ -83,7 +83,6 @@ class Forwarder:
         self._waiting = waiting
         self._metrics = metrics
         self._launcher = Launcher(service)
-        self._doubts = Doubts()
 
     def adopt(self, listeners: Mapping[str, Listening]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -104,12 +103,11 @@ class Forwarder:
         ]
         lost = await asyncio.to_thread(self._memory.keep, kept)
         outcomes += [
-            self._doubts.unremembered(run.job.claimed) if outcome.message_id in lost else outcome
+            unremembered(run.job.claimed) if outcome.message_id in lost else outcome
             for run, outcome in zip(runs, applied, strict=True)
         ]
         for outcome in outcomes:
             self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
-        self._doubts.settled(outcomes)
         self._waiting.tell(outcomes)
         return outcomes
 
@@ -119,7 +117,7 @@ class Forwarder:
             await self._follow(run)
         except EngineFailure as failure:
             self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
-            return self._doubts.failed(claimed, failure, self._memory.now())
+            return failed(claimed, failure, self._memory.now())
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
             self._alarm(claimed, error)
             return _given_up(claimed, error)

@@ -57,6 +57,11 @@ class Outcomes(Protocol):
         """Resolve when the message is finished, or with its state after `limit` seconds."""
 
 
+_Judge = Callable[[Frame, datetime], Verdict]
+Rule = Callable[[Verdict, bytes], Verdict]
+"""Gives what a verdict about a payload comes to in the end."""
+
+
 class _Case(NamedTuple):
     """One frame on its way through."""
 
@@ -81,20 +86,24 @@ class IntakeHandler:
         *,
         clock: Clock,
         new_id: NewId,
+        rule: Rule | None = None,
     ) -> None:
-        """Join a listener's policy with the ledger."""
+        """Join a listener's policy with the ledger; `rule` has the last word of each verdict."""
         self._log = structlog.get_logger("intake").bind(listener=listening.name)
         self._inbox = inbox
         self._outcomes = outcomes
         self._counter = counter
         self._clock = clock
         self._new_id = new_id
+        self._rule = rule
         self.adopt(listening)
 
     def adopt(self, listening: Listening) -> None:
         """Go on with another policy (a mapping was activated); frames in hand keep theirs."""
         self._listening = listening
         self._judge = Judge(listening, self._alarm)
+        judge = self._judge.judge
+        self._judged = judge if self._rule is None else _ruled(judge, self._rule)
         self._answers = Answers(listening, self._new_id)
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
@@ -102,7 +111,7 @@ class IntakeHandler:
         now = self._clock()
         if looks_like_batch(frame.payload):
             return self._batch(frame, peer, now)
-        verdict = self._judge.judge(frame, now)
+        verdict = self._judged(frame, now)
         case = _Case(frame.payload, verdict, peer, now)
         try:
             arrival = self._answers.arrival(verdict, frame.payload, now)
@@ -182,7 +191,7 @@ class IntakeHandler:
     def _batch(self, frame: Frame, peer: Peer, now: datetime) -> Deferred[Replies]:
         """Store all messages of a batch or none, and answer them in one batch."""
         messages = open_batch(frame)
-        cases = [_Case(each.payload, self._judge.judge(each, now), peer, now) for each in messages]
+        cases = [_Case(each.payload, self._judged(each, now), peer, now) for each in messages]
         try:
             arrivals = [self._answers.arrival(each.verdict, each.payload, now) for each in cases]
             stored = Deferred.fromFuture(self._inbox.accept_many(arrivals))
@@ -212,6 +221,10 @@ class IntakeHandler:
     def _alarm(self, error: BaseException | None) -> None:
         if error is not None:
             self._log.error("not accepted", error=describe(error), trace=where(error))
+
+
+def _ruled(judge: _Judge, rule: Rule) -> _Judge:
+    return lambda frame, now: rule(judge(frame, now), frame.payload)
 
 
 def _fire(stored: Deferred[Any], answer: Receipt | BaseException) -> None:

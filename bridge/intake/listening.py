@@ -46,6 +46,14 @@ class Replies(StrEnum):
     ORDER = "order"  # ORR, ORI or ORG, with an ORC for each order
 
 
+class SequenceNumbers(StrEnum):
+    """What MSH-13 is to a listener."""
+
+    OFF = "off"
+    CHECK = "check"  # where a message has one, it must be that message's turn
+    REQUIRE = "require"  # and every message has one
+
+
 class Definition(Protocol):
     """What intake needs of an inbound mapping (`mappings.compiler.InboundMapping`)."""
 

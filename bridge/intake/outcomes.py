@@ -5,7 +5,7 @@ Decides and remembers; the database is asked by whoever is handed in.
 """
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
 from bridge.engine_client.errors import EngineFailure
@@ -20,51 +20,44 @@ UNFINISHED = frozenset({State.QUEUED, State.CLAIMED})
 LOOK_EVERY = 0.25  # seconds; another node may have applied it
 
 
-class Doubts:
+def failed(claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
     """
-    Counts the attempts at each message whose outcome nobody knows.
+    Decide what follows a call that came to nothing.
 
-    The queue's own count also has attempts that never reached the service; those must not
-    use up the patience with a message that may break it. Forgotten at a restart.
+    Transient: again, for ever. Ambiguous: again, but not for ever, for the message itself
+    may be what breaks the service. Permanent: a person.
     """
+    wait = failure.retry_after
+    return _outcome(
+        claimed,
+        failure.failure,
+        failure.code,
+        failure.call,
+        None if wait is None else now + round(wait * 1000),
+    )
 
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._counts: Counter[int] = Counter()
 
-    def failed(self, claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
-        """
-        Decide what follows a call that came to nothing.
+def unremembered(claimed: Claimed) -> Outcome:
+    """Decide what follows when the service has it and the index has not."""
+    return _outcome(claimed, Failure.AMBIGUOUS, "not_remembered")
 
-        Transient: again, for ever. Ambiguous: again, but not for ever, for the message itself
-        may be what breaks the service. Permanent: a person.
-        """
-        wait = failure.retry_after
-        return Outcome(
-            claimed.message_id,
-            self._next(claimed, failure.failure),
-            failure.failure,
-            failure.code,
-            failure.call,
-            None if wait is None else now + round(wait * 1000),
-        )
 
-    def unremembered(self, claimed: Claimed) -> Outcome:
-        """Decide what follows when the service has it and the index has not."""
-        failure = Failure.AMBIGUOUS
-        return Outcome(claimed.message_id, self._next(claimed, failure), failure, "not_remembered")
-
-    def settled(self, outcomes: Sequence[Outcome]) -> None:
-        """Forget the messages that need no further attempt."""
-        for outcome in outcomes:
-            if outcome.event is not Event.POSTPONED:
-                self._counts.pop(outcome.message_id, None)
-
-    def _next(self, claimed: Claimed, failure: Failure) -> Event:
-        if failure is Failure.AMBIGUOUS:
-            self._counts[claimed.message_id] += 1
-        exhausted = self._counts[claimed.message_id] >= PATIENCE
-        return Event.GIVEN_UP if failure is Failure.PERMANENT or exhausted else Event.POSTPONED
+def _outcome(
+    claimed: Claimed, failure: Failure, code: str, detail: str = "", retry_at: int | None = None
+) -> Outcome:
+    doubts = claimed.doubts + (failure is Failure.AMBIGUOUS)
+    gives_up = failure is Failure.PERMANENT or doubts >= PATIENCE
+    event = Event.GIVEN_UP if gives_up else Event.POSTPONED
+    # Whoever replays what was given up gives it new patience.
+    return Outcome(
+        claimed.message_id,
+        event,
+        failure,
+        code,
+        detail,
+        retry_at,
+        doubts=0 if gives_up else doubts,
+    )
 
 
 class Waiting:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 from twisted.internet.defer import Deferred
@@ -147,10 +148,13 @@ class ValidatingHandler:
 
         def go_on(done: "asyncio.Future[list[bytes]]") -> None:
             payloads = done.result()
-            try:
-                self._handle(frame, peer).chainDeferred(answered)
-            finally:  # it was examined within the call
-                self._validator.forget(payloads)
+            handled = self._handle(frame, peer)
+            handled.addBoth(self._forgotten, payloads)
+            handled.chainDeferred(answered)
 
         looked.add_done_callback(go_on)
         return answered
+
+    def _forgotten(self, answer: Any, payloads: Sequence[bytes]) -> Any:
+        self._validator.forget(payloads)
+        return answer

@@ -24,6 +24,14 @@ Alarm = Callable[[Exception], None]
 """Told of an exception that nobody foresaw, before it becomes a refusal."""
 
 
+class Turn(NamedTuple):
+    """What the sequence number of a message leads to."""
+
+    expected: bytes  # MSA-4
+    is_fresh: bool = False  # the same bytes may be answered otherwise the next time
+    is_bare: bool = False  # it speaks of the link only: there is nothing to apply
+
+
 class Verdict(NamedTuple):
     """Accepted for these lanes, or refused. `header` is None when MSH could not be read."""
 
@@ -32,6 +40,7 @@ class Verdict(NamedTuple):
     lanes: tuple[int, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     charset_suspect: bool = False
+    turn: Turn | None = None
 
     @property
     def code(self) -> AckCode:

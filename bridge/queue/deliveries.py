@@ -28,7 +28,12 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """A delivery whose turn it is. `payload` is None until it has been composed."""
+    """
+    A delivery whose turn it is. `payload` is None until it has been composed.
+
+    `tries` are the times that it was really sent, or could not be composed; `attempts` also
+    has claims that were given back.
+    """
 
     delivery_id: int
     destination: str
@@ -41,6 +46,7 @@ class ClaimedDelivery:
     attempts: int
     release_at: int
     created_at: int
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class DeliveryOutcome:
     What came of an attempt: ACCEPTED, IGNORED, POSTPONED (with `retry_at`) or GIVEN_UP.
 
     `reply` is what the receiver answered, if anything; `sent_at` is when the bytes went out.
+    `tries` is to be kept for the next attempt; 0 where none follows by itself.
     """
 
     delivery_id: int
@@ -59,3 +66,4 @@ class DeliveryOutcome:
     retry_at: int | None = None
     reply: bytes | None = None
     sent_at: int | None = None
+    tries: int = 0

@@ -25,11 +25,12 @@ LEASE = 60_000
 
 _CLAIMED = text("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
-        m.attempts, m.received_at, m.flags, m.message_type
+        m.attempts, m.received_at, m.flags, m.message_type, m.doubts
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
     WHERE m.id IN :ids ORDER BY m.id
 """).bindparams(bindparam("ids", expanding=True))
 _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
+_DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
 
 class Inbox:
@@ -77,7 +78,9 @@ class Inbox:
         with self._database.write() as connection:
             settlements = [_settlement(outcome, now) for outcome in outcomes]
             held = self._line.settle(connection, self._owner, now, settlements)
-            _keep_notes(connection, [each for each in outcomes if each.message_id in held])
+            ours = [each for each in outcomes if each.message_id in held]
+            _keep_notes(connection, ours)
+            _keep_doubts(connection, ours)
             return held
 
     def release(self, message_ids: Sequence[int], now: int) -> None:
@@ -125,6 +128,7 @@ def _claimed(row: Row[Any]) -> Claimed:
         received_at=row.received_at,
         flags=row.flags,
         message_type=row.message_type,
+        doubts=row.doubts or 0,
     )
 
 
@@ -133,6 +137,16 @@ def _settlement(outcome: Outcome, now: int) -> Settlement:
     return Settlement.of(
         outcome.message_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
     )
+
+
+def _keep_doubts(connection: Connection, outcomes: Sequence[Outcome]) -> None:
+    doubts = [
+        {"id": each.message_id, "doubts": each.doubts}
+        for each in outcomes
+        if each.doubts is not None
+    ]
+    if doubts:
+        connection.execute(_DOUBT, doubts)
 
 
 def _keep_notes(connection: Connection, outcomes: Sequence[Outcome]) -> None:

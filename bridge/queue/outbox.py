@@ -35,7 +35,7 @@ _ENQUEUE = text("""
 """)
 _CLAIMED = text("""
     SELECT d.id, d.destination, d.report_id, d.release_key, d.event, d.orders, d.control_id,
-        b.payload, d.attempts, d.release_at, d.created_at
+        b.payload, d.attempts, d.release_at, d.created_at, d.tries
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
@@ -51,7 +51,7 @@ _STORED = text("""
 """)
 _ANSWERED = text("""
     UPDATE delivery SET reply = coalesce(:reply, reply), sent_at = coalesce(:sent_at, sent_at),
-        acknowledged_at = coalesce(:acknowledged_at, acknowledged_at)
+        acknowledged_at = coalesce(:acknowledged_at, acknowledged_at), tries = :tries
     WHERE id = :id
 """)
 
@@ -193,6 +193,7 @@ def _claimed(row: Row[Any]) -> ClaimedDelivery:
         attempts=row.attempts,
         release_at=row.release_at,
         created_at=row.created_at,
+        tries=row.tries or 0,
     )
 
 
@@ -210,4 +211,5 @@ def _answer(outcome: DeliveryOutcome, now: int) -> dict[str, Any]:
         "reply": outcome.reply,
         "sent_at": outcome.sent_at,
         "acknowledged_at": now if delivered else None,
+        "tries": outcome.tries,
     }

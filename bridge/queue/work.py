@@ -12,7 +12,12 @@ from bridge.queue.states import Event, Failure
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A stored message whose turn it is. `attempts` counts this one; times are in ms."""
+    """
+    A stored message whose turn it is. `attempts` counts this one; times are in ms.
+
+    `doubts` are the attempts whose outcome nobody knows. `attempts` also has those that never
+    reached the report service; they must not use up the patience with a message.
+    """
 
     message_id: int
     payload: bytes
@@ -24,6 +29,7 @@ class Claimed:
     received_at: int
     flags: int
     message_type: str
+    doubts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,8 @@ class Outcome:
     What came of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
 
     `code` and `detail` are for operators and bear no patient data. `retry_at` (ms) is for
-    what is postponed; None leaves it to the retry policy. `notes` is any JSON value to keep.
+    what is postponed; None leaves it to the retry policy. `notes` is any JSON value to keep,
+    `doubts` the count to keep; None leaves it as it is.
     """
 
     message_id: int
@@ -42,3 +49,4 @@ class Outcome:
     detail: str = ""
     retry_at: int | None = None
     notes: Any = None
+    doubts: int | None = None

@@ -16,8 +16,11 @@ from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, T
 
 from bridge.intake.counting import AckCounter, WireCounter
 from bridge.intake.handler import Inbox, IntakeHandler, Outcomes
-from bridge.intake.listening import Listening
+from bridge.intake.listening import Listening, SequenceNumbers
+from bridge.intake.sequencing import Sequencer
 from bridge.observability.metrics import Metrics
+from bridge.store.database import Database
+from bridge.store.sequence_links import SequenceLinks
 from bridge.transports.folders.files import Folder
 from bridge.transports.folders.intake import FolderListener, FolderRules
 from bridge.transports.web.dialect import read_authorization
@@ -54,17 +57,30 @@ class Answering:
 
 
 def handler(
-    listener: Listening, inbox: Inbox, outcomes: Outcomes, metrics: Metrics
+    listener: Listening,
+    inbox: Inbox,
+    outcomes: Outcomes,
+    metrics: Metrics,
+    counted: Sequencer | None = None,
 ) -> IntakeHandler:
     """Join one listener's policy with the ledger and its counters."""
     return IntakeHandler(
         listener,
-        inbox,
+        counted or inbox,
         outcomes,
         AckCounter(metrics, listener.name),
         clock=lambda: datetime.now(UTC),
         new_id=ControlIds(),
+        rule=None if counted is None else counted.rule,
     )
+
+
+def sequencer(listener: Listener, inbox: Inbox, database: Database) -> Sequencer | None:
+    """Make what counts a listener's messages; None where nobody counts."""
+    mode = SequenceNumbers(listener.sequence_numbers.value)
+    if mode is SequenceNumbers.OFF:
+        return None
+    return Sequencer(inbox, SequenceLinks(database, listener.name), mode)
 
 
 def folder_listener(

@@ -26,6 +26,7 @@ OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no vers
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
 _LAST_LIFTED = 10  # MSH-10
 _LONGEST_NAMES = 400
+_BEFORE_MSA_4 = 4  # MSA itself and three fields
 _MOMENT = len("2026-11-21T12:00:00")
 _MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
 
@@ -39,6 +40,7 @@ def build_ack(
     refusals: Sequence[Refusal] = (),
     text: str = "",
     expects: AckCondition | None = None,
+    expected_sequence_number: bytes = b"",
 ) -> bytes:
     """
     Build the ACK to a message (HL7 v2.5.1 §2.9.2).
@@ -47,6 +49,7 @@ def build_ack(
     (absent ones: P, 2.5.1, nothing). `control_id` becomes MSH-10, `now` (aware) MSH-7. Refusals
     become ERR. `text`, else the first refusal's, becomes MSA-3 up to 2.6, where it ends.
     `expects`: what the receiver of an application ACK of enhanced mode shall answer (MSH-15).
+    `expected_sequence_number` becomes MSA-4.
     """
     form = _form_for(header)
     marks, version = form.marks, form.version
@@ -59,6 +62,8 @@ def build_ack(
     said = text or (refusals[0].text if refusals else "")
     if said and version < (2, 7):
         msa.append(escape(err.short(said), marks).encode("ascii", "replace"))
+    if expected_sequence_number:
+        msa += [*[b""] * (_BEFORE_MSA_4 - len(msa)), expected_sequence_number]
     errors = [] if code.positive else err.segments(refusals, marks, version=version)
     segments = [separator.join(head), separator.join(msa)]
     segments += [line.encode("ascii", "replace") for line in errors]

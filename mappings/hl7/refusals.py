@@ -14,6 +14,7 @@ Refusals: exceptions that know how they read in an acknowledgment.
     * DuplicateKey              AE, 205   it creates what exists, or merges a thing with itself
     * OutOfStructure            AE, 100   validation: a segment or group is missing or misplaced
     * ForbiddenElement          AE, 100   validation: an element that may not stand there
+    * OutOfSequence             AE, 199   its sequence number is not the one whose turn it is
     * TooMany                   AE, 198   validation: repeated too often
     * TooLong                   AE, 104   validation
     * InternalError             AE, 207   our fault; the sender may try again
@@ -171,6 +172,16 @@ class ForbiddenElement(Refusal):
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "holds what its structure does not allow"
+
+
+class OutOfSequence(Refusal):
+    """A sequence number ahead of the one whose turn it is (HL7 v2.5.1 §2.10.1)."""
+
+    error_code = ErrorCode.OTHER
+    problem = "not the expected sequence number"
+
+    def __init__(self, place: str = "MSH-13") -> None:
+        super().__init__(place)
 
 
 class TooMany(Refusal):

@@ -1,5 +1,6 @@
 """What a reply makes of a delivery, of the circuit, and of the destination."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -18,17 +19,18 @@ NOW = 100_000
 POLICY = Policy(first=1, maximum=8, jitter=0)
 
 
-def delivery(number: int = 1) -> ClaimedDelivery:
+def delivery(number: int = 1, tries: int = 0) -> ClaimedDelivery:
     """A delivery whose turn it is."""
-    return ClaimedDelivery(number, "ris", "R1", "k", "final", [], "ID", b"MSH|", 1, NOW, NOW)
+    return ClaimedDelivery(number, "ris", "R1", "k", "final", [], "ID", b"MSH|", 1, NOW, NOW, tries)
 
 
 class Office:
-    """An appraiser, its circuit, and why it paused the destination."""
+    """An appraiser, its circuit, why it paused the destination, and what the outbox keeps."""
 
     def __init__(self, **replies: str) -> None:
         destination = Destination("ris", (), replies=replies, retry=POLICY)
         self.paused: list[str] = []
+        self.tries: Counter[int] = Counter()
         self.breaker = Breaker(POLICY, 2, Random(1))
         self.appraiser = Appraiser(
             destination,
@@ -41,7 +43,11 @@ class Office:
 
     def judge(self, said: Reply, detail: str = "", number: int = 1) -> Any:
         """Give the outcome of one reply."""
-        return self.appraiser.judged(delivery(number), said, detail, None, NOW)
+        outcome = self.appraiser.judged(
+            delivery(number, self.tries[number]), said, detail, None, NOW
+        )
+        self.tries[number] = outcome.tries
+        return outcome
 
 
 def test_pause() -> None:
@@ -64,7 +70,7 @@ def test_each_attempt_waits_longer_and_is_forgotten_when_over() -> None:
     waits = [office.judge(Reply.GARBAGE).retry_at - NOW for _ in range(5)]
     assert waits == [1000, 2000, 4000, 8000, 8000]
     assert office.judge(Reply.GARBAGE, number=2).retry_at == NOW + 1000
-    office.appraiser.settled(office.judge(Reply.AA))
+    assert office.judge(Reply.AA).tries == 0
     assert office.judge(Reply.GARBAGE).retry_at == NOW + 1000
 
 

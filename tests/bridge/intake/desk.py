@@ -12,21 +12,27 @@ from sqlalchemy import text
 
 from bridge.intake.counting import AckCounter
 from bridge.intake.handler import IntakeHandler
-from bridge.intake.listening import Listening
+from bridge.intake.listening import Listening, SequenceNumbers
+from bridge.intake.sequencing import Sequencer
 from bridge.observability.metrics import Metrics
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
+from bridge.store.sequence_links import SequenceLinks
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.ack import Acknowledgment, read_ack
 from mappings.inbound import InboundMapping
 from mllp.framing import Frame
 
+IDS = count(1)
+"""Of acknowledgments: none is given twice, whoever starts again."""
+
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 ORDER = (
-    "MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|{id}|P|2.3.1|||{accept}|{application}\r"
+    "MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|{id}|P|2.3.1|{number}||{accept}|"
+    "{application}\r"
     "PID|1||{mrn}||TESTER^TILDA||19700101|F\r"
     "ORC|NW|P{acc}|{acc}||SC\r"
     "OBR|1|P{acc}|{acc}|CTHEAD^CT Head^L|||20261121113000|||||||||||{acc}||||||CT\r"
@@ -40,10 +46,11 @@ def order(
     *,
     accept: str = "",
     application: str = "",
+    number: str = "",
 ) -> bytes:
     """An order that any listener takes."""
     return ORDER.format(
-        id=control_id, acc=acc, mrn=mrn, accept=accept, application=application
+        id=control_id, acc=acc, mrn=mrn, accept=accept, application=application, number=number
     ).encode()
 
 
@@ -87,13 +94,15 @@ class Desk:
     """A handler under test."""
 
     handler: IntakeHandler
+    counted: Sequencer | None
     database: Database
     metrics: Metrics
     caller: Caller
 
     async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
         """Hand one frame over and wait for its replies."""
-        deferred = self.handler(Frame(payload, truncated), self.caller)
+        handle = self.handler if self.counted is None else self.counted.in_front(self.handler)
+        deferred = handle(Frame(payload, truncated), self.caller)
         return list(await deferred.asFuture(asyncio.get_running_loop()))
 
     async def ask(self, payload: bytes, *, truncated: bool = False) -> Acknowledgment:
@@ -110,23 +119,31 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    database: Database, listening: Listening = LISTENING, fate: Fate | None = None, **changes: Any
+    database: Database,
+    listening: Listening = LISTENING,
+    fate: Fate | None = None,
+    numbers: SequenceNumbers = SequenceNumbers.OFF,
+    **changes: Any,
 ) -> AsyncIterator[Desk]:
     """Start a desk on a database."""
     upgrade(database)
     ledger = Ledger(database)
     ledger.start(asyncio.get_running_loop())
-    metrics, ids = Metrics(), count(1)
+    metrics = Metrics()
     listening = replace(listening, **changes)
+    counted = None
+    if numbers is not SequenceNumbers.OFF:
+        counted = Sequencer(ledger, SequenceLinks(database, listening.name), numbers)
     handler = IntakeHandler(
         listening,
-        ledger,
+        counted or ledger,
         fate or Fate(),
         AckCounter(metrics, listening.name),
         clock=lambda: NOW,
-        new_id=lambda: f"ACK{next(ids)}",
+        new_id=lambda: f"ACK{next(IDS)}",
+        rule=None if counted is None else counted.rule,
     )
     try:
-        yield Desk(handler, database, metrics, Caller())
+        yield Desk(handler, counted, database, metrics, Caller())
     finally:
         await ledger.stop()

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.intake.outcomes import PATIENCE, Doubts, Waiting
+from bridge.intake.outcomes import PATIENCE, Waiting, failed, unremembered
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import Claimed, Outcome
 
 
-def claimed(attempts: int = 1) -> Claimed:
+def claimed(attempts: int = 1, doubts: int = 0) -> Claimed:
     """Make a message in hand."""
-    return Claimed(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01")
+    return Claimed(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01", doubts)
 
 
 def failure(kind: Failure, retry_after: float | None = None) -> EngineFailure:
@@ -33,42 +33,41 @@ def failure(kind: Failure, retry_after: float | None = None) -> EngineFailure:
 )
 def test_what_follows_a_failure(kind: Failure, times: int, event: Event) -> None:
     """Transient for ever, ambiguous for a while, permanent at once to a person."""
-    doubts = Doubts()
-    for _ in range(times):
-        outcome = doubts.failed(claimed(), failure(kind), now=1000)
+    outcome = after(times, kind)
     assert (outcome.event, outcome.failure, outcome.code) == (event, kind, "code")
     assert outcome.retry_at is None
 
 
+def after(times: int, kind: Failure) -> Outcome:
+    """What comes of the last of several attempts that failed, each in a process of its own."""
+    doubts = 0
+    for attempt in range(1, times + 1):
+        outcome = failed(claimed(attempt, doubts), failure(kind), now=1000)
+        doubts = outcome.doubts or 0
+    return outcome
+
+
 def test_a_long_outage_uses_up_no_patience() -> None:
     """However often the service was away: the first doubt after it is the first."""
-    doubts = Doubts()
-    for _ in range(100):
-        doubts.failed(claimed(100), failure(Failure.TRANSIENT), now=0)
-    outcome = doubts.failed(claimed(101), failure(Failure.AMBIGUOUS), now=0)
+    doubts = after(100, Failure.TRANSIENT).doubts or 0
+    outcome = failed(claimed(101, doubts), failure(Failure.AMBIGUOUS), now=0)
     assert outcome.event is Event.POSTPONED
 
 
-def test_what_is_settled_is_forgotten() -> None:
+def test_what_is_given_up_is_replayed_with_new_patience() -> None:
     """A message that was replayed after it was parked has all its patience again."""
-    doubts = Doubts()
-    outcomes = [
-        doubts.failed(claimed(), failure(Failure.AMBIGUOUS), now=0) for _ in range(PATIENCE)
-    ]
-    doubts.settled(outcomes[-1:])
-    assert doubts.failed(claimed(), failure(Failure.AMBIGUOUS), now=0).event is Event.POSTPONED
+    assert after(PATIENCE, Failure.AMBIGUOUS).doubts == 0
 
 
 def test_the_service_may_say_when() -> None:
     """Retry-After is kept to."""
-    outcome = Doubts().failed(claimed(), failure(Failure.TRANSIENT, 2.5), now=1000)
+    outcome = failed(claimed(), failure(Failure.TRANSIENT, 2.5), now=1000)
     assert outcome.retry_at == 3500
 
 
 def test_what_could_not_be_remembered_is_repeated() -> None:
     """The report service has it, the index has not: again, and in the end to a person."""
-    doubts = Doubts()
-    events = [doubts.unremembered(claimed()).event for _ in range(PATIENCE)]
+    events = [unremembered(claimed(1, doubts)).event for doubts in range(PATIENCE)]
     assert events == [Event.POSTPONED] * (PATIENCE - 1) + [Event.GIVEN_UP]
 
 

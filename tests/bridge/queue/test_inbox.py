@@ -122,6 +122,17 @@ class TestSettling:
         operate.cancel_message(store, parked)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
+    def test_doubts_outlast_a_restart(self, intake: Intake, store: Database) -> None:
+        """Attempts whose outcome nobody knows are counted on by whoever takes the message next."""
+        keep(intake, "1")
+        first, second = Inbox(store, "node-1"), Inbox(store, "node-2")
+        (message,) = first.claim(NOW, 1)
+        first.settle([Outcome(message.message_id, Event.POSTPONED, retry_at=NOW, doubts=3)], NOW)
+        (message,) = second.claim(NOW, 1)
+        assert message.doubts == 3
+        second.settle([Outcome(message.message_id, Event.POSTPONED, retry_at=NOW)], NOW)
+        assert first.claim(NOW, 1)[0].doubts == 3
+
     def test_notes_are_kept(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """What the worker wants remembered can be read back."""
         (message_id,) = keep(intake, "1")

@@ -126,6 +126,25 @@ def test_a_person_retries(store: Database, outbox: Outbox) -> None:
         operate.skip_delivery(store, 999)
 
 
+def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbox: Outbox) -> None:
+    """What waits goes on waiting, and its attempts count on; given back untried counts nothing."""
+    _queue(store, outbox, release())
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    postponed = DeliveryOutcome(
+        claimed.delivery_id, Event.POSTPONED, retry_at=NOW + 500, tries=claimed.tries + 1
+    )
+    outbox.settle([postponed], NOW)
+    after = Outbox(store, "node-1", lease=1000)
+    assert after.claim(HERE, NOW + 499, 10) == []
+    (again,) = after.claim(HERE, NOW + 500, 10)
+    after.release([again.delivery_id], NOW + 500)
+    (again,) = after.claim(HERE, NOW + 500, 10)
+    assert (again.tries, again.attempts) == (1, 3)
+    _settle(after, again, Event.GIVEN_UP)
+    operate.retry_delivery(store, again.delivery_id)
+    assert after.claim(HERE, NOW + 500, 10)[0].tries == 0
+
+
 def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
     """What was composed first is what every attempt sends, with its control id."""
     _queue(store, outbox, release())
