@@ -15,6 +15,22 @@ from bridge.store.database import Database
 _AT_ONCE = 2
 
 
+class Rejudging(Protocol):
+    """What judges stored messages by the definitions in force. Blocking; raises BridgeError."""
+
+    def replay(self, message_id: int) -> int:
+        """Queue a message again; give how many later ones were applied meanwhile."""
+
+    def faults(self, listener: str, payload: bytes) -> Sequence[Mapping[str, Any]]:
+        """Say why a message would be refused."""
+
+    def sites(self, listener: str, payload: bytes) -> frozenset[str]:
+        """Give the sites that it would be of."""
+
+    def send_again(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
+        """Store an edited copy of a message as a new one, and queue it; give its id."""
+
+
 class Plant(Protocol):
     """What stands around the queue. Blocking."""
 
@@ -30,8 +46,11 @@ class Plant(Protocol):
     def alerts(self) -> Sequence[Mapping[str, Any]]:
         """List the alerts that stand."""
 
-    def replay(self, message_id: int) -> int:
-        """Queue a message again, judged anew; give how many later ones were applied meanwhile."""
+    def rejudging(self) -> Rejudging:
+        """Take the definitions in force now, to judge stored messages anew."""
+
+    def charset(self, listener: str) -> str:
+        """Give the codec of a listener's messages that declare none."""
 
     def mapped(self, detail: MessageDetail) -> Mapping[str, Any]:
         """Give what its definition makes of a message."""

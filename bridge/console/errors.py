@@ -8,6 +8,7 @@ Why the console refuses; each has its HTTP status and a stable code.
     ├── Unknown          404  there is no such row or channel
     ├── Impossible       409  it does not follow from the present state
     ├── Conflict         409  somebody was faster
+    ├── BadEdit          400  an edited message cannot be written
     ├── Mistaken         422  a definition has mistakes
     ├── TooLarge         413  a request with more than any form of ours has
     ├── NotTaken         4xx  the report service refuses it, in its own words
@@ -102,6 +103,17 @@ class Mistaken(ConsoleError):
     def __init__(self, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.more = more
+
+
+class BadEdit(ConsoleError):
+    """An edited message cannot be written as it was meant; `place` says where."""
+
+    status = 400
+    code = "bad_edit"
+
+    def __init__(self, place: str, detail: str) -> None:
+        self.more = {"place": place}
+        super().__init__(f"{place}: {detail}")
 
 
 class TooLarge(ConsoleError):

@@ -12,7 +12,14 @@ from typing import Any
 from sqlalchemy import Connection, TableClause, delete, func, select
 
 from bridge.queue.states import State
-from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY, MESSAGE_NUMBER
+from bridge.queue.tables import (
+    DELIVERY,
+    DELIVERY_BODY,
+    MESSAGE,
+    MESSAGE_BODY,
+    MESSAGE_EDIT,
+    MESSAGE_NUMBER,
+)
 from bridge.store.database import Database
 
 BATCH = 500
@@ -84,6 +91,9 @@ class _Sweep:
                 if rows is MESSAGE:
                     gone_with_it = MESSAGE_NUMBER.c.message_id.in_(ids)
                     connection.execute(delete(MESSAGE_NUMBER).where(gone_with_it))
+                    connection.execute(
+                        delete(MESSAGE_EDIT).where(MESSAGE_EDIT.c.message_id.in_(ids))
+                    )
             gone += len(ids)
             if len(ids) < self.batch:
                 return gone

@@ -31,3 +31,4 @@ MESSAGE_BODY = table("message_body", _number("message_id"), column("payload"), c
 DELIVERY = _table("delivery", DeliveryRow, ["lane", "blocked"], ["orders", "reply"])
 DELIVERY_BODY = table("delivery_body", _number("delivery_id"), column("payload"))
 MESSAGE_NUMBER = table("message_number", _number("number"), _number("message_id"))
+MESSAGE_EDIT = table("message_edit", _number("message_id"), _number("origin_id"))

@@ -28,7 +28,7 @@ from bridge.wiring.authoring.desk import AuthorsDesk
 from bridge.wiring.belonging import Belongings
 from bridge.wiring.channels import described_channels, names
 from bridge.wiring.probing import probe
-from bridge.wiring.replaying import replay_message
+from bridge.wiring.replaying import Rejudging
 from bridge.wiring.watching import certificate_files
 from config import Settings
 from mappings.scope import Defaults
@@ -76,8 +76,11 @@ class _Plant:
     def alerts(self) -> Sequence[Mapping[str, Any]]:
         return [each for each in alerts(self._database) if each["cleared_at"] is None]
 
-    def replay(self, message_id: int) -> int:
-        return replay_message(self._settings, message_id)
+    def rejudging(self) -> Rejudging:
+        return Rejudging(self._settings, self._database)
+
+    def charset(self, listener: str) -> str:
+        return next((e.charset for e in self._settings.listener if e.name == listener), "utf-8")
 
     def mapped(self, detail: MessageDetail) -> Mapping[str, Any]:
         row = detail.row

@@ -1,20 +1,45 @@
-"""Queue a stored message again, judged anew: the definitions in force now are what maps it."""
+"""
+Queue a stored message again, or an edited copy of it: what is in force now is what maps it.
 
+An edited copy is a message of its own, under an identity that no sender's message has; the one
+that it was made of stays as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import text
 
 from bridge.errors import BridgeError
-from bridge.intake.verdict import Judge
+from bridge.intake.answers import Answers
+from bridge.intake.listening import Listening
+from bridge.intake.verdict import Judge, Verdict
 from bridge.observability.metrics import Metrics
 from bridge.queue import browse, operate
-from bridge.queue.states import State
+from bridge.queue.hashing import signed64
+from bridge.queue.hot_path import HOT_PATHS
+from bridge.queue.inserts import admit
+from bridge.queue.rows import MessageDetail
+from bridge.queue.states import Acknowledgment, State
+from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
 from bridge.wiring import reading
-from bridge.wiring.intake import listenings
+from bridge.wiring.intake import ControlIds, listenings
 from bridge.wiring.shelf import in_force
 from bridge.wiring.stores import bridge_database
 from bridge.wiring.validation import policy, validator
 from config import Settings
+from mappings.hl7.message import Message
+from mappings.inbound import InboundMapping
+from mappings.scope import Defaults
 from mllp.framing import Frame
+
+_LINK = text("""
+    INSERT INTO message_edit (message_id, origin_id, at, email, reason)
+    VALUES (:message_id, :origin_id, :at, :email, :reason)
+""")
 
 
 class StillRefused(BridgeError):  # noqa: N818  # named for what happened
@@ -24,29 +49,96 @@ class StillRefused(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"still refused: {reason}")
 
 
-def replay_message(settings: Settings, message_id: int) -> int:
-    """Queue a message again; give how many later ones of its patient were applied meanwhile."""
-    with bridge_database(settings.home) as database:
-        routing = _routing(settings, database, message_id)
-        return operate.replay_message(database, message_id, routing)
+class Rejudging:
+    """Judges stored messages by what is in force when it is made: one for each turn."""
 
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._listenings = listenings(
+            reading.current(settings, database), in_force(settings, database)
+        )
 
-def _routing(settings: Settings, database: Database, message_id: int) -> operate.Routing | None:
-    detail = browse.message(database, message_id)
-    name, refused = detail.row.listener, detail.row.state is State.REFUSED
-    listening = listenings(reading.current(settings, database), in_force(settings, database)).get(
-        name
-    )
-    if listening is None:
+    def replay(self, message_id: int) -> int:
+        """Queue a message again; give how many later ones of its patient were applied meanwhile."""
+        detail = browse.message(self._database, message_id)
+        return operate.replay_message(self._database, message_id, self._routing(detail))
+
+    def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
+        """Say why the definitions in force would refuse a message; nothing where they take it."""
+        return _told(self._judged(listener, payload)[1])
+
+    def sites(self, listener: str, payload: bytes) -> frozenset[str]:
+        """Give the sites of a message, by the definition that would read it."""
+        listening, verdict = self._judged(listener, payload)
+        if not isinstance(verdict.definition, InboundMapping):
+            return frozenset()
+        message = Message.parse(payload, fallback=listening.charset)
+        defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
+        return verdict.definition.sites(message, defaults)
+
+    def send_again(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
+        """
+        Store an edited copy as a new message, and queue it; give its id.
+
+        The very same copy stored a second time is the first one. Raises StillRefused.
+        """
+        origin = browse.message(self._database, origin_id).row
+        listening, verdict = self._judged(origin.listener, payload)
+        if verdict.refusals:
+            raise _refused(verdict)
+        now = datetime.now(UTC)
+        arrival = replace(
+            Answers(listening, ControlIds()).arrival(verdict, payload, now),
+            identity=signed64(b"edited", str(origin_id).encode()),
+            acknowledgment=Acknowledgment.NOT_OWED,  # nobody waits for it
+            refuse_reuse=None,
+        )
+        with self._database.write() as connection:
+            cursor = self._database.driver(connection).cursor()
+            (receipt,) = admit(HOT_PATHS[self._database.dialect], cursor, [arrival])
+            if not receipt.duplicate:
+                link = {"message_id": receipt.message_id, "at": int(now.timestamp() * 1000)}
+                about = {"origin_id": origin_id, "email": email, "reason": reason}
+                connection.execute(_LINK, {**link, **about})
+                self._database.announce(connection, CHANNEL)
+        return receipt.message_id
+
+    def _routing(self, detail: MessageDetail) -> operate.Routing | None:
+        refused = detail.row.state is State.REFUSED
+        if detail.row.listener not in self._listenings and not refused:
+            return None
+        verdict = self._judged(detail.row.listener, detail.payload)[1]
+        if verdict.definition is not None and not verdict.refusals:
+            definition = verdict.definition
+            lanes = verdict.lanes_for(detail.row.flags)
+            return operate.Routing(definition.name, definition.version, lanes)
         if refused:
+            raise _refused(verdict)
+        return None  # it was taken once: as then
+
+    def _judged(self, listener: str, payload: bytes) -> tuple[Listening, Verdict]:
+        listening = self._listenings.get(listener)
+        if listening is None:
             raise StillRefused("its listener is no longer in the settings")
-        return None
-    section = next(each for each in settings.listener if each.name == name)
-    listening = policy(listening, validator(settings, section, Metrics()))
-    troubles: list[BaseException] = []
-    verdict = Judge(listening, troubles.append).judge(Frame(detail.payload), datetime.now(UTC))
-    if verdict.definition is not None and not verdict.refusals:
-        return operate.Routing(verdict.definition.name, verdict.definition.version, verdict.lanes)
-    if refused:
-        raise StillRefused("; ".join(f"{each.text} {each.place}" for each in verdict.refusals))
-    return None  # it was taken once: as then
+        section = next(each for each in self._settings.listener if each.name == listener)
+        checked = policy(listening, validator(self._settings, section, Metrics()))
+        troubles: list[BaseException] = []
+        return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
+
+
+def replay_message(settings: Settings, message_id: int) -> int:
+    """Queue a message again, for a command; as `Rejudging.replay`."""
+    with bridge_database(settings.home) as database:
+        return Rejudging(settings, database).replay(message_id)
+
+
+def _refused(verdict: Verdict) -> StillRefused:
+    return StillRefused("; ".join(f"{each.text} {each.place}" for each in verdict.refusals))
+
+
+def _told(verdict: Verdict) -> list[Mapping[str, Any]]:
+    refusals: Sequence[Any] = verdict.refusals
+    return [
+        {"code": each.error_code.value, "place": each.place, "text": each.text} for each in refusals
+    ]

@@ -7,12 +7,11 @@ Its pages hold no data at all; everything comes from the endpoints, to whom it m
 import html
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import ConsoleError, SignedOut
@@ -20,34 +19,41 @@ from bridge.console.http import (
     channels,
     dashboard,
     deliveries,
+    editing,
     mappings,
     messages,
     orders,
+    people,
+    replaying,
+    sites,
     trail,
     trying,
+    worklist,
 )
 from bridge.console.http.guard import backstage_of, person_of
+from bridge.console.http.limits import SizeLimit
+from bridge.console.http.problems import HEADERS, Kept, problem
 
 PLACE: Final = "/console"
-_HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
-        "frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-}
+_PARTS: Final = (
+    *(messages, editing, replaying, deliveries, orders, worklist),
+    *(channels, dashboard, trail, sites, people, mappings, trying),
+)
 
 
 def create_application(backstage: Backstage) -> FastAPI:
     """Return the console; the caller mounts it at `PLACE`."""
     application = FastAPI(
-        title="Console", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+        title="Console",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        default_response_class=Kept,
     )
     application.state.backstage = backstage
-    for module in (messages, deliveries, orders, channels, dashboard, trail, mappings, trying):
+    application.add_middleware(SizeLimit)
+    for module in _PARTS:
         application.include_router(module.router)
     application.add_api_route("/", _page, include_in_schema=False)
     application.add_api_route("/{place:path}", _page, include_in_schema=False)
@@ -60,11 +66,11 @@ async def _page(request: Request) -> Response:
     """Return the app, or lead to the login and back."""
     place = request.path_params.get("place", "")
     if place.startswith("api/"):
-        return _problem(404, "unknown", "there is no such endpoint")
+        return problem(404, "unknown", "there is no such endpoint")
     try:
         person = await person_of(request)
     except SignedOut:
-        return RedirectResponse(f"/reporting/login?next={PLACE}", 303, _HEADERS)
+        return RedirectResponse(f"/reporting/login?next={PLACE}", 303, HEADERS)
     except ConsoleError as refusal:
         return _shown(backstage_of(request).files(), {"refusal": refusal.code}, refusal.status)
     return _shown(backstage_of(request).files(), {"theme": person.theme or "dark"})
@@ -83,13 +89,13 @@ def _shown(files: Files, boot: Mapping[str, Any], status: int = 200) -> Response
         f'<script type="module" src="{files.script}"></script></head>'
         "<body><noscript>This page needs JavaScript.</noscript></body></html>"
     )
-    return HTMLResponse(page, status, headers=_HEADERS)
+    return HTMLResponse(page, status, headers=HEADERS)
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
     if not isinstance(error, ConsoleError):
         raise error
-    return _problem(error.status, error.code, error.detail, error.more)
+    return problem(error.status, error.code, error.detail, error.more)
 
 
 async def _bad_request(_: Request, error: Exception) -> Response:
@@ -97,11 +103,4 @@ async def _bad_request(_: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     places = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
-    return _problem(400, "bad_request", f"wrong: {', '.join(places)}")
-
-
-def _problem(
-    status: int, code: str, detail: str, more: Mapping[str, Any] = MappingProxyType({})
-) -> Response:
-    body = {**more, "type": "about:blank", "status": status, "code": code, "detail": detail}
-    return JSONResponse(body, status, _HEADERS, media_type="application/problem+json")
+    return problem(400, "bad_request", f"wrong: {', '.join(places)}")

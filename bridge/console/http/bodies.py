@@ -1,11 +1,12 @@
 """What requests of the console carry: strict, so that a misspelt member is told."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bridge.console.deliveries import DeliverySearching
 from bridge.console.numbers import Kind
+from bridge.console.permissions import EVERYWHERE, Grant, Role
 from bridge.console.searching import Search
 from bridge.console.trail import DeedQuery
 from bridge.queue.states import State
@@ -38,6 +39,23 @@ class MessageSearch(_Body):
         return Search(**{**self.model_dump(), "kind": kind}, sites=sites)
 
 
+Segments = Annotated[
+    list[Annotated[str, Field(max_length=2**21)]], Field(min_length=1, max_length=5000)
+]
+
+
+class EditedMessage(_Body):
+    """A message written anew, a segment each."""
+
+    segments: Segments
+
+
+class SentMessage(EditedMessage):
+    """And why it is sent again."""
+
+    reason: str = Field(min_length=1, max_length=500, pattern=r"\S")
+
+
 class DeliverySearch(_Body):
     """In the body as the other search is."""
 
@@ -50,6 +68,43 @@ class DeliverySearch(_Body):
     def wanted(self, sites: frozenset[str] | None) -> DeliverySearching:
         """Give what is looked for, of these sites."""
         return DeliverySearching(**self.model_dump(), sites=sites)
+
+
+class WorklistSearch(_Body):
+    """In the body, for patients may be asked for."""
+
+    status: Text | None = None
+    accession: Text | None = None
+    mrn: Text | None = None
+    text: Text | None = None
+    cursor: Annotated[str, Field(max_length=1000)] | None = None
+    limit: int = Field(50, ge=1, le=200)
+
+    def wanted(self) -> dict[str, Any]:
+        """Give what is asked of the service; what is empty is no condition."""
+        return {name: value or None for name, value in self.model_dump().items()}
+
+
+class GrantBody(_Body):
+    """What a person may do here; `sites`: only there."""
+
+    role: Role
+    bodies: bool = False
+    sites: list[Annotated[str, Field(min_length=1, max_length=128)]] | None = Field(
+        None, max_length=1000
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> "GrantBody":
+        if self.role is Role.SITE_ADMINISTRATOR and not self.sites:
+            raise ValueError("a site administrator has sites")
+        if self.role in EVERYWHERE and self.sites:
+            raise ValueError("no site limits this role")
+        return self
+
+    def grant(self, email: str) -> Grant:
+        """Give it to a person."""
+        return Grant(email, self.role, self.bodies, frozenset(self.sites) if self.sites else None)
 
 
 class DeedFilter(_Body):

@@ -127,6 +127,12 @@ async def _asked(work: Callable[[], Awaitable[T]]) -> T:
         raise NotTaken(failure.status, failure.code) from None
 
 
+def allowed(person: Person, permission: Permission, site: str) -> None:
+    """Raise NotPermitted or Unknown unless a person may do something on a site."""
+    person.grant.require(permission)
+    within_reach(person, [site])
+
+
 def within_reach(person: Person, sites: Collection[str]) -> None:
     """Raise Unknown where something is not of the person's sites: it is as if it were not there."""
     if not person.grant.reaches(sites):

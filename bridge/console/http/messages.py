@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request
 
 from bridge.console import whereabouts
 from bridge.console.backstage import Backstage
+from bridge.console.edits import edits_of
 from bridge.console.errors import Impossible, Unknown
 from bridge.console.http.bodies import MessageSearch
 from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act, within_reach
@@ -76,12 +77,16 @@ async def cancel(
     return {}
 
 
-def about(backstage: Backstage, message_id: int, action: str, *needs: Permission) -> Act:
+def about(
+    backstage: Backstage, message_id: int, action: str, *needs: Permission, reason: str = ""
+) -> Act:
     """Make an act on a message, which must be of the person's sites."""
-    return Act(needs, action, f"message {message_id}", lambda: _sites(backstage, message_id))
+    subject = f"message {message_id}"
+    return Act(needs, action, subject, lambda: sites_of(backstage, message_id), reason)
 
 
-def _sites(backstage: Backstage, message_id: int) -> frozenset[str]:
+def sites_of(backstage: Backstage, message_id: int) -> frozenset[str]:
+    """Give the sites of a stored message. Raises Unknown."""
     return backstage.belonging(origin_of(found(backstage, message_id)))
 
 
@@ -93,7 +98,12 @@ def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, An
     orders = [each for each in known if each["mrn"] in own.patient]
     reports = {each["report_id"] for each in orders} - {""}
     sent = whereabouts.deliveries(backstage.database, reports)
-    return {"row": asdict(detail.row), "timeline": timeline(detail.row, orders, sent)}
+    edits = edits_of(backstage.database, message_id)
+    return {
+        "row": asdict(detail.row),
+        "timeline": timeline(detail.row, orders, sent, edits),
+        "edits": edits,
+    }
 
 
 def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
@@ -118,7 +128,7 @@ def found(backstage: Backstage, message_id: int) -> MessageDetail:
 def _replay(backstage: Backstage, message_id: int) -> int:
     found(backstage, message_id)
     try:
-        return backstage.plant.replay(message_id)
+        return backstage.plant.rejudging().replay(message_id)
     except BridgeError as error:
         raise Impossible(str(error)) from None
 

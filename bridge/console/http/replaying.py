@@ -1,0 +1,69 @@
+"""Replay many: all that a search finds among what is parked or refused, oldest first."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from bridge.console.backstage import Backstage
+from bridge.console.errors import ConsoleError, Impossible
+from bridge.console.http.bodies import MessageSearch
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.permissions import Permission
+from bridge.console.searching import Search, search
+from bridge.errors import BridgeError
+from bridge.queue.browse import ATTENTION
+from bridge.queue.states import State
+
+router = APIRouter(prefix="/api/messages")
+MOST = 1000
+_PAGE = 200
+
+
+@router.post("/replay")
+async def replay_all(
+    body: MessageSearch, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Queue all again that a search finds; say how many, which could not be, and what is left."""
+    wanted = body.wanted(person.grant.reach)
+    needs = (Permission.OPERATE, *([Permission.FIND] if wanted.kind else []))
+    for each in needs:
+        person.grant.require(each)
+    if wanted.state not in ATTENTION or wanted.state is State.CANCELLED:
+        raise Impossible("choose those that are parked, or those that were refused")
+    ids, more = await asyncio.to_thread(_chosen, backstage, wanted)
+    rejudging = await asyncio.to_thread(backstage.plant.rejudging)
+    told: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
+    for message_id in ids:
+        deed = Act(needs, "replay", f"message {message_id}")
+        try:
+            later = await act(request, person, deed, partial(_replay, rejudging, message_id))
+        except ConsoleError as refusal:
+            told["failed"].append({"id": message_id, "detail": refusal.detail})
+            continue
+        told["queued"] += 1
+        told["later"] += later
+    return told
+
+
+def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
+    """Give the ids of what is found, oldest first, and whether there are more."""
+    ids: list[int] = []
+    before = wanted.before
+    while len(ids) < MOST:
+        page = search(backstage.database, replace(wanted, before=before, limit=_PAGE))
+        ids += [row.id for row in page.rows]
+        before = page.further
+        if before is None:
+            break
+    return sorted(ids)[:MOST], before is not None or len(ids) > MOST
+
+
+def _replay(rejudging: Any, message_id: int) -> int:
+    try:
+        later: int = rejudging.replay(message_id)
+    except BridgeError as error:
+        raise Impossible(str(error)) from None
+    return later

@@ -1,0 +1,128 @@
+"""
+Sites with their templates and prelim groups: shown and changed at the report service.
+
+The service checks what it is sent, and says what is wrong with it in its own words.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Path, Request
+
+from bridge.console.errors import NotPermitted
+from bridge.console.http.guard import (
+    Act,
+    BackstageDep,
+    Person,
+    PersonDep,
+    act_and_wait,
+    allowed,
+    backstage_of,
+)
+from bridge.console.permissions import Permission
+
+router = APIRouter(prefix="/api/sites")
+Site = Annotated[str, Path(min_length=1, max_length=128)]
+Name = Annotated[str, Path(min_length=1, max_length=320)]
+Number = Annotated[int, Path(ge=1, le=999_999_999)]
+Json = Annotated[dict[str, Any], Body()]
+ADMINISTER = (Permission.ADMINISTER,)
+
+
+@router.get("")
+async def sites(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+    """List the sites that a person may see: all who find or administer need their ids."""
+    person.grant.require(Permission.FIND)
+    found = await backstage.service.ask("GET", "sites")
+    own = [each for each in found if person.grant.reaches([each["SiteID"]])]
+    if Permission.ADMINISTER not in person.grant.permissions:
+        own = [{"SiteID": each["SiteID"], "name": each["name"]} for each in own]
+    return {"rows": own}
+
+
+@router.post("", status_code=201)
+async def add_site(
+    body: Json, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Add a site; only by whom no site limits."""
+    if person.grant.reach is not None:
+        raise NotPermitted("administer every site")
+    return await change(request, person, "add site", ("POST", "sites"), body)
+
+
+@router.get("/{site}")
+async def site(site: Site, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+    """Give a site's settings."""
+    allowed(person, Permission.ADMINISTER, site)
+    found: dict[str, Any] = await backstage.service.ask("GET", "sites", site)
+    return found
+
+
+@router.patch("/{site}")
+async def change_site(site: Site, body: Json, request: Request, person: PersonDep) -> Any:
+    """Change members of a site's settings; the others stay."""
+    return await change(request, person, "change site", ("PATCH", "sites", site), body)
+
+
+@router.get("/{site}/{what}")
+async def listed(
+    site: Site,
+    what: Literal["templates", "prelim-groups", "users", "tokens"],
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> dict[str, Any]:
+    """List what a site has; tokens without their secrets."""
+    allowed(person, Permission.ADMINISTER, site)
+    return {"rows": await backstage.service.ask("GET", "sites", site, what)}
+
+
+@router.put("/{site}/templates/{number}")
+async def set_template(
+    site: Site, number: Number, body: Json, request: Request, person: PersonDep
+) -> Any:
+    """Create or replace a template."""
+    path = ("PUT", "sites", site, "templates", str(number))
+    return await change(request, person, "change template", path, body)
+
+
+@router.delete("/{site}/templates/{number}")
+async def delete_template(site: Site, number: Number, request: Request, person: PersonDep) -> Any:
+    """Remove a template."""
+    path = ("DELETE", "sites", site, "templates", str(number))
+    return await change(request, person, "remove template", path)
+
+
+@router.post("/{site}/prelim-groups")
+async def set_group(site: Site, body: Json, request: Request, person: PersonDep) -> Any:
+    """Create or replace a prelim group."""
+    path = ("POST", "sites", site, "prelim-groups")
+    return await change(request, person, "change prelim group", path, body)
+
+
+@router.delete("/{site}/prelim-groups/{name}")
+async def delete_group(site: Site, name: Name, request: Request, person: PersonDep) -> Any:
+    """Remove a prelim group."""
+    path = ("DELETE", "sites", site, "prelim-groups", name)
+    return await change(request, person, "remove prelim group", path)
+
+
+async def change(
+    request: Request,
+    person: Person,
+    action: str,
+    path: tuple[str, ...],
+    body: object = None,
+    sites: Callable[[], Collection[str]] | None = None,
+) -> Any:
+    """
+    Have the service change something of a site, and record it.
+
+    `path` begins with a method; its third part is the site, unless `sites` says which.
+    """
+    backstage = backstage_of(request)
+    subject = " ".join(path[3:])[:200]
+    deed = Act(ADMINISTER, action[:200], subject, sites or (lambda: [path[2]]))
+    answer = await act_and_wait(
+        request, person, deed, lambda: backstage.service.ask(*path, body=body)
+    )
+    return {} if answer is None else answer
