@@ -73,7 +73,8 @@ NakBuilder = Callable[[FramingError, bytes], bytes | None]
 """
 The farewell for a frame that is given up: why, and its first 4096 bytes or fewer.
 
-It returns a payload to send before the connection is closed, or None just to close.
+It returns a payload to send before the connection is closed, or None just to close. Of a frame
+that the peer itself broke off (TruncatedFrame) it is told, and what it returns is not sent.
 """
 
 

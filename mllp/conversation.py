@@ -6,6 +6,7 @@ bytes, a gate, a way to write and a way to end.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from twisted.python.failure import Failure
@@ -84,7 +85,10 @@ class Conversation:
             return
         self._over = True
         if self._reader.in_frame and Hold.ENDING not in self._holds:
-            self._service.observer.frame_refused(TruncatedFrame(self._reader.received))
+            error = TruncatedFrame(self._reader.received)
+            self._service.observer.frame_refused(error)
+            with suppress(Exception):  # there is nobody left to tell
+                self._service.on_unframed(error, self._reader.head(HEAD))
         if self._replies:
             self._service.observer.replies_dropped(len(self._replies))
 
@@ -135,15 +139,14 @@ class Conversation:
         """Say farewell after the replies in hand: the stream cannot be trusted any further."""
         self.hold(Hold.ENDING)
         self._service.observer.frame_refused(error)
-        if isinstance(error, TruncatedFrame):
-            return  # who has said that nothing more comes does not wait for a word either
         slot = self._replies.reserve()
         try:
             nak = self._service.on_unframed(error, self._reader.head(HEAD))
         except Exception:  # noqa: BLE001  # as for a handler: the connection closes unanswered
             self._failed(slot, Failure())  # type: ignore[no-untyped-call]
         else:
-            slot.replies = () if nak is None else (nak,)
+            # Who has said that nothing more comes does not wait for a word either.
+            slot.replies = () if nak is None or isinstance(error, TruncatedFrame) else (nak,)
 
     def _frame_overdue(self) -> None:
         timeout = self._service.limits.frame_timeout

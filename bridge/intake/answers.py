@@ -5,19 +5,22 @@ Pure: time and our control ids come as arguments.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from bridge.intake.identity import digest, message_identity, payload_identity, single_identity
 from bridge.intake.listening import Listening, Replies, Reuse
+from bridge.intake.parts import marked
 from bridge.intake.replies import join, owed, owed_application
 from bridge.intake.verdict import Verdict
 from bridge.queue.arrivals import Arrival, Flag
+from bridge.queue.hashing import signed64
 from bridge.queue.states import Acknowledgment, State
 from mappings.hl7.ack import build_ack, unframed_nak
-from mappings.hl7.header import Header
+from mappings.hl7.header import Header, peek
 from mappings.hl7.order_reply import as_order_reply
-from mappings.hl7.refusals import DuplicateKey, InternalError, Refusal
+from mappings.hl7.refusals import DuplicateKey, InternalError, Malformed, Refusal
 from mappings.hl7.tables import AckCode
 
 NewId = Callable[[], str]
@@ -104,12 +107,57 @@ class Answers:
             refuse_reuse=self._refuse_reuse(verdict, payload, now),
         )
 
+    def parted(self, whole: Arrival, verdict: Verdict) -> list[Arrival]:
+        """Give a message as the arrivals of its parts: the first answers for all of them."""
+        if not verdict.parts or whole.state is not State.QUEUED:
+            return [whole]
+        first, *others = [
+            replace(whole, lanes=lanes, flags=marked(whole.flags, number))
+            for number, lanes in enumerate(verdict.parts)
+        ]
+        return [
+            first,
+            *(
+                replace(
+                    each,
+                    identity=signed64(b"part", str(whole.identity).encode(), b"%d" % number),
+                    ack=b"",
+                    acknowledgment=Acknowledgment.NOT_OWED,
+                    refuse_reuse=None if whole.refuse_reuse is None else b"",
+                )
+                for number, each in enumerate(others, start=1)
+            ),
+        ]
+
+    def remnant(self, head: bytes, refusal: Refusal, told: bytes | None, now: datetime) -> Arrival:
+        """Make the record of a frame that was given up; `told` is what its sender was answered."""
+        content = digest(head)
+        return Arrival(
+            listener=self._name,
+            identity=payload_identity(self._name, content),
+            digest=content,
+            payload=head,
+            lanes=(),
+            message_type=_message_type(_header(head)),
+            mapping="",
+            mapping_version="",
+            ack=told or b"",
+            ack_code=refusal.ack_code.value,
+            state=State.REFUSED,
+            received_at=int(now.timestamp() * 1000),
+            error_code=refusal.error_code.value,
+            error_place=refusal.place,
+            acknowledgment=Acknowledgment.NOT_OWED if told is None else Acknowledgment.PENDING,
+        )
+
     def _identity(self, verdict: Verdict, content: bytes) -> int:
         turn = verdict.turn
         if verdict.is_ours or (turn is not None and turn.is_fresh):
             # The same bytes may be taken the next time.
             return single_identity(self._name, self._new_id())
-        if verdict.header is None or not verdict.header.control_id.strip():
+        broken = any(isinstance(each, Malformed) for each in verdict.refusals)
+        if verdict.header is None or broken or not verdict.header.control_id.strip():
+            # A message that comes whole later is no other message under a used control id.
             return payload_identity(self._name, content)
         return message_identity(self._name, verdict.header)
 
@@ -129,6 +177,13 @@ class Answers:
         if verdict.refusals:
             return self.answer(verdict, payload, now)
         return self.refuse(verdict, payload, InternalError(), now)
+
+
+def _header(head: bytes) -> Header | None:
+    try:
+        return peek(head)
+    except Malformed:
+        return None
 
 
 def _state(verdict: Verdict) -> State:

@@ -6,9 +6,10 @@ negatively; what fails is logged by class and place. Runs on the reactor, never 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -19,6 +20,7 @@ from bridge.intake.answers import HEAD, Answers, NewId
 from bridge.intake.batches import looks_like_batch, open_batch
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
+from bridge.intake.remnants import Remnants
 from bridge.intake.replies import owed, split
 from bridge.intake.verdict import Judge, Verdict
 from bridge.observability.redaction import describe, where
@@ -29,7 +31,7 @@ from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import InternalError, Malformation, Malformed
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer
-from mllp.errors import FrameTooLarge, FramingError
+from mllp.errors import FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
 
 Replies = Sequence[bytes]
@@ -69,6 +71,8 @@ class _Case(NamedTuple):
     verdict: Verdict
     peer: Peer
     now: datetime
+    further: tuple[int, ...] = ()
+    """Row ids of the other parts of the message."""
 
 
 APPLIED = frozenset({State.DONE, State.IGNORED})
@@ -96,6 +100,7 @@ class IntakeHandler:
         self._clock = clock
         self._new_id = new_id
         self._rule = rule
+        self._remnants = Remnants()
         self.adopt(listening)
 
     def adopt(self, listening: Listening) -> None:
@@ -117,6 +122,8 @@ class IntakeHandler:
             arrival = self._answers.arrival(verdict, frame.payload, now)
             stored: Deferred[Any] = Deferred()
             stored.addCallbacks(self._stored, self._not_stored, (case,), {}, (case,), {})
+            if verdict.parts:
+                return self._in_parts(case, arrival)
             self._inbox.submit(arrival, partial(_fire, stored))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._alarm(error)
@@ -128,9 +135,20 @@ class IntakeHandler:
         why = (
             Malformation.TOO_LARGE if isinstance(error, FrameTooLarge) else Malformation.INCOMPLETE
         )
-        refusal = Malformed(why)
+        refusal, now, head = Malformed(why), self._clock(), head[:HEAD]
         self._counter.refused(refusal)
-        return unframed_nak(head[:HEAD], refusal, control_id=self._new_id(), now=self._clock())
+        answer = unframed_nak(head, refusal, control_id=self._new_id(), now=now)
+        if self._remnants.may_keep(now.timestamp()):
+            told = None if isinstance(error, TruncatedFrame) else answer
+            arrival = self._answers.remnant(head, refusal, told, now)
+            self._inbox.submit(arrival, self._kept_remnant)
+        return answer
+
+    def _kept_remnant(self, receipt: Receipt | BaseException) -> None:
+        if isinstance(receipt, BaseException):
+            self._alarm(receipt)
+        else:
+            self._inbox.acknowledged(receipt.message_id)
 
     def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
         self._counter.stored(receipt, case.verdict)
@@ -145,6 +163,18 @@ class IntakeHandler:
         ):
             return self._when_applied(receipt, replies, case)
         return replies
+
+    def _in_parts(self, case: _Case, whole: Arrival) -> Deferred[Replies]:
+        """Store the parts of a message that speaks of many patients, all or none."""
+
+        def answer(receipts: Sequence[Receipt]) -> Replies | Deferred[Replies]:
+            further = tuple(each.message_id for each in receipts[1:])
+            return self._stored(receipts[0], case._replace(further=further))
+
+        parts = self._answers.parted(whole, case.verdict)
+        stored = Deferred.fromFuture(self._inbox.accept_many(parts))
+        stored.addCallbacks(answer, self._not_stored, errbackArgs=(case,))
+        return stored  # type: ignore[return-value]  # it gives what its callback gives
 
     def _not_stored(self, failure: Failure, case: _Case) -> Replies:
         self._alarm(failure.value)
@@ -170,9 +200,8 @@ class IntakeHandler:
         codes = owed(header, case.verdict.code) if header is not None else None
         if codes is None or codes.application is None:
             return replies
-        applied = Deferred.fromFuture(
-            self._outcomes.wait(receipt.message_id, self._listening.applied_limit)
-        )
+        ids, limit = (receipt.message_id, *case.further), self._listening.applied_limit
+        applied = Deferred.fromFuture(_all(self._outcomes.wait(each, limit) for each in ids))
         answer: Deferred[Replies] = applied.addCallbacks(
             self._applied, self._not_stored, (replies[-1:], case), {}, (case,), {}
         )
@@ -193,13 +222,15 @@ class IntakeHandler:
         messages = open_batch(frame)
         cases = [_Case(each.payload, self._judged(each, now), peer, now) for each in messages]
         try:
-            arrivals = [self._answers.arrival(each.verdict, each.payload, now) for each in cases]
-            stored = Deferred.fromFuture(self._inbox.accept_many(arrivals))
+            wholes = [self._answers.arrival(each.verdict, each.payload, now) for each in cases]
+            parts = list(map(self._answers.parted, wholes, [each.verdict for each in cases]))
+            stored = Deferred.fromFuture(self._inbox.accept_many([*chain(*parts)]))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._alarm(error)
             return succeed(self._joined(frame, [self._unavailable(each) for each in cases]))
 
-        def answer(receipts: Sequence[Receipt]) -> Replies:
+        def answer(of_parts: Sequence[Receipt]) -> Replies:
+            receipts = [of_parts[at] for at in [0, *accumulate(map(len, parts))][:-1]]
             for receipt, case in zip(receipts, cases, strict=True):
                 self._counter.stored(receipt, case.verdict)
                 self._inbox.acknowledged(receipt.message_id)
@@ -225,6 +256,16 @@ class IntakeHandler:
 
 def _ruled(judge: _Judge, rule: Rule) -> _Judge:
     return lambda frame, now: rule(judge(frame, now), frame.payload)
+
+
+def _all(waiting: "Iterable[asyncio.Future[State]]") -> "asyncio.Future[State]":
+    """Give the state of all: the first that was not applied, if there is any."""
+
+    async def last() -> State:
+        states = await asyncio.gather(*waiting)
+        return next((each for each in states if each not in APPLIED), states[0])
+
+    return asyncio.ensure_future(last())
 
 
 def _fire(stored: Deferred[Any], answer: Receipt | BaseException) -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from bridge.intake.listening import Definition, Listening, Merged
+from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
 from mappings.events import OrderEvent
@@ -48,9 +49,20 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     message = Message.parse(claimed.payload, fallback=listening.charset)
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
     defaults = Defaults(listening.site, listening.time_zone, received)
-    events = definition.apply(message, defaults)
+    events = _part(definition.apply(message, defaults), claimed.flags)
     occasion = Occasion(claimed.message_id, sent_at(message, listening))
     return Job(claimed, occasion, events, listening.merged)
+
+
+def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:
+    """Give the events that a row is for, where it is one part of its message."""
+    number = number_of(flags)
+    if number is None:
+        return events
+    parts = parts_of(events)
+    if number >= len(parts):  # a definition of today cuts it otherwise
+        raise NoDefinition("part of the message")
+    return parts[number]
 
 
 def sent_at(message: Message, listening: Listening) -> int | None:

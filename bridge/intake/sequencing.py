@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -16,6 +17,7 @@ from twisted.internet.defer import Deferred
 from bridge.intake.batches import looks_like_batch, open_batch
 from bridge.intake.handler import Inbox
 from bridge.intake.listening import SequenceNumbers
+from bridge.intake.parts import number_of
 from bridge.intake.sequence import Advance, advance
 from bridge.intake.verdict import Verdict
 from bridge.queue.arrivals import Arrival, Receipt
@@ -50,12 +52,14 @@ class _Case:
     steps: list[tuple[int, Advance]] = field(default_factory=list)
     """Sender and outcome of each message, in order."""
     stored: asyncio.Future[None] | None = None
+    heads: list[bool] = field(default_factory=lambda: [True])
+    """Of each arrival whether it answers for a message, or is a further part of one."""
 
     def to_keep(self, receipts: Sequence[Receipt]) -> Links:
         """Give the numbers that have changed."""
         before = self.before or {}
         now: Links = dict(before)
-        for (sender, step), receipt in zip(self.steps, receipts, strict=True):
+        for (sender, step), receipt in zip(self.steps, compress(receipts, self.heads), strict=True):
             if not step.only_if_taken or AckCode(receipt.ack_code).positive:
                 now[sender] = step.last
         return {sender: last for sender, last in now.items() if before.get(sender) != last}
@@ -97,7 +101,10 @@ class Sequencer:
         return step.verdict
 
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        """Store one message, then its number."""
+        """Store one message, then its number; what was not judged has none."""
+        if not self._case.steps or self._case.stored is not None:
+            self._inbox.submit(arrival, settle)
+            return
 
         def tell(answer: Answer) -> None:
             settle(answer if isinstance(answer, BaseException) else answer[0])
@@ -114,6 +121,7 @@ class Sequencer:
         result: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
         self._case.stored, finish = self._finisher(partial(_resolve, result))
         kept.add_done_callback(lambda done: finish(done.exception() or done.result()))
+        self._case.heads = [not number_of(each.flags) for each in arrivals]
         return result
 
     def acknowledged(self, message_id: int) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from twisted.internet.defer import Deferred
@@ -31,6 +31,19 @@ from mllp.framing import Frame
 
 Validate = Callable[[bytes], Sequence[Finding]]
 """Gives what is against the structure of a message. Blocking."""
+
+
+class Check(Protocol):
+    """What looks at messages before they are judged."""
+
+    def prepare(self, frame: Frame) -> list[bytes]:
+        """Look at the messages of a frame; give which, for `forget`. Blocking."""
+
+    def forget(self, payloads: Sequence[bytes]) -> None:
+        """Drop what was prepared, once it has been examined."""
+
+    def issues(self, payload: bytes) -> tuple[Issue, ...]:
+        """Give what the examination adds."""
 
 
 class Validator:
@@ -87,10 +100,10 @@ class Validator:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedDefinition:
-    """A definition whose examination knows what the validator found."""
+    """A definition whose examination knows what the check found."""
 
     inner: Definition
-    validator: Validator = field(repr=False)
+    check: Check = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -112,9 +125,9 @@ class ValidatedDefinition:
         return self.inner.accepts(header)
 
     def examine(self, message: Message, defaults: Defaults) -> Examination:
-        """Say what is wrong with a message, by the definition and by the validator."""
+        """Say what is wrong with a message, by the definition and by the check."""
         found = self.inner.examine(message, defaults)
-        return replace(found, issues=(*found.issues, *self.validator.issues(message.raw)))
+        return replace(found, issues=(*found.issues, *self.check.issues(message.raw)))
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Give ORC-1 of the reply to an order control code."""
@@ -125,25 +138,25 @@ class ValidatedDefinition:
         return self.inner.apply(message, defaults)
 
 
-def validated(listening: Listening, validator: Validator) -> Listening:
-    """Give a listener's policy with the validator in all of its definitions."""
-    definitions = tuple(ValidatedDefinition(each, validator) for each in listening.definitions)
+def validated(listening: Listening, check: Check) -> Listening:
+    """Give a listener's policy with the check in all of its definitions."""
+    definitions = tuple(ValidatedDefinition(each, check) for each in listening.definitions)
     return replace(listening, definitions=definitions)
 
 
 class ValidatingHandler:
     """The handler of a listener whose messages are validated first."""
 
-    def __init__(self, validator: Validator, handle: Handler) -> None:
+    def __init__(self, check: Check, handle: Handler) -> None:
         """Hand over to `handle` what has been looked at."""
-        self._validator = validator
+        self._check = check
         self._handle = handle
         self._thread = ThreadPoolExecutor(1, "validation")
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         """Validate on the thread, then answer on the loop, in the order of the calls."""
         loop = asyncio.get_running_loop()
-        looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
+        looked = loop.run_in_executor(self._thread, self._check.prepare, frame)
         answered: Deferred[Sequence[bytes]] = Deferred()
 
         def go_on(done: "asyncio.Future[list[bytes]]") -> None:
@@ -156,5 +169,5 @@ class ValidatingHandler:
         return answered
 
     def _forgotten(self, answer: Any, payloads: Sequence[bytes]) -> Any:
-        self._validator.forget(payloads)
+        self._check.forget(payloads)
         return answer

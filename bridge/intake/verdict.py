@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from bridge.intake.identity import lane
 from bridge.intake.listening import Acknowledge, Definition, Listening
+from bridge.intake.parts import lanes_of, number_of, parts_of
 from bridge.intake.routing import Router, require_control_id
 from bridge.queue.arrivals import MOST_LANES
+from mappings.events import OrderEvent
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal, strictest
@@ -41,11 +43,18 @@ class Verdict(NamedTuple):
     refusals: tuple[Refusal, ...] = ()
     charset_suspect: bool = False
     turn: Turn | None = None
+    parts: tuple[tuple[int, ...], ...] = ()
+    """The lanes of each part, where the message has more patients than the queue has lanes."""
 
     @property
     def code(self) -> AckCode:
         """The application acknowledgment that says so."""
         return strictest(self.refusals) if self.refusals else AckCode.ACCEPT
+
+    def lanes_for(self, flags: int) -> tuple[int, ...]:
+        """Give the lanes of a stored row, which may be a part of the message."""
+        number = number_of(flags)
+        return self.lanes if number is None or not self.parts else self.parts[number]
 
     @property
     def is_ours(self) -> bool:
@@ -88,7 +97,10 @@ class Judge:
         found = definition.examine(message, defaults)
         refusals = found.refusals
         lanes = () if refusals else _numbers(found.lanes)
-        return Verdict(header, definition, lanes, refusals, message.charset_suspect)
+        verdict = Verdict(header, definition, lanes, refusals, message.charset_suspect)
+        if len(lanes) <= MOST_LANES:  # nearly always
+            return verdict
+        return _in_parts(verdict, definition.apply(message, defaults))
 
     def _unchecked(
         self, header: Header, definition: Definition, payload: bytes, defaults: Defaults
@@ -97,20 +109,21 @@ class Judge:
         try:
             message = Message.parse(payload, fallback=self._listening.charset, head=header)
             lanes = _numbers(definition.examine(message, defaults).lanes)
+            events = definition.apply(message, defaults) if len(lanes) > MOST_LANES else ()
         except Refusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
             return Verdict(header, definition, (lane(self._listening.name, sender),))
-        return Verdict(header, definition, lanes, (), message.charset_suspect)
+        verdict = Verdict(header, definition, lanes, (), message.charset_suspect)
+        return _in_parts(verdict, events) if events else verdict
+
+
+def _in_parts(verdict: Verdict, events: Sequence[OrderEvent]) -> Verdict:
+    parts = tuple(map(lanes_of, parts_of(events)))
+    return verdict._replace(lanes=parts[0], parts=parts)
 
 
 def _numbers(patients: Sequence[str]) -> tuple[int, ...]:
-    """
-    Give the lanes of the patients that a message speaks of; never none.
-
-    The queue keeps a message in two lanes at most: one with several merges (A40 may have
-    more) waits for the first pair, and its other pairs are settled by the service's merges,
-    which are idempotent and leave a pointer behind.
-    """
+    """Give the lanes of the patients that a message speaks of; never none."""
     if len(patients) == 1:  # nearly always
         return (lane(patients[0]),)
-    return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))[:MOST_LANES]
+    return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))

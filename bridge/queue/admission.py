@@ -71,8 +71,9 @@ def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
         return [_NEW] * len(arrivals)  # nearly always
     known = _latest(stored)
     contents: dict[int, set[int]] = {}
-    for identity, content in known:
-        contents.setdefault(identity, set()).add(content)
+    for (identity, content), each in known.items():
+        if not each.refused:  # what was never taken has used no control id
+            contents.setdefault(identity, set()).add(content)
     rulings = []
     for position, arrival in enumerate(arrivals):
         content = short(arrival.digest)
@@ -86,7 +87,8 @@ def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
         edition = before.edition + 1 if before else 0
         rulings.append(Ruling(edition, reused))
         known[arrival.identity, content] = _Known(edition, refused, None, position)
-        others.add(content)
+        if not refused:
+            others.add(content)
     return rulings
 
 

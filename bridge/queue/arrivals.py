@@ -21,6 +21,7 @@ class Flag(IntFlag):
     CHARSET_SUSPECT = 1  # its bytes are not what MSH-18 says
     REUSED_CONTROL_ID = 2  # an earlier message with other content had the same control id
     CORRECTED = 4  # the very same bytes were refused before
+    PART = 8  # one part of a message about several patients; which one, the bits above 7 say
 
 
 @dataclass(slots=True)  # not frozen: one is made for every message, and freezing costs a third

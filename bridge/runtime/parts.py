@@ -8,12 +8,13 @@ acknowledge can be stored and applied.
 import asyncio
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
+from bridge.intake.acquaintance import Acquaintance
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.handler import IntakeHandler
@@ -42,7 +43,7 @@ from bridge.wiring import reading
 from bridge.wiring.intake import listenings
 from bridge.wiring.ports import Answering, folder_listener, handler, sequencer, wired
 from bridge.wiring.shelf import in_force, recaller
-from bridge.wiring.validation import in_front, policy, validator
+from bridge.wiring.validation import acquaintance, in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
@@ -65,6 +66,14 @@ def web_part(application: Any, bind: Address) -> Step:
         log.info("listening", address=f"{bind.host}:{web.port}")
 
     return Step("web", start, web.stop)
+
+
+class _Taking(NamedTuple):
+    """What takes one listener's messages."""
+
+    handler: IntakeHandler
+    validator: Validator | None
+    acquaintance: Acquaintance | None
 
 
 class Intake:
@@ -93,7 +102,7 @@ class Intake:
         self._forwarder = Forwarder(
             client, Memory(database, now_ms), self._listenings, self._waiting, metrics
         )
-        self._handlers: dict[str, tuple[IntakeHandler, Validator | None]] = {}
+        self._takings: dict[str, _Taking] = {}
         courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic)
         self._worker = Worker(
             Inbox(database, owner),
@@ -132,17 +141,21 @@ class Intake:
         """Let frames and messages that come from now on be read by other definitions."""
         self._listenings = found
         self._forwarder.adopt(found)
-        for name, (answering, check) in self._handlers.items():
-            answering.adopt(policy(found[name], check))
+        for name, taking in self._takings.items():
+            if taking.acquaintance is not None:
+                taking.acquaintance.adopt(found[name])
+            taking.handler.adopt(policy(found[name], *taking[1:]))
 
     def _port(self, listener: Listener, tracer: Tracer | None) -> Port:
         check = validator(self._settings, listener, self._metrics)
-        listening = policy(self._listenings[listener.name], check)
+        plain = self._listenings[listener.name]
+        known = acquaintance(plain, self._database)
+        listening = policy(plain, check, known)
         counted = sequencer(listener, self._ledger, self._database)
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
-        self._handlers[listener.name] = answering, check
+        self._takings[listener.name] = _Taking(answering, check, known)
         taken: Handler = answering if counted is None else counted.in_front(answering)
-        timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
+        timed: Handler = Timed(in_front(taken, check, known), self._metrics, listener.name)
         if tracer is not None:
             timed = traced_handler(timed, tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)

@@ -1,10 +1,12 @@
-"""The validator of a listener, from its settings."""
+"""What looks at a listener's messages before they are judged, from its settings."""
 
 from functools import partial
 
-from bridge.intake.listening import Listening
-from bridge.intake.validating import ValidatingHandler, Validator, validated
+from bridge.intake.acquaintance import Acquaintance
+from bridge.intake.listening import Acknowledge, Listening, Merged
+from bridge.intake.validating import Check, ValidatingHandler, Validator, validated
 from bridge.observability.metrics import Metrics
+from bridge.store.database import Database
 from bridge.validation.profiles import load_profile
 from bridge.validation.structure import validate
 from config import Settings
@@ -22,11 +24,21 @@ def validator(settings: Settings, listener: Listener, metrics: Metrics) -> Valid
     return Validator(listener.name, look, metrics, refuse=listener.validation is Validation.REFUSE)
 
 
-def in_front(check: Validator | None, handle: Handler) -> Handler:
-    """Let a listener's frames be validated before they are handled."""
-    return handle if check is None else ValidatingHandler(check, handle)
+def acquaintance(listening: Listening, database: Database) -> Acquaintance | None:
+    """Make what knows merged patients; None where their messages are the survivor's."""
+    asks = listening.merged is Merged.REFUSE and listening.acknowledge is not Acknowledge.STORED
+    return Acquaintance(listening, database) if asks else None
 
 
-def policy(listening: Listening, check: Validator | None) -> Listening:
-    """Give a listener's policy with its validator, if it has one."""
-    return listening if check is None else validated(listening, check)
+def in_front(handle: Handler, *checks: Check | None) -> Handler:
+    """Let a listener's frames be looked at before they are handled."""
+    for check in filter(None, checks):
+        handle = ValidatingHandler(check, handle)
+    return handle
+
+
+def policy(listening: Listening, *checks: Check | None) -> Listening:
+    """Give a listener's policy with the checks that it has."""
+    for check in filter(None, checks):
+        listening = validated(listening, check)
+    return listening

@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 
 from mllp import Frame, TruncatedFrame
 from mllp.contract import Peer, ServerLimits
+from mllp.errors import FramingError
 from mllp.testing import Caller, MemoryServer, settle
 from tests.mllp.desk import Counter, Desk, echo, server_for
 
@@ -231,6 +232,24 @@ class TestEnds:
         caller.reset()
 
         assert counter.seen == [("opened", 1), ("frame refused", TruncatedFrame), ("closed", 1)]
+
+
+def test_what_was_broken_off_is_told_and_not_answered(clock: Clock) -> None:
+    """Whoever ended inside a frame hears nothing; who keeps the rest of it sees its beginning."""
+    told: list[tuple[str, bytes]] = []
+
+    def note(error: FramingError, head: bytes) -> bytes:
+        told.append((type(error).__name__, head))
+        return b"NAK"
+
+    server = MemoryServer(echo, clock=clock, on_unframed=note)
+    closed, reset = server.connect(), server.connect()
+    closed.write(b"\x0bHALF")
+    closed.close()
+    reset.write(b"\x0bTORN")
+    reset.reset()
+    assert told == [("TruncatedFrame", b"HALF"), ("TruncatedFrame", b"TORN")]
+    assert (closed.frames, reset.frames) == ([], [])
 
 
 def test_every_connection_has_a_number_and_an_address(clock: Clock, desk: Desk) -> None:

@@ -1,7 +1,7 @@
 """An intake with a real ledger behind it, and a sender that can do anything."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from bridge.store.sequence_links import SequenceLinks
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.ack import Acknowledgment, read_ack
 from mappings.inbound import InboundMapping
+from mllp.contract import Handler
 from mllp.framing import Frame
 
 IDS = count(1)
@@ -95,14 +96,14 @@ class Desk:
 
     handler: IntakeHandler
     counted: Sequencer | None
+    front: Callable[[Handler], Handler]
     database: Database
     metrics: Metrics
     caller: Caller
 
     async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
         """Hand one frame over and wait for its replies."""
-        handle = self.handler if self.counted is None else self.counted.in_front(self.handler)
-        deferred = handle(Frame(payload, truncated), self.caller)
+        deferred = self.front(self.handler)(Frame(payload, truncated), self.caller)
         return list(await deferred.asFuture(asyncio.get_running_loop()))
 
     async def ask(self, payload: bytes, *, truncated: bool = False) -> Acknowledgment:
@@ -115,6 +116,10 @@ class Desk:
         with self.database.read() as connection:
             rows = connection.execute(text(f"SELECT {columns} FROM message ORDER BY id"))  # noqa: S608
             return [tuple(row) for row in rows]
+
+
+def _plainly(handle: Handler) -> Handler:
+    return handle
 
 
 @asynccontextmanager
@@ -144,6 +149,8 @@ async def open_desk(
         rule=None if counted is None else counted.rule,
     )
     try:
-        yield Desk(handler, counted, database, metrics, Caller())
+        yield Desk(
+            handler, counted, counted.in_front if counted else _plainly, database, metrics, Caller()
+        )
     finally:
         await ledger.stop()

@@ -9,7 +9,6 @@ import pytest
 from bridge.intake.listening import Listening, Merged
 from bridge.store import merged_patients
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.delivery.equipment import SITE, inbound
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.intake.stories import adt, line, told
@@ -120,7 +119,6 @@ async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
 
 def test_pointers_never_chain(database: Database) -> None:
     """Whoever is asked for leads to the last survivor in one step; a circle leads nowhere new."""
-    upgrade(database)
     with database.write() as connection:
         assert merged_patients.merge(connection, SITE, "A", "B") == "B"
         assert merged_patients.merge(connection, SITE, "B", "C") == "C"
