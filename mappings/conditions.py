@@ -32,21 +32,19 @@ def compile_condition(node: Node, notebook: Notebook) -> Condition:
         else:
             getter = compile_path(key, below.at_key(), notebook)
             parts.append(_of(getter, compile_test(below, notebook)))
-    return parts[0] if len(parts) == 1 else lambda scope: all(part(scope) for part in parts)
+    return parts[0] if len(parts) == 1 else _all(parts)
 
 
 def compile_test(node: Node, notebook: Notebook) -> Test:
     """Compile what a value is compared with."""
     if not isinstance(node.value, dict):
-        wanted = frozenset(notebook.texts(node))
-        return lambda value: value in wanted
+        return frozenset(notebook.texts(node)).__contains__
     tests = [_TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()]
     return lambda value: all(test(value) for test in tests)
 
 
 def _is(node: Node, notebook: Notebook) -> Test:
-    wanted = frozenset(notebook.texts(node))
-    return lambda value: value in wanted
+    return frozenset(notebook.texts(node)).__contains__
 
 
 def _is_not(node: Node, notebook: Notebook) -> Test:
@@ -79,8 +77,25 @@ _TESTS: dict[str, Callable[[Node, Notebook], Test]] = {
 }
 
 
+# Loops, for a condition is asked of every row of a message, and a generator costs as much.
+def _all(parts: list[Condition]) -> Condition:
+    def hold(scope: Scope) -> bool:
+        for part in parts:  # noqa: SIM110  # see above
+            if not part(scope):
+                return False
+        return True
+
+    return hold
+
+
 def _any(parts: list[Condition]) -> Condition:
-    return lambda scope: any(part(scope) for part in parts)
+    def holds(scope: Scope) -> bool:
+        for part in parts:  # noqa: SIM110  # see above
+            if part(scope):
+                return True
+        return False
+
+    return holds
 
 
 def _not(part: Condition) -> Condition:

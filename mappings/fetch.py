@@ -7,7 +7,7 @@ gives the whole repetition as text, so that an `&` or `^` nobody escaped survive
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mappings.hl7.delimiters import Delimiters
@@ -21,7 +21,7 @@ NULL = '""'
 """The HL7 null: delete what is stored (HL7 v2.5.1 §2.5.3)."""
 
 Getter = Callable[[Scope], str]
-Many = Callable[[Scope], Iterator[str]]
+Many = Callable[[Scope], list[str]]
 Narrow = Callable[[str, Delimiters], str]
 
 _STANDARD_SEGMENTS = """
@@ -91,8 +91,8 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
     Several paths into one field are tried in turn for each repetition.
     """
-    field = paths[0]
-    key = f"{after}>{field.segment}" if after else field.segment
+    segment, number = paths[0].segment, paths[0].field
+    key = f"{after}>{segment}" if after else segment
     narrows = [(narrowing(path), path.matches) for path in paths]
 
     def one(repetition: str, scope: Scope) -> str:
@@ -103,11 +103,18 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
                 return value
         return ""
 
-    def many(scope: Scope) -> Iterator[str]:
+    def many(scope: Scope) -> list[str]:
+        values = []
+        separator = scope.delimiters.repetition
         for row in scope.every(key):
-            if text := row.field_text(field.field):
-                for repetition in repetitions(text, scope.delimiters):
-                    yield one(repetition, scope)
+            text = row.field_text(number)
+            if not text:
+                continue
+            if separator and separator in text:
+                values += [one(repetition, scope) for repetition in text.split(separator)]
+            else:
+                values.append(one(text, scope))
+        return values
 
     return many
 
@@ -133,7 +140,10 @@ def _first(path: Path, *, raw: bool) -> Getter:
             text = parts[wanted] if len(parts) > wanted else ""
         elif wanted:
             return ""
-        return finish(narrow(text, delimiters), scope, raw=raw)
+        text = narrow(text, delimiters)
+        if delimiters.escape in text:
+            return finish(text, scope, raw=raw)
+        return text.strip()  # nearly always
 
     return get
 
@@ -197,6 +207,8 @@ def narrowing(path: Path) -> Narrow:
 
 def _whole(text: str, delimiters: Delimiters) -> str:
     """Take all of a repetition, unless it is nothing but separators (`^^^`)."""
+    if text[:1].isalnum():  # nearly always
+        return text
     separators = delimiters.component + delimiters.subcomponent
     return text if text.strip(separators + " ") else ""
 

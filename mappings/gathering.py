@@ -43,10 +43,12 @@ def compile_gathering(
     def get(scope: Scope) -> str:
         seen = scope if where is None else _filtered(scope, segment, where)
         values = [value for many in found for value in many(seen) if value]
-        kept = [value for value in values if value != NULL]
+        if not values:
+            return ""
+        kept = [value for value in values if value != NULL] if NULL in values else values
         if not kept:
-            return NULL if values else ""
-        return kept[0] if only_first else separator.join(kept)
+            return NULL
+        return kept[0] if only_first or len(kept) == 1 else separator.join(kept)
 
     return get
 
@@ -80,5 +82,5 @@ def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition 
 
 def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
     """See only those segments of a kind for which the condition holds."""
-    rows = [row for row in scope.every(segment) if where(scope.only(segment, row))]
+    rows = [row for row in scope.every(segment) if where(scope.only(row))]
     return scope.among(rows)

@@ -39,7 +39,7 @@ class Each:
     def fill(self, scope: Scope, filled: dict[str, str]) -> None:
         """Add the keys of every segment; equal keys are numbered, none is lost."""
         for row in scope.every(self.segment):
-            one = scope.only(self.segment, row)
+            one = scope.only(row)
             if self.condition is not None and not self.condition(one):
                 continue
             key, value = self.key(one), self.value(one)

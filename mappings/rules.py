@@ -109,8 +109,9 @@ def joined(parts: list[Rule], separator: str) -> Rule:
 
     def get(scope: Scope) -> str:
         values = [value for part in parts if (value := part(scope))]
-        kept = [value for value in values if value != NULL]
-        return separator.join(kept) if kept else NULL if values else ""
+        if NULL not in values:
+            return separator.join(values)
+        return separator.join([value for value in values if value != NULL]) or NULL
 
     return get
 

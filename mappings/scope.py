@@ -6,13 +6,14 @@ A scope sees its own segments and, where it has none of a kind, those of the hea
 (HL7 v2.5.1 §2.12; Z segments, NTE, ZDS in mid group). Knows no tags.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
 from mappings.hl7.message import Message, Segment
+from mappings.rows import Beyond, Nothing, Places, Rows, behind
 
 NON_IMAGING = frozenset({"RQD", "RQ1", "RXO", "ODS", "ODT"})
 """Order details of ORM^O01 other than OBR (HL7 v2.5.1 §4.4.1): diet, supplies, pharmacy."""
@@ -32,69 +33,22 @@ class Defaults:
     now: datetime
 
 
-class Places:
-    """Which segments of a message belong together: their places in order, and by their name."""
-
-    __slots__ = ("filed", "order")
-
-    def __init__(self, order: Sequence[int], names: Sequence[str]) -> None:
-        """Take places in the message, and the names of all its segments."""
-        self.order = order
-        self.filed: dict[str, list[int]] = {}
-        for place in order:
-            self.filed.setdefault(names[place], []).append(place)
-
-    def named(self, message: Message, name: str) -> list[Segment]:
-        """Return the segments of a name among them."""
-        return [message.segment(place) for place in self.filed.get(name, ())]
-
-
-class Rows(dict[str, Sequence[Segment]]):
-    """Segments by their id, those at some places, else those beyond. Looks when first asked."""
-
-    __slots__ = ("_beyond", "_message", "_places")
-
-    def __init__(self, message: Message, places: Places, beyond: "Rows | None" = None) -> None:
-        super().__init__()
-        self._message = message
-        self._places = places
-        self._beyond = beyond
-
-    def __missing__(self, name: str) -> Sequence[Segment]:
-        """Find the segments of a name; none is an answer too, and remembered."""
-        rows: Sequence[Segment] = ()
-        if name in self._places.filed:
-            rows = self._places.named(self._message, name)
-        elif self._beyond is not None:
-            rows = self._beyond[name]
-        self[name] = rows
-        return rows
-
-
-def _behind(rows: Sequence[Segment], anchor: str, names: Sequence[str]) -> Iterator[Segment]:
-    """Choose those that follow a segment of another name, alone or after others of their own."""
-    before, followed = -1, ""
-    for row in rows:
-        if row.index - 1 != before or before < 0:
-            back = row.index - 1
-            while back >= 0 and names[back] == row.id:
-                back -= 1
-            followed = names[back] if back >= 0 else ""
-        before = row.index
-        if followed == anchor:
-            yield row
-
-
 class Scope:
     """The segments one event is made of: places in the message, and what the header has."""
 
     __slots__ = (
-        *("defaults", "delimiters", "header", "message"),
+        *("_ones", "defaults", "delimiters", "header", "message"),
         *("own", "place", "rows", "values"),
     )
 
     def __init__(
-        self, message: Message, defaults: Defaults, header: "Header", own: Places, place: str
+        self,
+        message: Message,
+        defaults: Defaults,
+        header: "Header",
+        own: Places,
+        place: str,
+        rows: Mapping[str, Sequence[Segment]] | None = None,
     ) -> None:
         self.message = message
         self.delimiters = message.delimiters
@@ -102,10 +56,11 @@ class Scope:
         self.header = header
         self.own = own
         self.place = place
-        self.rows = Rows(message, own, header.rows)
+        self.rows = Rows(message, own, header.rows) if rows is None else rows
         """What a path sees: own segments, else the header's."""
         self.values: dict[str, str] = {}
         """Tags that have been asked for already."""
+        self._ones: dict[int, Scope] = {}
 
     @property
     def segments(self) -> list[Segment]:
@@ -117,21 +72,24 @@ class Scope:
         """All segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
         anchor, _, name = key.rpartition(">")
         found = [*self.header.rows[name], *self.own.named(self.message, name)]
-        return list(_behind(found, anchor, self.message.names)) if anchor else found
+        return list(behind(found, anchor, self.message.names)) if anchor else found
 
-    def only(self, key: str, row: Segment) -> "Scope":
-        """See one segment of its kind instead of all."""
-        one = self.among([row])
-        one.rows = Rows(self.message, _NOWHERE, self.rows)
-        one.rows[key] = (row,)
+    def only(self, row: Segment) -> "Scope":
+        """See one segment instead of all of its kind; the same scope each time."""
+        one = self._ones.get(row.index)
+        if one is None:
+            rows = Beyond({row.id: (row,)})
+            rows.beyond = self.rows
+            one = self._ones[row.index] = self._few([row.index], rows)
         return one
 
     def among(self, rows: Sequence[Segment]) -> "Scope":
         """See no more than these segments wherever all of a kind are asked for."""
-        places = Places([row.index for row in rows], self.message.names)
-        few = Scope(self.message, self.defaults, Header(self.message, _NOWHERE), places, self.place)
-        few.rows = self.rows
-        return few
+        return self._few([row.index for row in rows], self.rows)
+
+    def _few(self, order: Sequence[int], rows: Mapping[str, Sequence[Segment]]) -> "Scope":
+        places = Places(order, self.message.names)
+        return Scope(self.message, self.defaults, _NO_HEADER, places, self.place, rows)
 
     def owns(self, name: str) -> bool:
         """Whether a segment of this name is its own, and not the header's."""
@@ -153,15 +111,23 @@ class Header:
 
     __slots__ = ("places", "rows")
 
-    def __init__(self, message: Message, places: Places) -> None:
+    def __init__(self, places: Places, rows: Mapping[str, Sequence[Segment]]) -> None:
         self.places = places
-        self.rows = Rows(message, places)
+        self.rows = rows
+
+    @classmethod
+    def of(cls, message: Message, places: Places) -> "Header":
+        """Have these places of a message in common."""
+        return cls(places, Rows(message, places))
+
+
+_NO_HEADER = Header(_NOWHERE, Nothing())
 
 
 def whole(message: Message, defaults: Defaults) -> Scope:
     """See the whole message as one scope."""
     everything = Places(range(len(message.names)), message.names)
-    return Scope(message, defaults, Header(message, everything), _NOWHERE, "MSH")
+    return Scope(message, defaults, Header.of(message, everything), _NOWHERE, "MSH")
 
 
 class Cut(NamedTuple):
@@ -191,7 +157,7 @@ def _scopes(message: Message, defaults: Defaults, cut: _Cutter, known: _Cutter) 
     """Make the scopes of a cut. Senders repeat themselves: the same names are cut but once."""
     names = tuple(message.names)
     headers, groups = (known if len(names) <= _LONGEST_SHAPE else cut)(names)
-    made = [Header(message, places) for places in headers]
+    made = [Header.of(message, places) for places in headers]
     return [Scope(message, defaults, made[at], own, label) for at, own, label in groups]
 
 

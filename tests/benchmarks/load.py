@@ -1,13 +1,25 @@
-"""A load client: so many connections, so many unacknowledged frames each; every ACK is checked."""
+"""
+A load client that costs little: so many connections, so many unacknowledged frames each.
+
+Every ACK is checked: positive, and for the oldest frame that has none. Frames are made before
+the clock starts.
+"""
 
 import asyncio
+import gc
 import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from typing_extensions import override
 
 from tests.acceptance.orders import order
 
 VT, FS_CR = b"\x0b", b"\x1c\r"
-
+PATIENCE = 120.0
+"""Seconds without the last ACK after which a run has failed."""
 
 EXTRA = "".join(
     f"OBX|{n}|ST|{n}^Question {n} asked at order entry^L||An answer as people type them||||||O\r"
@@ -15,12 +27,24 @@ EXTRA = "".join(
 )
 """What makes an order as long as a real one: about 1.4 kB."""
 
+Frame = tuple[bytes, bytes]
+"""Control id, and what goes over the line."""
+
+
+def frames(first: int, count: int, patients: int = 997) -> list[Frame]:
+    """Numbered orders from `first` on, framed."""
+    return [
+        (f"C{n}".encode(), VT + order(n, mrn=f"M{n % patients}", extra=EXTRA) + FS_CR)
+        for n in range(first, first + count)
+    ]
+
 
 @dataclass
 class Run:
-    """What one run measured."""
+    """What one run measured: latencies in seconds, the beginning by time.perf_counter."""
 
     seconds: float = 0.0
+    began: float = 0.0
     latencies: list[float] = field(default_factory=list)
 
     @property
@@ -29,50 +53,148 @@ class Run:
         return len(self.latencies) / self.seconds
 
     def percentile(self, share: float) -> float:
-        """Milliseconds from the write of a frame to its acknowledgment."""
-        ordered = sorted(self.latencies)
-        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        """Milliseconds from the write of a frame (open loop: from when it was due) to its ACK."""
+        return percentile(self.latencies, share)
 
 
-async def _connection(port: int, first: int, count: int, window: int, run: Run) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-    frames = [
-        (f"C{n}".encode(), VT + order(n, mrn=f"M{n % 997}", extra=EXTRA) + FS_CR)
-        for n in range(first, first + count)
-    ]
-    sent: list[tuple[bytes, float]] = []
-    todo = iter(frames)
-    for _ in range(min(window, count)):
-        _write(writer, next(todo), sent)
-    for index in range(count):
-        reply = await reader.readuntil(FS_CR)
-        control_id, began = sent[index]
-        run.latencies.append(time.perf_counter() - began)
-        if b"MSA|AA|" + control_id not in reply:
-            raise AssertionError(f"message {index} of a connection was not accepted")
-        following = next(todo, None)
-        if following is not None:
-            _write(writer, following, sent)
-    writer.close()
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """Milliseconds that so large a share of the values do not exceed."""
+    ordered = sorted(seconds)
+    return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _write(
-    writer: asyncio.StreamWriter, frame: tuple[bytes, bytes], sent: list[tuple[bytes, float]]
-) -> None:
-    sent.append((frame[0], time.perf_counter()))
-    writer.write(frame[1])
+class Sender(asyncio.Protocol):
+    """One connection: writes frames, checks and times their ACKs."""
+
+    def __init__(self, run: Run, todo: Sequence[Frame] = (), window: int = 0) -> None:
+        """With a window, each ACK makes the next of `todo` go out; else whoever owns it sends."""
+        self.run = run
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._todo = deque(todo)
+        self._window = window
+        self._open: deque[tuple[bytes, float]] = deque()
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def begin(self) -> None:
+        """Send the first window."""
+        self._send(min(self._window, len(self._todo)))
+
+    def send(self, frame: Frame, due: float) -> None:
+        """Send one frame that was due at a time."""
+        self._open.append((frame[0], due))
+        self._write(frame[1])
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        *replies, self._buffer = (self._buffer + data).split(FS_CR)
+        now = time.perf_counter()
+        for reply in replies:
+            control_id, began = self._open.popleft()
+            if b"MSA|AA|" + control_id not in reply:
+                self._fail("a message was not accepted")
+                return
+            self.run.latencies.append(now - began)
+        if self._todo:
+            self._send(min(len(replies), len(self._todo)))
+        elif self._window and not self._open and not self.ended.done():
+            self.ended.set_result(None)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail("the listener closed a connection")
+
+    def close(self) -> None:
+        """End the connection."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def waiting(self) -> int:
+        """Frames without an ACK."""
+        return len(self._open)
+
+    def _send(self, count: int) -> None:
+        now = time.perf_counter()
+        chosen = [self._todo.popleft() for _ in range(count)]
+        self._open.extend((control_id, now) for control_id, _ in chosen)
+        self._write(b"".join(frame for _, frame in chosen))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _fail(self, what: str) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(AssertionError(what))
 
 
-async def _all(port: int, connections: int, window: int, each: int, first: int) -> Run:
+async def connect(port: int, make: Callable[[], Sender]) -> Sender:
+    """Open a connection."""
+    _, sender = await asyncio.get_running_loop().create_connection(make, "127.0.0.1", port)
+    return sender
+
+
+async def _closed_loop(port: int, parts: Sequence[Sequence[Frame]], window: int) -> Run:
     run = Run()
+    senders = [await connect(port, lambda part=part: Sender(run, part, window)) for part in parts]  # type: ignore[misc]  # the loop's own value, bound at once
     began = time.perf_counter()
-    await asyncio.gather(
-        *(_connection(port, first + n * each, each, window, run) for n in range(connections))
-    )
-    run.seconds = time.perf_counter() - began
+    for sender in senders:
+        sender.begin()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(sender.ended for sender in senders))
+    run.began, run.seconds = began, time.perf_counter() - began
+    for sender in senders:
+        sender.close()
     return run
 
 
 def drive(port: int, connections: int, window: int, total: int, first: int) -> Run:
-    """Send `total` numbered orders from `first` on; raise when one is not accepted."""
-    return asyncio.run(_all(port, connections, window, total // connections, first))
+    """Send `total` numbered orders from `first` on, each connection as fast as ACKs allow."""
+    each = total // connections
+    parts = [frames(first + number * each, each) for number in range(connections)]
+    return _undisturbed(_closed_loop(port, parts, window))
+
+
+async def _open_loop(port: int, todo: Sequence[Frame], rate: float, connections: int) -> Run:
+    run = Run()
+    senders = [await connect(port, lambda: Sender(run)) for _ in range(connections)]
+    began = time.perf_counter()
+    for number, frame in enumerate(todo):
+        due = began + number / rate
+        while (ahead := due - time.perf_counter()) > 0:  # noqa: ASYNC110  # the clock rings no bell
+            await asyncio.sleep(ahead)
+        senders[number % connections].send(frame, due)
+        if not number % 16:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        while any(sender.waiting and not sender.ended.done() for sender in senders):  # noqa: ASYNC110  # the last ACKs
+            await asyncio.sleep(0.01)
+    run.began, run.seconds = began, time.perf_counter() - began
+    for sender in senders:
+        sender.close()
+    await asyncio.gather(*(sender.ended for sender in senders))
+    return run
+
+
+def drip(port: int, rate: float, seconds: float, first: int, connections: int = 10) -> Run:
+    """Send orders at a steady pace whatever the ACKs do; latencies count from when each was due."""
+    todo = frames(first, int(rate * seconds))
+    return _undisturbed(_open_loop(port, todo, rate, connections))
+
+
+def _undisturbed(work: Coroutine[Any, Any, Run]) -> Run:
+    """Run a client without its garbage collector: its pauses are not the listener's."""
+    gc.collect()
+    gc.disable()
+    try:
+        return asyncio.run(work)
+    finally:
+        gc.enable()

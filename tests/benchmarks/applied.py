@@ -1,0 +1,162 @@
+"""
+From a frame to its order on the worklist: how many a second, and how soon.
+
+Orders are seen by reading the engine's table from outside, after the commit that made them.
+"""
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import text
+
+from bridge.store.database import Database
+from config import load
+from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
+from tests.benchmarks.load import Run, drip, drive, percentile
+from tests.benchmarks.tables import Options, show
+
+PACES = {"100/s": (100, 4.0), "1,000/s": (1000, 6.0), "2,000/s": (2000, 6.0)}
+BACKLOG = 20_000
+LOOK_EVERY = 0.001
+PATIENCE = 180.0
+
+OVERLAP = 500  # keys looked at again: transactions need not commit in the order of their keys
+
+_SEEN = text("SELECT pk, accession FROM engine_report_order WHERE pk > :last ORDER BY pk")
+_LAST = text("SELECT coalesce(max(pk), 0) FROM engine_report_order")
+
+
+class Watch:
+    """Notes when each order is there to be read; on a thread and a connection of its own."""
+
+    def __init__(self, house_home: Path) -> None:
+        self._database = Database(load(house_home).engine_database_url())
+        self._overlap = 0 if self._database.dialect == "sqlite" else OVERLAP
+        self.seen: dict[str, float] = {}
+        with self._database.read() as connection:
+            self._first = self._last = int(connection.execute(_LAST).scalar_one())
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        with self._database.engine.connect() as connection:
+            while not self._ending.wait(LOOK_EVERY):
+                last = max(self._first, self._last - self._overlap)
+                rows = connection.execute(_SEEN, {"last": last}).all()
+                connection.rollback()
+                now = time.perf_counter()
+                for row in rows:
+                    self.seen.setdefault(row.accession, now)
+                    self._last = max(self._last, row.pk)
+
+    def wait_for(self, count: int) -> float:
+        """Wait until so many orders are there; return the time at which the last came."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.seen) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(self.seen)} of {count} orders were applied")
+            time.sleep(0.01)
+        return max(self.seen.values())
+
+    @contextmanager
+    def running(self) -> Iterator["Watch"]:
+        """Watch meanwhile."""
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._ending.set()
+            self._thread.join()
+            self._database.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One run: orders a second, frame to order in seconds, CPU and memory of the service."""
+
+    rate: float
+    delays: list[float]
+    cpu: float
+    memory: float
+    acks: Run
+
+
+def pace(at: Installation, rate: float, seconds: float, first: int) -> Applied:
+    """Send at a steady pace; how long after it was due does each order stand."""
+    count = int(rate * seconds)
+
+    def load_it() -> Run:
+        return drip(at.house.mllp_port, rate, seconds, first)
+
+    run, seen, cpu = _watched(at, count, load_it)
+    delays = [seen[f"A{first + n}"] - run.began - n / rate for n in range(count)]
+    took = max(seen.values()) - run.began
+    return Applied(count / took, delays, cpu / count, at.memory(), run)
+
+
+def backlog(at: Installation, count: int, first: int) -> Applied:
+    """Send all that the intake takes, and wait until it is worked off."""
+    run, seen, cpu = _watched(at, count, lambda: drive(at.house.mllp_port, 10, 32, count, first))
+    took = max(seen.values()) - run.began
+    return Applied(count / took, [], cpu / count, at.memory(), run)
+
+
+def _watched(
+    at: Installation, count: int, work: Callable[[], Run]
+) -> tuple[Run, dict[str, float], float]:
+    watch = Watch(at.house.home)
+    before = at.cpu()
+    with watch.running():
+        run = work()
+        watch.wait_for(count)
+    return run, watch.seen, at.cpu() - before
+
+
+def measure(folder: Path, count: int, rounds: int) -> dict[tuple[str, str], list[Applied]]:
+    """Interleave the databases round by round, each in a new home."""
+    found: dict[tuple[str, str], list[Applied]] = {}
+    server = Postgres(folder / "postgres")
+    try:
+        for _ in range(rounds):
+            for dialect in DIALECTS:
+                postgres = server if dialect == "PostgreSQL" else None
+                with installed(folder, postgres) as at:
+                    backlog(at, 500, 0)
+                    first = 1_000_000
+                    for name, (rate, seconds) in PACES.items():
+                        result = pace(at, rate, seconds, first)
+                        found.setdefault((dialect, name), []).append(result)
+                        first += 1_000_000
+                    result = backlog(at, count, first)
+                    found.setdefault((dialect, f"backlog of {count}"), []).append(result)
+    finally:
+        server.close()
+    return found
+
+
+def main(folder: Path, options: Options) -> None:
+    """Measure and print."""
+    found = measure(folder, options.count or BACKLOG, options.rounds)
+    rows = []
+    for (dialect, name), runs in found.items():
+        delays = [(percentile(r.delays, 0.5), percentile(r.delays, 0.99)) for r in runs if r.delays]
+        middle = [statistics.median(column) for column in zip(*delays, strict=True)] or [0, 0]
+        ack = statistics.median(run.acks.percentile(0.99) for run in runs)
+        rows.append(
+            (
+                dialect,
+                name,
+                f"{statistics.median(run.rate for run in runs):.0f}",
+                *(f"{each:.1f}" if each else "" for each in middle),
+                f"{ack:.1f}",
+                f"{1e6 * statistics.median(run.cpu for run in runs):.0f}",
+                f"{max(run.memory for run in runs):.0f}",
+            )
+        )
+    columns = ("database", "load", "orders/s", "p50 ms", "p99 ms", "ACK p99", "CPU µs", "MiB")
+    show(f"from frame to order, medians of {options.rounds} rounds", columns, rows)

@@ -1,0 +1,128 @@
+"""
+One installation of ours for a benchmark: its processes, and what they cost.
+
+CPU seconds and memory come from /proc, of PostgreSQL's processes too where it is the store.
+"""
+
+import itertools
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from tests.acceptance.house import House
+from tests.conftest import PostgresServer, start_server
+
+DIALECTS = ("SQLite", "PostgreSQL")
+WHOLE: Sequence[Sequence[str]] = ((),)
+APART: Sequence[Sequence[str]] = (("engine",), ("intake", "delivery"))
+"""The engine in one process, what belongs to the bridge in another: for two cores."""
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_numbers = itertools.count()
+
+
+class Postgres:
+    """A private server; every database is new."""
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.server: PostgresServer = start_server(folder)
+
+    def database(self) -> str:
+        """Make an empty database; give its address as our settings have it."""
+        name = f"bench{next(_numbers)}"
+        address = str(self.server.get_uri())
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return address.replace("postgresql://", "postgresql+psycopg://").replace(
+            "/postgres?", f"/{name}?"
+        )
+
+    def close(self) -> None:
+        """Stop it and delete its data."""
+        self.server.cleanup()
+
+    def pids(self) -> list[int]:
+        """The server's processes."""
+        main = int((Path(self.server.pgdata) / "postmaster.pid").read_text().split()[0])
+        return [main, *_children(main)]
+
+
+class Installation:
+    """A house whose processes run, with what they have cost so far."""
+
+    def __init__(self, house: House, postgres: Postgres | None) -> None:
+        self.house = house
+        self._postgres = postgres
+
+    @property
+    def processes(self) -> list[int]:
+        """Ours, without the database's."""
+        services = [self.house.service, *self.house.others]
+        return [each.process.pid for each in services if each is not None]
+
+    def cpu(self) -> float:
+        """CPU seconds of all processes so far."""
+        database = self._postgres.pids() if self._postgres is not None else []
+        return sum(cpu_seconds(pid) for pid in (*self.processes, *database))
+
+    def memory(self) -> float:
+        """MiB that our own processes hold, the largest of them."""
+        return max(resident(pid) for pid in self.processes)
+
+
+@contextmanager
+def installed(
+    folder: Path,
+    postgres: Postgres | None = None,
+    processes: Sequence[Sequence[str]] = APART,
+    settings: str = "",
+    destination: int = 0,
+) -> Iterator[Installation]:
+    """Make a home below `folder` and serve it; on SQLite where no server is given."""
+    url = postgres.database() if postgres is not None else ""
+    house = House(folder / f"home{next(_numbers)}", database=url)
+    house.settings = UNLIMITED + settings
+    if destination:
+        house.destination("ris", destination)
+    house.make()
+    try:
+        for number, roles in enumerate(processes):
+            arguments = [word for role in roles for word in ("--role", role)]
+            house.start(*arguments, beside=number > 0)
+        yield Installation(house, postgres)
+    finally:
+        house.kill()
+
+
+UNLIMITED = "[rates]\nreads = 1000000\nlaunches = 1000000\nexports = 1000000\n"
+"""What a benchmark asks in a minute is more than any client may."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of one process and its ended children; 0 when it is gone."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text("ascii")
+    except OSError:
+        return 0.0
+    fields = line.rpartition(")")[2].split()
+    return sum(int(each) for each in fields[11:15]) / _TICKS
+
+
+def resident(pid: int) -> float:
+    """MiB of memory that one process holds."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text("ascii").split()
+    ]
