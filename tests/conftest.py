@@ -1,7 +1,8 @@
 """
 Databases to test on: a SQLite file for each test, and a PostgreSQL database for each module.
 
-The PostgreSQL server comes out of a wheel, one for the whole run, shared by all workers.
+They are migrated once in each worker, and copied. The PostgreSQL server comes out of a wheel,
+one for the whole run, shared by all workers.
 """
 
 import os
@@ -16,6 +17,7 @@ import sqlalchemy
 from sqlalchemy import text
 
 from bridge.store.database import Database
+from tests.databases import fresh_file, migrate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
@@ -24,13 +26,52 @@ with warnings.catch_warnings():
 _numbers = count()
 
 
+# Emptied by hand: TRUNCATE makes new files for every table, and most have no rows.
+_EMPTY = """
+    DO $$
+    DECLARE
+        each text;
+        filled boolean;
+        found text[] := '{}';
+    BEGIN
+        FOR each IN SELECT format('%I', relname) FROM pg_class
+            WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+            AND NOT relispartition AND relname NOT LIKE '%alembic%'
+        LOOP
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s)', each) INTO filled;
+            IF filled THEN
+                found := found || each;
+            END IF;
+        END LOOP;
+        IF found <> '{}' THEN
+            EXECUTE format('TRUNCATE %s CASCADE', array_to_string(found, ', '));
+        END IF;
+        PERFORM setval(format('%I', sequencename)::regclass, start_value, false)
+            FROM pg_sequences WHERE schemaname = 'public' AND last_value IS NOT NULL;
+    END $$
+"""
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> str:
     """Address of the run's server, in the form `postgresql+psycopg://…/postgres`."""
     # Not below pytest's own folder: as root the server is another user, and each pytest that
     # starts closes that folder to others.
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    return server_address(Path(tempfile.gettempdir()) / f"bridge-postgresql-{run}")
+    address = server_address(Path(tempfile.gettempdir()) / f"bridge-postgresql-{run}")
+    for setting in ("fsync", "full_page_writes"):  # it lives no longer than the run
+        ask_server(address, f"ALTER SYSTEM SET {setting} = off")
+    ask_server(address, "SELECT pg_reload_conf()")
+    return address
+
+
+def ask_server(address: str, *statements: str) -> None:
+    """Run statements outside of any transaction."""
+    engine = sqlalchemy.create_engine(address, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
 
 
 def server_address(folder: Path) -> str:
@@ -46,28 +87,34 @@ def start_server(folder: Path) -> PostgresServer:
         return get_server(folder, cleanup_mode="delete")
 
 
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: str) -> str:
+    """Name of a PostgreSQL database with all tables and no rows, to be copied."""
+    name = f"model_{os.getpid()}"
+    ask_server(postgres_server, f"CREATE DATABASE {name}")
+    migrate(address_of(postgres_server, name))
+    return name
+
+
 @pytest.fixture(scope="module")
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """Address of a database of the module's own, empty at first."""
+def postgres_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
+    """Address of a database of the module's own, with all tables."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    admin = sqlalchemy.create_engine(postgres_server, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield (
-        sqlalchemy.make_url(postgres_server)
-        .set(database=name)
-        .render_as_string(hide_password=False)
-    )
-    with admin.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
+    ask_server(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
+    yield address_of(postgres_server, name)
+    ask_server(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def address_of(server: str, name: str) -> str:
+    """Address of one of a server's databases."""
+    return sqlalchemy.make_url(server).set(database=name).render_as_string(hide_password=False)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Address of a database without rows, once on each dialect."""
+    """Address of a database with all tables and without rows, once on each dialect."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'test.db'}"
+        return fresh_file(tmp_path / "test.db")
     url: str = request.getfixturevalue("postgres_url")
     empty(url)
     return url
@@ -75,7 +122,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
-    """A database without rows, once on each dialect; the test brings the schema."""
+    """A database with all tables and without rows, once on each dialect."""
     database = Database(database_url)
     yield database
     database.dispose()
@@ -83,12 +130,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 def empty(url: str) -> None:
     """Remove the rows of earlier tests, but neither the tables nor their versions."""
-    engine = sqlalchemy.create_engine(url)
-    with engine.begin() as connection:
-        tables = [t for t in sqlalchemy.inspect(connection).get_table_names() if "alembic" not in t]
-        if tables:
-            connection.execute(text(f"TRUNCATE {', '.join(tables)} RESTART IDENTITY CASCADE"))
-    engine.dispose()
+    ask_server(url, _EMPTY)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

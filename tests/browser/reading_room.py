@@ -17,7 +17,7 @@ from bridge.engine.service import sites, tokens
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import Assistance, EngineSettings
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from tests.databases import fresh_file
 
 TOKEN = "service-secret"
 READER, OTHER = "rea@site1.test", "otto@site1.test"
@@ -42,8 +42,8 @@ class ReadingRoom:
 
     def prepare(self, **settings: Any) -> None:
         """Make the database and the site."""
+        fresh_file(self.folder / "engine.db")
         database = self._open()
-        upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
         with database.write() as connection:
             sites.add_site(connection, SiteSettings("SITE1", **settings), 0)
             tokens.ensure_service_token(connection, TOKEN, 0)

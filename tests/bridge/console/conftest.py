@@ -6,7 +6,6 @@ import pytest
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 
 START = 1_700_000_000_000
 _ROW = text("""
@@ -53,5 +52,4 @@ class Shelf:
 @pytest.fixture
 def shelf(database: Database) -> Shelf:
     """Nothing stored yet."""
-    upgrade(database)
     return Shelf(database)

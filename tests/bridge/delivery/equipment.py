@@ -67,11 +67,11 @@ class Page:
         return answer.json()
 
 
-async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110  # what it waits for is in a database
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.01)
 
 
 @cache

@@ -40,7 +40,6 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import State
 from bridge.queue.worker import Worker
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from mappings.hl7.ack import Acknowledgment, read_ack
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
@@ -55,6 +54,7 @@ from tests.bridge.delivery.equipment import (
     inbound,
     until,
 )
+from tests.databases import fresh_file
 
 
 @dataclass
@@ -156,9 +156,7 @@ async def open_hospital(
 ) -> AsyncIterator[Hospital]:
     """Start everything but the follower, which tests move step by step."""
     time, metrics = Time(), Metrics()
-    upgrade(database)
-    engine_database = Database(f"sqlite:///{folder / 'engine.db'}")
-    upgrade(engine_database, "bridge.engine.records", "alembic_engine")
+    engine_database = Database(fresh_file(folder / "engine.db"))
     with engine_database.write() as connection:
         settings = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
         with suppress(SiteExists):  # the house is opened again

@@ -14,7 +14,6 @@ from bridge.observability.metrics import Metrics
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Failure
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.delivery.equipment import destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
@@ -53,7 +52,6 @@ class Silent:
 
 def follower(service: Silent, database: Database) -> Follower:
     """Follow a service with nothing to deliver to."""
-    upgrade(database)
     learner = Learner(database, Outbox(database, "test"), [], lambda: 0)
     return Follower(service, learner, Metrics(), lambda: None, random=Random(1))
 
@@ -82,7 +80,6 @@ async def test_a_service_that_comes_back(database: Database) -> None:
 
 async def test_the_cursor_never_goes_back(database: Database) -> None:
     """Two nodes that follow one feed do not undo each other's progress."""
-    upgrade(database)
     learner = Learner(database, Outbox(database, "test"), [], lambda: 0)
     learner.learn("changes", ChangePage((), 7))
     learner.learn("changes", ChangePage((), 5))

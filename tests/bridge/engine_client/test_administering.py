@@ -13,14 +13,12 @@ from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 
 BASE = "http://engine.test"
 
 
 def test_settings_trail_and_supplies(database: Database) -> None:
     """A site is read and changed, its trail read, a template goes in and out, a code map in."""
-    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
     with database.write() as connection:
         sites.add_site(connection, SiteSettings("SITE 1"), 1)
         tokens.ensure_service_token(connection, "service-secret", 1)

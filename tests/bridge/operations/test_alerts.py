@@ -20,18 +20,10 @@ from bridge.operations.conditions import (
 )
 from bridge.operations.watch import Watch
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 
 NOW = 100 * DAY
 QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
 TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
-
-
-@pytest.fixture
-def known(database: Database) -> Database:
-    """A database with the schema."""
-    upgrade(database)
-    return database
 
 
 @pytest.mark.parametrize(
@@ -75,10 +67,10 @@ def news(notices: Sequence[Notice]) -> list[str]:
     return [each.news.value for each in notices]
 
 
-def test_told_once_reminded_and_cleared(known: Database) -> None:
+def test_told_once_reminded_and_cleared(database: Database) -> None:
     """Raised once, however often it is seen; reminded after a while; cleared once; raised anew."""
     seen = [
-        news(take_note(known, standing, now, repeat_after=1000))
+        news(take_note(database, standing, now, repeat_after=1000))
         for now, standing in [
             (1, [TROUBLE]),
             (2, [TROUBLE]),
@@ -90,7 +82,7 @@ def test_told_once_reminded_and_cleared(known: Database) -> None:
         ]
     ]
     assert seen == [["raised"], [], [], ["reminder"], ["cleared"], [], ["raised"]]
-    (row,) = alerts(known)
+    (row,) = alerts(database)
     assert (row["raised_at"], row["cleared_at"]) == (1600, None)
 
 
@@ -109,7 +101,7 @@ def watch(database: Database, tell: list[object], clock: list[int]) -> Watch:
     )
 
 
-def test_who_could_not_be_told_is_told_the_next_time(known: Database) -> None:
+def test_who_could_not_be_told_is_told_the_next_time(database: Database) -> None:
     """While nobody can be reached it stays news; one way that works is enough."""
     heard: list[Notice] = []
 
@@ -117,28 +109,28 @@ def test_who_could_not_be_told_is_told_the_next_time(known: Database) -> None:
         raise OSError
 
     clock = [1]
-    pause(known, Kind.LISTENER, "a", 1, "ada")
-    pause(known, Kind.LISTENER, "gone", 1, "ada")
-    watch(known, [broken], clock).look()
+    pause(database, Kind.LISTENER, "a", 1, "ada")
+    pause(database, Kind.LISTENER, "gone", 1, "ada")
+    watch(database, [broken], clock).look()
     clock[0] = 2
-    watch(known, [broken, heard.extend], clock).look()
+    watch(database, [broken, heard.extend], clock).look()
     clock[0] = 3
-    watch(known, [heard.extend], clock).look()
+    watch(database, [heard.extend], clock).look()
     assert [(each.news, each.condition.key) for each in heard] == [
         (News.RAISED, "paused:listener a")
     ]
 
 
-def test_channels(known: Database) -> None:
+def test_channels(database: Database) -> None:
     """The first pause keeps its name; resume tells; activity only grows."""
-    pause(known, Kind.DESTINATION, "d", 5, "ada")
-    pause(known, Kind.DESTINATION, "d", 6, "bob")
-    found = channels(known, Kind.DESTINATION)["d"]
+    pause(database, Kind.DESTINATION, "d", 5, "ada")
+    pause(database, Kind.DESTINATION, "d", 6, "bob")
+    found = channels(database, Kind.DESTINATION)["d"]
     assert (found.paused, found.paused_at, found.paused_by) == (True, 5, "ada")
-    assert channels(known, Kind.LISTENER) == {}
-    assert resume(known, Kind.DESTINATION, "d")
-    assert not resume(known, Kind.DESTINATION, "d")
-    note_activity(known, {(Kind.DESTINATION, "d"): 9, (Kind.LISTENER, "l"): 8})
-    note_activity(known, {(Kind.DESTINATION, "d"): 7})
-    assert channels(known, Kind.DESTINATION)["d"].active_at == 9
-    assert not channels(known, Kind.LISTENER)["l"].paused
+    assert channels(database, Kind.LISTENER) == {}
+    assert resume(database, Kind.DESTINATION, "d")
+    assert not resume(database, Kind.DESTINATION, "d")
+    note_activity(database, {(Kind.DESTINATION, "d"): 9, (Kind.LISTENER, "l"): 8})
+    note_activity(database, {(Kind.DESTINATION, "d"): 7})
+    assert channels(database, Kind.DESTINATION)["d"].active_at == 9
+    assert not channels(database, Kind.LISTENER)["l"].paused

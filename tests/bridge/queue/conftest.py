@@ -9,13 +9,11 @@ from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 
 
 @pytest.fixture
 def store(database: Database) -> Database:
-    """A database with the bridge's own tables, empty, once on each dialect."""
-    upgrade(database)
+    """The database, as the queue calls it."""
     return database
 
 

@@ -22,8 +22,8 @@ from bridge.queue.inserts import admit
 from bridge.queue.states import Event, State
 from bridge.queue.work import Outcome
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.queue.people import arrival
+from tests.databases import fresh_file
 
 PATIENTS = st.sampled_from("AB")
 LANES = st.one_of(
@@ -51,8 +51,7 @@ class Lanes(RuleBasedStateMachine):
     @initialize(parked_block=st.booleans())
     def begin(self, *, parked_block: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.database = Database(f"sqlite:///{Path(self.folder.name) / 'model.db'}")
-        upgrade(self.database)
+        self.database = Database(fresh_file(Path(self.folder.name) / "lanes.db"))
         self.parked_block = parked_block
         self.nodes = {
             name: Inbox(self.database, name, lease=LEASE, parked_block=parked_block)

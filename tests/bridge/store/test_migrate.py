@@ -15,12 +15,13 @@ ENGINE = ("bridge.engine.records", "alembic_engine")
 
 
 @pytest.fixture
-def empty(database: Database) -> Database:
-    """A database without any table, whatever tests before have left."""
-    if database.dialect == "postgresql":
-        with database.write() as connection:
-            connection.execute(text("DROP SCHEMA public CASCADE"))
-            connection.execute(text("CREATE SCHEMA public"))
+def empty(database: Database, tmp_path: Path) -> Database:
+    """A database without any table."""
+    if database.dialect == "sqlite":
+        return Database(f"sqlite:///{tmp_path / 'empty.db'}")
+    with database.write() as connection:
+        connection.execute(text("DROP SCHEMA public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
     return database
 
 

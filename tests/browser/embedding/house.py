@@ -29,8 +29,8 @@ from bridge.engine.service import sites, tokens, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from docs.embedding.host import Host
+from tests.databases import fresh_file
 
 TOKEN = "service-secret"
 READER = "reader@site1.test"
@@ -72,8 +72,7 @@ def identity(accession: str = "ACC-2001") -> dict[str, str]:
 @contextlib.contextmanager
 def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator[Reports]:
     """An engine that listens, with https or without."""
-    database = Database(f"sqlite:///{folder / 'engine.db'}")
-    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
+    database = Database(fresh_file(folder / "engine.db"))
     with database.write() as connection:
         for site, delay in SITES.items():
             origins = () if site == "OPEN" else tuple(hosts)

@@ -15,6 +15,7 @@ from tests.bridge.engine.http.conftest import _people
 from tests.bridge.engine.http.house import ADMIN, boot, launch_body, user
 from tests.conformance.engine.node import ROOT, now, running
 from tests.conformance.engine.test_processes import free_port
+from tests.databases import fresh_file
 
 pytestmark = pytest.mark.slow
 
@@ -55,14 +56,13 @@ class Target:
 
 
 @pytest.fixture(scope="module")
-def target(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The engine that is asked everything."""
-    path = tmp_path_factory.mktemp("fuzz") / "engine.db"
-    path.write_bytes(empty_database.read_bytes())
-    database = Database(f"sqlite:///{path}")
+    stored = fresh_file(tmp_path_factory.mktemp("fuzz") / "engine.db")
+    database = Database(stored)
     token = _people(database, now())[ADMIN]
     database.dispose()
-    with running(f"sqlite:///{path}", [free_port()], secrets.token_bytes(32)) as (address,):
+    with running(stored, [free_port()], secrets.token_bytes(32)) as (address,):
         with httpx.Client(base_url=address, headers={"x-access-token": token}) as client:
             # the report of the description's own examples
             body = launch_body("ACC-2001", "MRN-1001", userInfo=user())

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.engine.http.conftest import _people
 from tests.bridge.engine.http.house import ADMIN, OTHER, READER, boot, identity, launch_body, user
 from tests.conformance.engine.node import now, running
+from tests.databases import fresh_file
 
 pytestmark = pytest.mark.slow
 
@@ -92,11 +92,10 @@ def nodes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nodes]:
     """Two processes, their database set up; each test has orders of its own."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('nodes') / 'engine.db'}"
+    url = fresh_file(tmp_path_factory.mktemp("nodes") / "engine.db")
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
     database = Database(url)
-    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
     tokens = _people(database, now())
     database.dispose()
     ports = [free_port(), free_port()]

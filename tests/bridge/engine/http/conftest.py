@@ -13,7 +13,6 @@ from bridge.engine.service import sites, tokens, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -35,7 +34,6 @@ def clock() -> Clock:
 @pytest.fixture
 def service(database: Database, clock: Clock) -> Iterator[Service]:
     """Two sites, with people on them; the first cools signatures for a minute."""
-    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
     settings = EngineSettings(
         link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, threads=4
     )

@@ -18,7 +18,6 @@ from bridge.engine.service.ordering import register
 from bridge.engine.service.sign import sign
 from bridge.engine.service.work import Actor, Work
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.engine.service.ward import SITE, START, Ward
 
 Use = Callable[[Work], object]
@@ -32,7 +31,6 @@ class BrokenError(Exception):
 @pytest.fixture
 def ward(database: Database) -> Ward:
     """An engine's database with a site and people."""
-    upgrade(database, "bridge.engine.records", "alembic_engine")
     return Ward(database)
 
 

@@ -3,12 +3,10 @@
 import pytest
 
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
 from tests.bridge.engine.service.ward import Ward
 
 
 @pytest.fixture
 def ward(database: Database) -> Ward:
     """An engine's database with one site, two users and an administrator."""
-    upgrade(database, "bridge.engine.records", "alembic_engine")
     return Ward(database)

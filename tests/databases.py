@@ -1,0 +1,34 @@
+"""SQLite files to test on, migrated once in a process and copied."""
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+
+
+def migrate(url: str) -> None:
+    """Give a database all tables that there are, the bridge's and the engine's."""
+    database = Database(url)
+    upgrade(database)
+    upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
+    database.dispose()
+
+
+@cache
+def model_file() -> Path:
+    """A file with all tables and no rows, to be copied."""
+    folder = Path(tempfile.mkdtemp(prefix="bridge-model-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    migrate(f"sqlite:///{folder / 'model.db'}")
+    return folder / "model.db"
+
+
+def fresh_file(path: Path) -> str:
+    """Make a database with all tables and no rows; give its address. One that is there stays."""
+    if not path.exists():
+        shutil.copyfile(model_file(), path)
+    return f"sqlite:///{path}"
