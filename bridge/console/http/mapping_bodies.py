@@ -44,21 +44,24 @@ class StoredBody(_Body):
 
 
 class Material(_Body):
-    """Messages of a user's own: pasted text, or a file's bytes as base64."""
+    """Messages of a user's own: pasted text, and the bytes of files as base64."""
 
     text: Annotated[str, Field(max_length=_LONGEST_TEXT)] = ""
-    file: Annotated[str, Field(max_length=_LONGEST_TEXT)] = ""
+    files: Annotated[
+        list[Annotated[str, Field(max_length=_LONGEST_TEXT)]], Field(max_length=_MOST_MESSAGES)
+    ] = []
 
-    @field_validator("file")
+    @field_validator("files")
     @classmethod
-    def _is_base64(cls, value: str) -> str:
-        _decoded(value)
+    def _are_base64(cls, value: list[str]) -> list[str]:
+        for each in value:
+            _decoded(each)
         return value
 
     @property
-    def data(self) -> bytes:
-        """The file's bytes."""
-        return _decoded(self.file)
+    def data(self) -> list[bytes]:
+        """The bytes of the files."""
+        return [_decoded(each) for each in self.files]
 
 
 class SpecimenBody(_Body):

@@ -77,7 +77,8 @@ async def learn(body: Material, person: PersonDep, backstage: BackstageDep) -> M
 
 
 def _messages(backstage: Backstage, body: Material) -> Sequence[bytes]:
-    return [*backstage.bench.pasted(body.text), *backstage.bench.uploaded(body.data)]
+    files = [each for data in body.data for each in backstage.bench.uploaded(data)]
+    return [*backstage.bench.pasted(body.text), *files]
 
 
 async def _bounded(backstage: Backstage, work: Callable[[], T]) -> T:

@@ -1,4 +1,5 @@
-// Which page of the console the address bar names: /console/PAGE or /console/PAGE/ID.
+// Which page of the console the address bar names: /console/PAGE, /console/PAGE/ID or
+// /console/PAGE/NAME.
 
 export const PAGES = [
   "dashboard",
@@ -7,6 +8,7 @@ export const PAGES = [
   "deliveries",
   "find",
   "channels",
+  "mappings",
   "deeds",
 ] as const;
 export type PageName = (typeof PAGES)[number];
@@ -14,18 +16,21 @@ export type PageName = (typeof PAGES)[number];
 export interface Place {
   page: PageName;
   id: number | null;
+  /** What stands behind the page, if anything: an id, or the name of a definition. */
+  name: string;
 }
 
 /** Reads an address; what it does not know is the dashboard. */
 export function placeOf(path: string): Place {
   const [, , page, id] = path.split("/");
   const known = PAGES.find((each) => each === page) ?? "dashboard";
-  return { page: known, id: id && /^\d+$/.test(id) ? Number(id) : null };
+  const name = decodeURIComponent(id ?? "");
+  return { page: known, id: /^\d+$/.test(name) ? Number(name) : null, name };
 }
 
 /** Writes the address of a page, or of one row of it. */
-export function addressOf(page: PageName, id: number | null = null): string {
-  return id === null ? `/console/${page}` : `/console/${page}/${id}`;
+export function addressOf(page: PageName, id: number | string | null = null): string {
+  return id === null ? `/console/${page}` : `/console/${page}/${encodeURIComponent(id)}`;
 }
 
 let current = $state.raw<Place>(placeOf(location.pathname));
@@ -34,9 +39,9 @@ export const place = {
   get current(): Place {
     return current;
   },
-  go(page: PageName, id: number | null = null): void {
+  go(page: PageName, id: number | string | null = null): void {
     history.pushState({}, "", addressOf(page, id));
-    current = { page, id };
+    current = placeOf(location.pathname);
   },
 };
 

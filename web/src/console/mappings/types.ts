@@ -1,0 +1,127 @@
+// What the endpoints of the mapping pages answer (bridge/console/http/mappings.py, trying.py).
+
+export interface Issue {
+  file: string;
+  line: number;
+  column: number;
+  path: string;
+  severity: string;
+  message: string;
+  code: string;
+}
+
+export interface Activation {
+  version: string;
+  at: number;
+  actor: string;
+  reason: string;
+  origin: string;
+}
+
+export interface DraftNote {
+  actor: string;
+  saved_at: number;
+  begun_on: string;
+  revision: number;
+  checked_version: string;
+}
+
+export interface Users {
+  listeners: string[];
+  destinations: string[];
+}
+
+export interface ReadingListener {
+  name: string;
+  address: string;
+  mappings: string[];
+  settings: string[];
+  said: Activation | null;
+}
+
+export interface Overview {
+  listeners: ReadingListener[];
+  destinations: { name: string; address: string; mappings: string[] }[];
+  definitions: {
+    name: string;
+    kind: string;
+    in_force: Activation | null;
+    used: Users;
+    drafts: DraftNote[];
+    files_differ: boolean;
+  }[];
+}
+
+export type Files = Readonly<Record<string, string>>;
+
+export interface Checked {
+  kind: string;
+  version: string;
+  needed: string[];
+  issues: Issue[];
+}
+
+export interface Definition extends Checked {
+  name: string;
+  in_force: Activation | null;
+  held: string[];
+  sources: Files;
+  home: Files;
+  draft: (DraftNote & { files: Files }) | null;
+  others: DraftNote[];
+  used: Users;
+}
+
+export type Saved = DraftNote & Checked;
+
+export interface Message {
+  label: string;
+  listener: string;
+  payload: string;
+}
+
+export interface Event {
+  action: string;
+  place: string;
+  site: string;
+  mrn: string;
+  accession: string;
+  clinical_info: Record<string, unknown>;
+  link_signals: string[];
+  [more: string]: unknown;
+}
+
+export interface Trial {
+  accepted: boolean;
+  issues: Issue[];
+  events: Event[];
+  used: string[];
+  unused: string[];
+  hl7: string[];
+  segments: { name: string; place: string; fields: string[] }[];
+}
+
+export interface Trials {
+  version: string;
+  trials: Trial[];
+  left: number;
+}
+
+export interface Comparison {
+  after: string;
+  compared: number;
+  left: number;
+  differing: number;
+  fields: { field: string; count: number }[];
+  messages: {
+    label: string;
+    differences: { field: string; before?: string; after?: string }[];
+  }[];
+}
+
+export interface Proposal {
+  text: string;
+  charset: string;
+  unread: number;
+  messages: number;
+}
