@@ -23,6 +23,8 @@ from typing import Any
 
 from bridge.errors import BridgeError
 
+_ABOUT_THE_REQUEST = frozenset({400, 404, 409, 413, 429})
+
 
 class ConsoleError(BridgeError):
     """A refusal."""
@@ -130,7 +132,8 @@ class NotTaken(ConsoleError):
     """The report service was asked, and refuses; its words are for whoever asked."""
 
     def __init__(self, status: int, code: str, detail: str = "") -> None:
-        self.status = status if status in range(400, 500) else 502
+        # Of what it says of our own token, a person is not told as if it were theirs.
+        self.status = status if status in _ABOUT_THE_REQUEST else 502
         self.code = code
         super().__init__(detail or f"the report service refuses this: {code}")
 

@@ -47,7 +47,11 @@ async def add_site(
     """Add a site; only by whom no site limits."""
     if person.grant.reach is not None:
         raise NotPermitted("administer every site")
-    return await change(request, person, "add site", ("POST", "sites"), body)
+    site = str(body.get("SiteID", ""))
+    made: dict[str, Any] = await change(
+        request, person, f"add site {site}", ("POST", "sites"), body, lambda: [site]
+    )
+    return made
 
 
 @router.get("/{site}")

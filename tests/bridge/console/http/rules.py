@@ -1,0 +1,114 @@
+"""
+What each endpoint of the console needs, and how to call it: every route stands here.
+
+`{message}`, `{delivery}` and `{site}` are put in for a site; what they are for another site must
+be as if it were not there.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.console.permissions import Permission
+
+_P = Permission
+EDITED = {"segments": ["MSH|^~\\&|X"]}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`needs`: the permissions; `body`: what is sent; `site`: whether it is about one site."""
+
+    needs: frozenset[Permission]
+    body: Any = None
+    site: bool = False
+    unlimited: bool = field(default=False)
+    """Only for whom no site limits."""
+
+
+def _rule(*needs: Permission, body: Any = None, site: bool = False, whole: bool = False) -> Rule:
+    return Rule(frozenset(needs), body, site, whole)
+
+
+RULES: dict[str, Rule] = {
+    "GET /api/me": _rule(),
+    "GET /api/overview": _rule(_P.SEE),
+    "GET /api/channels": _rule(_P.SEE),
+    "POST /api/channels/{kind}/{name}/pause": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/channels/{kind}/{name}/resume": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/channels/{kind}/{name}/test": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/messages/search": _rule(_P.SEE, body={}),
+    "POST /api/messages/replay": _rule(_P.OPERATE, body={"state": "parked"}),
+    "GET /api/messages/{message_id}": _rule(_P.SEE, site=True),
+    "GET /api/messages/{message_id}/content": _rule(_P.BODIES, site=True),
+    "POST /api/messages/{message_id}/replay": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/messages/{message_id}/cancel": _rule(_P.OPERATE, site=True, body={}),
+    "GET /api/messages/{message_id}/sheet": _rule(_P.EDIT, _P.BODIES, site=True),
+    "POST /api/messages/{message_id}/check": _rule(_P.EDIT, _P.BODIES, site=True, body=EDITED),
+    "POST /api/messages/{message_id}/send-again": _rule(
+        _P.EDIT, _P.BODIES, site=True, body={**EDITED, "reason": "try"}
+    ),
+    "POST /api/deliveries/search": _rule(_P.SEE, body={}),
+    "GET /api/deliveries/{delivery_id}": _rule(_P.SEE, site=True),
+    "GET /api/deliveries/{delivery_id}/content": _rule(_P.BODIES, site=True),
+    "POST /api/deliveries/{delivery_id}/retry": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/deliveries/{delivery_id}/skip": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/orders/find": _rule(_P.FIND, body={"accession": "A2"}),
+    "GET /api/deeds": _rule(_P.AUDIT),
+    "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
+    "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
+    "GET /api/sites": _rule(_P.FIND),
+    "POST /api/sites": _rule(_P.ADMINISTER, body={"SiteID": "SITE3"}, whole=True),
+    "GET /api/sites/{site}": _rule(_P.ADMINISTER, site=True),
+    "PATCH /api/sites/{site}": _rule(_P.ADMINISTER, site=True, body={"name": "Renamed"}),
+    "GET /api/sites/{site}/{what}": _rule(_P.ADMINISTER, site=True),
+    "PUT /api/sites/{site}/templates/{number}": _rule(
+        _P.ADMINISTER, site=True, body={"name": "CT", "text": "Findings:"}
+    ),
+    "DELETE /api/sites/{site}/templates/{number}": _rule(_P.ADMINISTER, site=True),
+    "POST /api/sites/{site}/prelim-groups": _rule(
+        _P.ADMINISTER, site=True, body={"name": "Residents", "tags": ["R1"]}
+    ),
+    "DELETE /api/sites/{site}/prelim-groups/{name}": _rule(_P.ADMINISTER, site=True),
+    "POST /api/sites/{site}/users": _rule(
+        _P.ADMINISTER, site=True, body={"email": "new@site1.test", "name": "New"}
+    ),
+    "DELETE /api/sites/{site}/users/{email}": _rule(_P.ADMINISTER, site=True),
+    "POST /api/sites/{site}/tokens": _rule(
+        _P.ADMINISTER, site=True, body={"email": "reader@site1.test"}
+    ),
+    "DELETE /api/sites/{site}/tokens/{token}": _rule(_P.ADMINISTER, site=True),
+    "POST /api/sites/{site}/worklist": _rule(_P.FIND, site=True, body={}),
+    "GET /api/grants": _rule(_P.GRANT),
+    "PUT /api/grants/{email}": _rule(_P.GRANT, body={"role": "viewer"}),
+    "DELETE /api/grants/{email}": _rule(_P.GRANT),
+    "GET /api/mappings": _rule(_P.AUTHOR),
+    "GET /api/mapping-schema": _rule(_P.AUTHOR),
+    "GET /api/mappings/{name}": _rule(_P.AUTHOR),
+    "PUT /api/mappings/{name}/draft": _rule(_P.AUTHOR, body={}),
+    "DELETE /api/mappings/{name}/draft": _rule(_P.AUTHOR),
+    "GET /api/mappings/{name}/history": _rule(_P.AUTHOR),
+    "GET /api/mappings/{name}/versions/{version}": _rule(_P.AUTHOR),
+    "POST /api/mappings/{name}/activate": _rule(_P.AUTHOR, body={}),
+    "POST /api/mappings/{name}/rollback": _rule(_P.AUTHOR, body={}),
+    "PUT /api/reading/{listener}": _rule(_P.AUTHOR, body={}),
+    "POST /api/mappings/{name}/stored": _rule(_P.AUTHOR, _P.BODIES, body={}),
+    "POST /api/mapping-material": _rule(_P.AUTHOR, body={}),
+    "POST /api/mappings/{name}/try": _rule(_P.AUTHOR, body={}),
+    "POST /api/mappings/{name}/compare": _rule(_P.AUTHOR, body={}),
+    "POST /api/mapping-learn": _rule(_P.AUTHOR, body={}),
+}
+
+
+def path_of(route: str, own: dict[str, str]) -> str:
+    """Put the things of a site into a route's path; what is the same for all sites too."""
+    same = {
+        "what": "users",
+        "number": "1",
+        "token": "999",
+        "email": "nobody@site1.test",
+        "listener": "orders",
+        "version": "0" * 16,
+        "kind": "listener",
+        "name": "orders",
+    }
+    return route.partition(" ")[2].format(**{**same, **own})

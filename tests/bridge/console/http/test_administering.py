@@ -1,0 +1,107 @@
+"""Sites, users, tokens, templates, groups, roles, worklist and audit, by the service's own API."""
+
+import pytest
+
+from bridge.engine.service.users import check_password
+from bridge.engine_client.models import Launch
+from bridge.wiring import stores
+from tests.bridge.console.http.office import Office
+
+ADMIN = "admin1"
+
+
+def test_a_site_administrator_runs_the_own_site(office: Office) -> None:
+    """Settings, users, tokens, templates and groups: changed, listed, removed, recorded."""
+    site = "/api/sites/SITE1"
+    changed = office.call(ADMIN, "PATCH", site, {"signDelay": 30})
+    assert changed.json()["signDelay"] == 30
+    user = {"email": "ria@site1.test", "name": "Ria", "role": "user", "password": "long enough 1"}
+    assert office.call(ADMIN, "POST", f"{site}/users", user).status_code == 200
+    token = office.call(ADMIN, "POST", f"{site}/tokens", {"email": user["email"]}).json()
+    assert token["token"].startswith("rbt_") or len(token["token"]) > 30
+    listed = office.call(ADMIN, "GET", f"{site}/tokens")
+    assert token["token"] not in listed.text
+    assert token["id"] in {each["id"] for each in listed.json()["rows"]}
+    assert office.call(ADMIN, "DELETE", f"{site}/tokens/{token['id']}").status_code == 200
+    template = {"name": "Chest", "text": "Findings:\n"}
+    assert office.call(ADMIN, "PUT", f"{site}/templates/7", template).status_code == 200
+    group = {"name": "Night", "tags": ["N1"], "members": [user["email"]]}
+    assert office.call(ADMIN, "POST", f"{site}/prelim-groups", group).status_code == 200
+    for what, name in (("templates", "Chest"), ("prelim-groups", "Night"), ("users", "Ria")):
+        rows = office.call(ADMIN, "GET", f"{site}/{what}").json()["rows"]
+        assert name in {each["name"] for each in rows}
+    for path in ("templates/7", "prelim-groups/Night", f"users/{user['email']}"):
+        assert office.call(ADMIN, "DELETE", f"{site}/{path}").status_code == 200
+    deeds = office.call(ADMIN, "GET", "/api/deeds").json()["rows"]
+    actions = {each["action"] for each in deeds if each["outcome"] == "done"}
+    assert {"change site", f"make token for {user['email']}", "remove template"} <= actions
+    assert token["token"] not in str(deeds)
+    assert user["password"] not in str(deeds)
+
+
+def test_the_service_says_in_its_own_words_what_is_wrong(office: Office) -> None:
+    """And a person is not signed out by it."""
+    answer = office.call(ADMIN, "PATCH", "/api/sites/SITE1", {"timeZone": "Mars/Base"})
+    assert answer.status_code == 400
+    assert "zone" in answer.json()["detail"].lower()
+
+
+@pytest.mark.parametrize("who", ["chief@site1.test", "editor@site1.test", "CHIEF@site1.test"])
+def test_nobody_takes_over_who_may_more(office: Office, who: str) -> None:
+    """No password, no token and no removal for accounts with a greater role, or a wider reach."""
+    site = "/api/sites/SITE1"
+    body = {"email": who, "name": "Taken", "password": "taken over 123"}
+    assert office.call(ADMIN, "POST", f"{site}/users", body).status_code == 403
+    assert office.call(ADMIN, "POST", f"{site}/tokens", {"email": who}).status_code == 403
+    assert office.call(ADMIN, "DELETE", f"{site}/users/{who}").status_code == 403
+    engine = stores.open_engine_database(office.settings)
+    with engine.read() as connection:
+        assert check_password(connection, who.lower(), "taken over 123") is None
+    engine.dispose()
+
+
+def test_roles_are_given_and_taken_by_system_administrators(office: Office) -> None:
+    """Within their sense; nobody changes their own, so one always remains."""
+    path = "/api/grants/reader@site1.test"
+    give = {"role": "site-administrator", "bodies": False, "sites": ["SITE1"]}
+    assert office.call("chief", "PUT", path, give).status_code == 200
+    rows = office.call("chief", "GET", "/api/grants").json()["rows"]
+    assert {"email": "reader@site1.test", **give} in rows
+    for bad in (
+        {"role": "site-administrator"},
+        {"role": "system-administrator", "sites": ["SITE1"]},
+        {"role": "emperor"},
+    ):
+        assert office.call("chief", "PUT", path, bad).status_code == 400
+    own = "/api/grants/chief@site1.test"
+    assert office.call("chief", "PUT", own, {"role": "viewer"}).status_code == 409
+    assert office.call("chief", "DELETE", own).status_code == 409
+    assert office.call("chief", "DELETE", path).status_code == 200
+    assert office.call("chief", "DELETE", path).status_code == 404
+
+
+def test_the_audit_trail_of_a_site_is_searched_and_verified(office: Office) -> None:
+    """Who did what, by action and user, page by page; the chain is whole."""
+    office.call(ADMIN, "PATCH", "/api/sites/SITE1", {"signDelay": 31})
+    path = "/api/sites/SITE1/audit?action=site-update"
+    rows = office.call(ADMIN, "GET", f"{path}&limit=2").json()["rows"]
+    assert {each["action"] for each in rows} == {"site-update"}
+    before = office.call(ADMIN, "GET", f"{path}&before={rows[0]['sequence']}").json()["rows"]
+    assert all(each["sequence"] < rows[0]["sequence"] for each in before)
+    assert office.call(ADMIN, "GET", f"{path}&user=nobody@site1.test").json()["rows"] == []
+    verdict = office.call("chief", "POST", "/api/audit/verify", {}).json()
+    assert verdict["broken"] is None
+    assert verdict["events"] > 0
+
+
+def test_the_worklist_shows_patients_to_whom_it_may(office: Office) -> None:
+    """Numbers of orders to whoever finds; names with bodies; no search by name without."""
+    order = {"SiteID": "SITE1", "PatientMRN": "M77", "Accession": "A77", "PatientName": "Doe Jim"}
+    office.runner.run(office.engine.launch(Launch(order, lazy=True, register_order=True)))
+    path = "/api/sites/SITE1/worklist"
+    plain = office.call("operator", "POST", path, {"accession": "A77"})
+    assert plain.json()["rows"][0]["orders"] == [{"SiteLocation": "", "Accession": "A77"}]
+    assert "M77" not in plain.text
+    assert office.call("operator", "POST", path, {"text": "Doe"}).status_code == 403
+    whole = office.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
+    assert [each["orders"][0]["PatientMRN"] for each in whole] == ["M77"]
