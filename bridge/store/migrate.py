@@ -23,10 +23,13 @@ VERSION_TABLE = "alembic_version"
 
 
 def upgrade(
-    database: Database, package: str = PACKAGE, version_table: str = VERSION_TABLE
+    database: Database,
+    package: str = PACKAGE,
+    version_table: str = VERSION_TABLE,
+    target: str = "heads",
 ) -> tuple[str, ...]:
     """
-    Migrate to the newest revision, in one transaction; give the revisions then in force.
+    Migrate to the newest revision, or `target`, in one transaction; give those then in force.
 
     Raises SchemaTooNew, having changed nothing, where a newer release was here before.
     """
@@ -36,7 +39,7 @@ def upgrade(
         before = _current(connection, version_table)
         _refuse_newer(scripts, package, before)
         if set(before) != set(scripts.get_heads()):
-            _run(connection, scripts, version_table)
+            _run(connection, scripts, version_table, target)
         return _current(connection, version_table)
 
 
@@ -82,9 +85,9 @@ def _refuse_newer(scripts: ScriptDirectory, package: str, found: tuple[str, ...]
         raise SchemaTooNew(package, unknown)
 
 
-def _run(connection: Connection, scripts: ScriptDirectory, version_table: str) -> None:
+def _run(connection: Connection, scripts: ScriptDirectory, version_table: str, target: str) -> None:
     def steps(revision: Any, context: MigrationContext) -> Any:
-        return scripts._upgrade_revs("heads", revision)  # noqa: SLF001  # as alembic.command does
+        return scripts._upgrade_revs(target, revision)  # noqa: SLF001  # as alembic.command does
 
     with EnvironmentContext(Config(), scripts, fn=steps) as environment:
         environment.configure(connection=connection, version_table=version_table)

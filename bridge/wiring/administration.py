@@ -73,9 +73,7 @@ class Administration:
         role = Role.ADMINISTRATOR if administrator else Role.USER
         with self.deed("user-update", site_id, role=role.value) as (connection, now):
             sites.get_site(connection, site_id)
-            account = users.register(
-                connection, site_id, email, name, now, role=role, operator=True
-            )
+            account = users.register(connection, site_id, email, name, now, role=role)
             if password is not None:
                 users.set_password(connection, account.id, password)
 
@@ -110,7 +108,8 @@ class Administration:
             if site_id is None:
                 return tokens.all_tokens(connection)
             sites.get_site(connection, site_id)
-            return tokens.list_tokens(connection, users.accounts_at_home(connection, site_id))
+            at_home = users.accounts_at_home(connection, site_id)
+            return tokens.tokens_of_site(connection, site_id, at_home)
 
     def revoke_token(self, token_id: int) -> None:
         """End a token, and with it the links that were made with it."""

@@ -94,4 +94,5 @@ def set_signature(engine: Administration, email: str, uri: str | None) -> None:
         account = users.find_account(connection, email)
         if account is None:
             raise Refused("there is no such user")
-        users.set_signature(connection, account.id, site_changes.image_uri(uri, "signature"))
+        image = site_changes.image_uri(uri, "signature")
+        users.tell(connection, account.id, signature=image)

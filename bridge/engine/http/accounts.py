@@ -81,7 +81,7 @@ class AccountRoute(APIRoute):
                 raise Refused(Problem(401, "signed_out", "sign in to do this"))
             request.state.signed = signed
             account = signed.account
-            request.state.caller = Caller(NO_TOKEN, account.id, account.email, account.name)
+            request.state.caller = Caller(NO_TOKEN, account.id, account.email)
             await json_body(strict)
             return await handler(strict)
 

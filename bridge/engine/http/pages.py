@@ -95,11 +95,11 @@ def report_boot(opened: Opened) -> dict[str, Any]:
     }
 
 
-def waiting_page(language: str, ancestors: Sequence[str]) -> Response:
+def waiting_page(language: str, ancestors: Sequence[str], title: str, text: str) -> Response:
     """Return the page of a pre-warmed session: the app is loaded, and waits for a study."""
     words = (
-        '<main class="notice" role="main"><h1>Waiting for a study</h1>'
-        "<p>The session is ready. The report opens here as soon as a study is opened.</p></main>"
+        f'<main class="notice" role="main"><h1>{html.escape(title)}</h1>'
+        f"<p>{html.escape(text)}</p></main>"
     )
     boot = {"mode": "waiting", "locale": language}
     return app_page(boot, headers=policy(ancestors), fallback=words)

@@ -17,9 +17,9 @@ from bridge.engine.http import pages
 from bridge.engine.http.accounts import account_cookie, cookie_name
 from bridge.engine.http.addresses import is_loopback
 from bridge.engine.http.auditing import deed_of, refused
+from bridge.engine.http.notices import language_of
 from bridge.engine.http.same_origin import foreign, in_frame
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.launching.languages import DEFAULT_LANGUAGE, language
 from bridge.engine.service.accounts import sign_in as begin
 from bridge.engine.service.accounts import signed_in
 from bridge.engine.service.sessions import end_session
@@ -38,7 +38,7 @@ def login_page(
     query = request.query_params
     boot = {
         "mode": "login",
-        "locale": _language(request),
+        "locale": language_of(request),
         "handle": handle or query.get("token", ""),
         "next": place(query.get("next", "")),
         "message": problem,
@@ -118,13 +118,6 @@ def _keys(engine: Engine, request: Request, email: str) -> tuple[tuple[str, str]
 def place(wanted: str) -> str:
     """Return a page that signing in may lead to: the wanted one, if it is one of them."""
     return wanted if wanted in PLACES else HOME
-
-
-def _language(request: Request) -> str:
-    """Return the first of the browser's languages that we have."""
-    wanted = request.headers.get("accept-language", "").split(",")
-    known = (language(each.partition(";")[0]) for each in wanted)
-    return next((each for each in known if each), DEFAULT_LANGUAGE)
 
 
 def _form(boot: dict[str, Any]) -> str:

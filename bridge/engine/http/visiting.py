@@ -19,6 +19,7 @@ from bridge.engine.http.accounts import whoever_signed_in
 from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.guard import count_failure
 from bridge.engine.http.initiating import issue, refuse_study, session_link
+from bridge.engine.http.notices import Notice, notice, words
 from bridge.engine.http.problems import Refused, bad_request, unauthorized
 from bridge.engine.http.same_origin import in_frame
 from bridge.engine.http.signing_in import login_page
@@ -31,25 +32,18 @@ from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import SITES, Scope, account_role_in
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
-from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
+from bridge.engine.service.opening import Door, Opened, Visit, Visitor, open_link, reopen
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import Session, find_session
 from bridge.engine.service.work import Actor, Work
 
-_PLACES: dict[type[EngineError], tuple[str, str]] = {
-    FrameForbidden: ("This report does not open here", "Open it in a tab or window of its own."),
-    LinkExpired: ("This link has expired", "Ask the application it came from for a new one."),
-    NotFound: ("There is nothing here", "This link or its report does not exist (any more)."),
-    PatientNameMismatch: (
-        "The patient's name has changed",
-        "Reports of this patient bear another name. Ask for a new link.",
-    ),
-    Forbidden: ("Not permitted", "You are not a member of this site."),
+_NOTICES: dict[type[EngineError], Notice] = {
+    FrameForbidden: Notice.FRAME_NOT_PERMITTED,
+    LinkExpired: Notice.LINK_EXPIRED,
+    NotFound: Notice.NOT_FOUND,
+    PatientNameMismatch: Notice.PATIENT_NAME_MISMATCH,
+    Forbidden: Notice.FORBIDDEN,
 }
-_ANOTHER = (
-    "Another report has been opened since",
-    "This browser keeps the report opened last. Open this one again from where it came from.",
-)
 
 
 def is_prefetch(request: Request) -> bool:
@@ -74,12 +68,12 @@ async def visitor(engine: Engine, request: Request) -> Session | None:
     return await engine.work.read(lambda c: find_session(c, secret, now, life))
 
 
-async def _known_account(engine: Engine, request: Request) -> int | None:
+async def _known(engine: Engine, request: Request) -> Visitor | None:
     """Return who sits at the browser: whoever signed in, or whose report is open there."""
     if signed := await whoever_signed_in(engine, request):
-        return signed.account.id
+        return Visitor(signed.account.id)
     session = await visitor(engine, request)
-    return session.account_id if session else None
+    return Visitor(session.account_id, session.site_id) if session else None
 
 
 async def open_report(request: Request, handle: str, shown: str = "") -> Response:
@@ -96,10 +90,10 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     if not handle and (session is None or not session.report_id):
         return _refusal(request, NotFound(), handle)
     if not handle and session is not None and shown not in ("", session.report_id):
-        return pages.notice_page(*_ANOTHER, status=409, headers=pages.policy(["*"]))
+        return notice(request, Notice.ANOTHER_REPORT, status=409, headers=pages.policy(["*"]))
     door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
-    known = await _known_account(engine, request)
-    visit = Visit(handle, in_frame(request), known, host_of(request))
+    known = await _known(engine, request)
+    visit = Visit(handle, in_frame(request), known, session, host_of(request))
 
     def deed(work: Work) -> Opened:
         if session is not None and not handle:
@@ -110,7 +104,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return opened
 
     try:
-        actor = Actor(visit.visitor_id)
+        actor = Actor(known.account_id if known else None)
         opened = await engine.work.change(actor, engine.clock(), deed)
     except EngineError as refusal:
         refused(request, "open", code=refusal.code)
@@ -135,13 +129,15 @@ def _opening(request: Request, action: str, opened: Opened) -> Deed:
 def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
     if isinstance(refusal, LoginNeeded):
         return login_page(request, handle=handle)
-    title, text = next(
-        (words for kind, words in _PLACES.items() if isinstance(refusal, kind)),
-        ("This report cannot be opened", refusal.detail),
-    )
+    which = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
     # The reason is for the frame's user to read, whoever frames it.
-    headers = pages.policy(["*"])
-    return pages.notice_page(title, text, status=refusal.status, headers=headers)
+    return notice(
+        request,
+        which or Notice.CANNOT_OPEN,
+        status=refusal.status,
+        headers=pages.policy(["*"]),
+        detail="" if which else refusal.detail,
+    )
 
 
 def _set_cookie(engine: Engine, response: Response, secret: str, request: Request) -> None:
@@ -184,15 +180,15 @@ async def init(request: Request) -> Response:
         return await _waiting(engine, request, query["token"])
     except Refused as refusal:
         refused(request, "init", code=refusal.problem.code)
-        return _reason(refusal.problem.detail, refusal.problem.status)
+        return _reason(request, refusal.problem.detail, refusal.problem.status)
     except EngineError as refusal:
         refused(request, "init", code=refusal.code)
-        return _reason(refusal.detail, refusal.status)
+        return _reason(request, refusal.detail, refusal.status)
 
 
-def _reason(detail: str, status: int) -> Response:
-    title = "The session cannot be prepared"
-    return pages.notice_page(title, detail, status=status, headers=pages.policy(["*"]))
+def _reason(request: Request, detail: str, status: int) -> Response:
+    headers = pages.policy(["*"])
+    return notice(request, Notice.CANNOT_PREPARE, status=status, headers=headers, detail=detail)
 
 
 async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
@@ -208,7 +204,7 @@ async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
 
     warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
     ancestors = ["'self'", *origins] if origins else ["*"]
-    page = pages.waiting_page(warmed.language, ancestors)
+    page = pages.waiting_page(warmed.language, ancestors, *words(Notice.WAITING, warmed.language))
     if warmed.secret:
         _set_cookie(engine, page, warmed.secret, request)
     return page
@@ -249,9 +245,10 @@ async def _init_from_address(engine: Engine, request: Request, query: dict[str, 
 
 async def _again(engine: Engine, request: Request, site_id: str) -> Response:
     """Keep the session of a user who is signed in already, on their site; never inside a frame."""
-    account_id = None if in_frame(request) else await _known_account(engine, request)
+    known = None if in_frame(request) else await _known(engine, request)
+    account_id = known.on(site_id) if known is not None else None
     if account_id is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
     if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:
         raise Forbidden
-    return pages.notice_page("Waiting for a study", "You are signed in. Open a study.")
+    return notice(request, Notice.READY)

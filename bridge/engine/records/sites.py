@@ -50,33 +50,43 @@ class Account(Record, table=True):
 
     id: int | None = key()
     email: str = Field(unique=True)
-    name: str = ""
     password_hash: str | None = None
-    signature: str | None = None  # a data URI
-    settings: dict[str, Any] = json_object()
     created_at: int = moment()
     disabled_at: int | None = moment_or_none()
 
 
 class Membership(Record, table=True):
-    """An account's role on a site."""
+    """
+    An account on a site: its role there, and all that the site knows of the person.
+
+    It stays when the person has left, so that what they wrote there keeps its author's name.
+    """
 
     __tablename__ = "engine_membership"
 
     site_id: str = Field(primary_key=True, foreign_key="engine_site.site_id")
     account_id: int = Field(primary_key=True, foreign_key="engine_account.id", sa_type=BIG_KEY)
     role: Role = Field(default=Role.USER, sa_type=words(Role))
+    name: str = ""
+    signature: str | None = None  # a data URI
+    settings: dict[str, Any] = json_object()
     created_at: int = moment()
+    left_at: int | None = moment_or_none()
 
 
 class AccessToken(Record, table=True):
-    """An access token, as far as it may be known: a service token administers every site."""
+    """
+    An access token, as far as it may be known: a service token administers every site.
+
+    One that was made by a site's administrator opens that site only.
+    """
 
     __tablename__ = "engine_access_token"
 
     id: int | None = key()
     token_hash: str = Field(unique=True)  # SHA-256, hexadecimal
     account_id: int | None = refers("engine_account.id", required=False)
+    site_id: str | None = None
     label: str = ""
     service: bool = False
     scopes: list[str] = json_list()

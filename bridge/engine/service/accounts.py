@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Row, exists, select, update
 
 from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links.handles import RandomBytes
@@ -49,12 +49,7 @@ def sign_in(
     connection: Connection, account: Account, random_bytes: RandomBytes, now: int, life: Lifetimes
 ) -> str:
     """Begin a session for an account and return its secret; raise `Forbidden` without a site."""
-    home = connection.execute(
-        select(MEMBERSHIPS.c.site_id)
-        .where(MEMBERSHIPS.c.account_id == account.id)
-        .order_by(MEMBERSHIPS.c.site_id)
-        .limit(1)
-    ).scalar_one_or_none()
+    home = users.home_of(connection, account.id)
     if home is None:
         raise Forbidden
     new = NewSession(home, account.id, details={"kind": _KIND})
@@ -62,35 +57,44 @@ def sign_in(
 
 
 def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) -> SignedIn | None:
-    """Return who a session's secret belongs to; None when it ended or the account is closed."""
+    """Return whose session this is; None when it ended, or they are closed out of all sites."""
     session = find_session(connection, secret, now, life)
     if session is None or session.details.get("kind") != _KIND:
         return None
     row = connection.execute(
-        select(ACCOUNTS.c.email, ACCOUNTS.c.name).where(
-            ACCOUNTS.c.id == session.account_id, ACCOUNTS.c.disabled_at.is_(None)
+        select(ACCOUNTS.c.email).where(
+            ACCOUNTS.c.id == session.account_id,
+            ACCOUNTS.c.disabled_at.is_(None),
+            exists().where(
+                MEMBERSHIPS.c.account_id == ACCOUNTS.c.id, MEMBERSHIPS.c.left_at.is_(None)
+            ),
         )
     ).first()
     if row is None:
         return None
-    return SignedIn(session, Account(session.account_id, row.email, row.name))
+    return SignedIn(session, Account(session.account_id, row.email))
 
 
 def profile(connection: Connection, account_id: int) -> dict[str, Any]:
-    """Return an account as its owner sees it, with the sites they work on."""
+    """
+    Return an account as its owner sees it, with the sites they work on.
+
+    Name, signature and choices are those that their first site knows.
+    """
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
+    known = _known_at_home(connection, account_id)
     sites = connection.execute(
         select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
-        .where(MEMBERSHIPS.c.account_id == account_id)
+        .where(MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.left_at.is_(None))
         .order_by(SITES.c.name, SITES.c.site_id)
     )
     return {
         "email": row.email,
-        "name": row.name,
-        "signature": row.signature,
+        "name": known.name,
+        "signature": known.signature,
         "password": row.password_hash is not None,
-        **{name: row.settings.get(name, "") for name in CHOICES},
+        **{name: known.settings.get(name, "") for name in CHOICES},
         "sites": [
             {
                 "SiteID": site.site_id,
@@ -104,16 +108,24 @@ def profile(connection: Connection, account_id: int) -> dict[str, Any]:
 
 
 def choose(connection: Connection, account_id: int, choices: Mapping[str, Any]) -> None:
-    """Change what an account has chosen; an empty choice puts the default back."""
-    kept = {**users.settings_of(connection, account_id), **choices}
+    """Change what a user has chosen, for all their sites; an empty choice puts the default back."""
+    kept = {**_known_at_home(connection, account_id).settings, **choices}
     settings = {name: value for name, value in kept.items() if value not in ("", None)}
-    statement = update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(settings=settings)
-    connection.execute(statement)
+    users.tell(connection, account_id, settings=settings)
 
 
 def rename(connection: Connection, account_id: int, name: str) -> None:
-    """Change the name that an account's reports are signed with from now on."""
-    connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(name=name))
+    """Change the name that a user's reports are signed with from now on, on all their sites."""
+    if name != _known_at_home(connection, account_id).name:
+        users.tell(connection, account_id, name=name)
+
+
+def _known_at_home(connection: Connection, account_id: int) -> Row[Any]:
+    home = users.home_of(connection, account_id)
+    query = select(MEMBERSHIPS).where(
+        MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id == home
+    )
+    return connection.execute(query).one()
 
 
 def change_password(

@@ -129,7 +129,7 @@ def sign(
     take(work, report, Event.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
         raise RuleBroken(Reason.EMPTY_ADDENDUM)
-    signer = person(work, signer_id)
+    signer = person(work, report.site_id, signer_id)
     ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
     addendum.state = AddendumState.SIGNED
     addendum.signed_at = work.now

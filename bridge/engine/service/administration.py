@@ -1,20 +1,21 @@
 """
 What the administrators of a site do to its users and tokens.
 
-Nobody reaches beyond their own site: a token is the site's that knew its user first.
+Nobody reaches beyond their own site, or learns whether a user has another one.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
 from bridge.engine.service import tokens, users
-from bridge.engine.service.caller import MEMBERSHIPS, Scope, account_role
+from bridge.engine.service.caller import Scope
 from bridge.engine.service.tokens import TokenView
+from bridge.engine.service.users import Person
 from bridge.engine.service.work import Work
 
 DAY_MS = 24 * 3600 * 1000
@@ -40,44 +41,36 @@ def add_member(
     """
     Add a user to a site, or change their name and role there.
 
-    A password is set only for an account that is new or has no other site: it opens them all.
+    A password opens all sites of an account: it counts where there is no other site, and is
+    passed over in silence where there is.
     """
     if not users.is_email(email):
         raise BadUser("email is not an e-mail address", pointer="/email")
-    known = users.find_account(work.connection, email)
-    if password is not None and known is not None and _elsewhere(work, known.id, site_id):
-        raise BadUser("the user belongs to other sites too", pointer="/password")
-    account = users.register(work.connection, site_id, email, name, work.now, role=role)
-    if password is not None:
-        users.set_password(work.connection, account.id, password)
-    return {"email": account.email, "name": account.name, "role": role.value}
+    person = users.register(work.connection, site_id, email, name, work.now, role=role)
+    if password is not None and users.is_only_on(work.connection, person.id, site_id):
+        users.set_password(work.connection, person.id, password)
+    return {"email": person.email, "name": person.name, "role": role.value}
 
 
 def remove_member(work: Work, site_id: str, email: str, administrator_id: int | None) -> None:
     """Take a user off a site, but nobody themselves; raise `UserNotFound` or `BadUser`."""
-    account = users.find_account(work.connection, email)
-    if account is None or account_role(work.connection, account.id, site_id) is None:
-        raise UserNotFound(pointer="/email")
-    if account.id == administrator_id:
+    person = _member(work, site_id, email)
+    if person.id == administrator_id:
         raise BadUser("nobody removes themselves", pointer="/email")
-    users.leave(work.connection, site_id, account.id)
+    users.leave(work.connection, site_id, person.id, work.now)
 
 
 def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
-    """Set the signature of a user who belongs to this site only; signed reports keep theirs."""
-    account = users.find_account(work.connection, email)
-    if account is None or account_role(work.connection, account.id, site_id) is None:
+    """Set the signature of a user on this site; signed reports keep theirs."""
+    person = _member(work, site_id, email)
+    users.tell(work.connection, person.id, site_id, signature=image)
+
+
+def _member(work: Work, site_id: str, email: str) -> Person:
+    person = users.find_member(work.connection, site_id, email)
+    if person is None:
         raise UserNotFound(pointer="/email")
-    if _elsewhere(work, account.id, site_id):
-        raise BadUser("the user belongs to other sites too", pointer="/email")
-    users.set_signature(work.connection, account.id, image)
-
-
-def _elsewhere(work: Work, account_id: int, site_id: str) -> bool:
-    query = select(MEMBERSHIPS.c.site_id).where(
-        MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id != site_id
-    )
-    return work.connection.execute(query).first() is not None
+    return person
 
 
 def make_token(
@@ -90,15 +83,11 @@ def make_token(
     scopes: Sequence[Scope] = (),
     expires_days: int | None = None,
 ) -> dict[str, Any]:
-    """Make a token for a user who belongs to this site only; raise `UserNotFound`."""
-    account = users.find_account(work.connection, email)
-    if account is None or account_role(work.connection, account.id, site_id) is None:
-        raise UserNotFound(pointer="/email")
-    if _elsewhere(work, account.id, site_id):
-        raise BadUser("the user belongs to other sites too", pointer="/email")
+    """Make a token for a user of the site that opens this site only; raise `UserNotFound`."""
     key, secret = tokens.create_token(
         work.connection,
-        account.id,
+        _member(work, site_id, email).id,
+        site_id=site_id,
         now=work.now,
         random_bytes=random_bytes,
         label=label,
@@ -109,8 +98,8 @@ def make_token(
 
 
 def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
-    """Return the tokens of the users whom this site knew first, newest first."""
-    found = tokens.list_tokens(connection, users.accounts_at_home(connection, site_id))
+    """Return the tokens that a site answers for, newest first: its own, and its own users'."""
+    found = tokens.tokens_of_site(connection, site_id, users.accounts_at_home(connection, site_id))
     return [{"email": each.email, **token_json(each)} for each in found]
 
 
@@ -128,8 +117,8 @@ def token_json(token: TokenView) -> dict[str, Any]:
 
 
 def revoke(work: Work, site_id: str, token_id: int) -> None:
-    """Revoke a token of a user whom this site knew first; raise `NotFound` for any other."""
-    account_id = tokens.owner_of(work.connection, token_id)
-    if users.home_of(work.connection, account_id) != site_id:
+    """Revoke a token that this site answers for; raise `NotFound` for any other."""
+    account_id, made_for = tokens.owner_of(work.connection, token_id)
+    if (made_for or users.home_of(work.connection, account_id)) != site_id:
         raise NotFound
     tokens.revoke_token(work.connection, token_id, work.now)

@@ -32,25 +32,29 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The bearer of a valid access token."""
+    """The bearer of a valid access token; one with a `site_id` opens no other site."""
 
     token_id: int
     account_id: int | None
     email: str
-    name: str
     service: bool = False
     scopes: frozenset[Scope] = frozenset()
+    site_id: str | None = None
 
     def permits(self, scope: Scope) -> bool:
         """Tell whether the token's scopes include this one."""
         return not self.scopes or scope in self.scopes
+
+    def enters(self, site_id: str) -> bool:
+        """Tell whether the token is good for a site, whatever its account is there."""
+        return self.site_id in (None, site_id)
 
 
 def role_on(connection: Connection, caller: Caller, site_id: str) -> Role | None:
     """Return the caller's role on a site, None for strangers; service tokens administer all."""
     if caller.service:
         return Role.ADMINISTRATOR
-    if caller.account_id is None:
+    if caller.account_id is None or not caller.enters(site_id):
         return None
     return account_role(connection, caller.account_id, site_id)
 
@@ -59,7 +63,9 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> Role 
     """Return an account's role on a site, or None."""
     found = connection.execute(
         select(MEMBERSHIPS.c.role).where(
-            MEMBERSHIPS.c.site_id == site_id, MEMBERSHIPS.c.account_id == account_id
+            MEMBERSHIPS.c.site_id == site_id,
+            MEMBERSHIPS.c.account_id == account_id,
+            MEMBERSHIPS.c.left_at.is_(None),
         )
     ).scalar_one_or_none()
     return None if found is None else Role(found)
@@ -75,9 +81,10 @@ def account_role_in(connection: Connection, account_id: int, site_id: str) -> Ro
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A caller on a site, and what of the site decides about requests."""
+    """A caller on a site, by which name, and what of the site decides about requests."""
 
     role: Role | None
+    name: str
     locations: tuple[str, ...]
     settings: Mapping[str, Any]
 
@@ -89,19 +96,21 @@ class Standing:
 
 def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standing:
     """Return the caller's standing on a site that must exist; raise `SiteNotFound`."""
-    member = (MEMBERSHIPS.c.site_id == SITES.c.site_id) & (
-        MEMBERSHIPS.c.account_id == caller.account_id
+    member = (
+        (MEMBERSHIPS.c.site_id == SITES.c.site_id)
+        & (MEMBERSHIPS.c.account_id == caller.account_id)
+        & MEMBERSHIPS.c.left_at.is_(None)
     )
     row = connection.execute(
-        select(SITES.c.locations, SITES.c.settings, MEMBERSHIPS.c.role)
+        select(SITES.c.locations, SITES.c.settings, MEMBERSHIPS.c.role, MEMBERSHIPS.c.name)
         .join_from(SITES, MEMBERSHIPS, member, isouter=True)
         .where(SITES.c.site_id == site_id)
     ).first()
     if row is None:
         raise SiteNotFound
-    role = Role(row.role) if row.role is not None else None
+    role = Role(row.role) if row.role is not None and caller.enters(site_id) else None
     role = Role.ADMINISTRATOR if caller.service else role
-    return Standing(role, tuple(row.locations), row.settings)
+    return Standing(role, row.name or "", tuple(row.locations), row.settings)
 
 
 def role_in(connection: Connection, caller: Caller, site_id: str) -> Role | None:
@@ -130,5 +139,6 @@ def administered_sites(connection: Connection, caller: Caller) -> list[str] | No
     query = select(MEMBERSHIPS.c.site_id).where(
         MEMBERSHIPS.c.account_id == caller.account_id,
         MEMBERSHIPS.c.role == Role.ADMINISTRATOR,
+        MEMBERSHIPS.c.left_at.is_(None),
     )
-    return sorted(connection.execute(query).scalars())
+    return sorted(filter(caller.enters, connection.execute(query).scalars()))

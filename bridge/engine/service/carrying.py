@@ -11,7 +11,6 @@ from sqlmodel import select
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.outcome import Caution, Launched, launch_status
 from bridge.engine.launching.request import LaunchRequest
-from bridge.engine.records.tables import Account as AccountRow
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Status
@@ -29,7 +28,7 @@ from bridge.engine.service.starting import (
     order_input,
     refuse_other_name,
 )
-from bridge.engine.service.users import Account
+from bridge.engine.service.users import Person, find_person
 from bridge.engine.service.work import Work
 
 
@@ -87,7 +86,7 @@ def registered(work: Work, request: LaunchRequest, launcher: Launcher, done: Reg
     return Ready(outcome, launcher, request)
 
 
-def owner_to_be(launcher: Launcher) -> Account:
+def owner_to_be(launcher: Launcher) -> Person:
     """Return whose report a launch opens; raise where the token is nobody's and names nobody."""
     if launcher.account is None:
         detail = "the token belongs to no user: UserEmail says whose report it is"
@@ -127,5 +126,7 @@ def _owner(work: Work, report: Report, launcher: Launcher) -> tuple[str, str] | 
     mine = launcher.account
     if mine is not None and report.owner_id == mine.id:
         return mine.name, mine.email
-    account = None if report.owner_id is None else work.session.get(AccountRow, report.owner_id)
-    return None if account is None else (account.name, account.email)
+    if report.owner_id is None:
+        return None
+    owner = find_person(work.connection, report.site_id, report.owner_id)
+    return None if owner is None else (owner.name, owner.email)

@@ -19,7 +19,7 @@ from bridge.engine.service import feed
 from bridge.engine.service.drafting import FirstText, first_text_of
 from bridge.engine.service.finding import stamp
 from bridge.engine.service.reading import StatusRecord
-from bridge.engine.service.users import Account
+from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
@@ -82,7 +82,7 @@ def create_draft(
     work: Work,
     site_id: str,
     order: OrderInput,
-    owner: Account,
+    owner: Person,
     key_findings: str = "",
 ) -> Report:
     """Create a Draft for a user, as a launch does; key findings become its first text."""

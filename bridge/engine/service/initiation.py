@@ -16,10 +16,12 @@ from bridge.engine.rules.authority import Role
 from bridge.engine.service import links
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.people import People
-from bridge.engine.service.sessions import NewSession, Session, begin_session
+from bridge.engine.service.sessions import NewSession, Session, begin_session, describe
 from bridge.engine.service.users import settings_of
 from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
+
+_LANGUAGES = ("app_language", "speech_language")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def prepare(
     if account is None:
         detail = "UserEmail says who will work in the session"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
-    own = settings_of(work.connection, account.id)
+    own = settings_of(work.connection, request.site_id, account.id)
     site = people.preferences(request.site_id)
     app = first_language([request.app_language, _text(own.get("AppLanguage")), site.AppLanguage])
     spoken = _text(own.get("SpeechLanguage"))
@@ -97,9 +99,11 @@ def warm(
     link = links.find(work.connection, vault, handle, Purpose.INIT, work.now)
     account_id = link.account_id or 0
     language = str(link.payload["app_language"])
+    details = {"prewarmed": {name: link.payload[name] for name in _LANGUAGES}}
     if present is not None and (present.site_id, present.account_id) == (link.site_id, account_id):
+        describe(work.connection, present, details)
         return Warmed("", link.site_id, account_id, language)
-    new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=link.payload)
+    new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=details)
     secret = begin_session(work.connection, vault.random_bytes, new, work.now, life)
     links.mark_opened(work.connection, link, work.now)
     return Warmed(secret, link.site_id, account_id, language)

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, select
 from bridge.engine.errors import BeingEdited
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.authority import Role
+from bridge.engine.service.users import Person, find_person
 from bridge.engine.service.work import Work
 
 SESSIONS = metadata.tables["engine_browser_session"]
-ACCOUNTS = metadata.tables["engine_account"]
 
 LEASE_MS = 30_000
 
@@ -65,17 +65,17 @@ def writer(work: Work, editor: Editor, report: Report) -> dict[str, Any] | None:
     """Return who else writes at present: `{name, own}`, `own` for another window of this user."""
     if report.lease_holder is None or is_free(work, editor, report):
         return None
-    account_id, name = _holder(work.connection, report.lease_holder)
-    return {"name": name, "own": account_id == editor.account_id}
+    holder = _holder(work.connection, report)
+    return {
+        "name": "" if holder is None else holder.shown,
+        "own": holder is not None and holder.id == editor.account_id,
+    }
 
 
-def _holder(connection: Connection, holder: str) -> tuple[int | None, str]:
-    number = holder.rpartition(" ")[2]
+def _holder(connection: Connection, report: Report) -> Person | None:
+    number = (report.lease_holder or "").rpartition(" ")[2]
     if not number.isdigit():
-        return None, ""
-    row = connection.execute(
-        select(ACCOUNTS.c.id, ACCOUNTS.c.name, ACCOUNTS.c.email)
-        .join_from(SESSIONS, ACCOUNTS, SESSIONS.c.account_id == ACCOUNTS.c.id)
-        .where(SESSIONS.c.pk == int(number))
-    ).first()
-    return (None, "") if row is None else (row.id, row.name or row.email)
+        return None
+    query = select(SESSIONS.c.account_id).where(SESSIONS.c.pk == int(number))
+    account_id = connection.execute(query).scalar_one_or_none()
+    return None if account_id is None else find_person(connection, report.site_id, account_id)

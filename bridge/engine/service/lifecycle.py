@@ -24,6 +24,7 @@ from bridge.engine.records.tables import (
     Account,
     Addendum,
     Billing,
+    Membership,
     PrelimRead,
     Report,
     ReportFile,
@@ -54,13 +55,14 @@ def sign_delay(work: Work, report: Report) -> int:
     return site.sign_delay if site else 0
 
 
-def person(work: Work, account_id: int | None) -> dict[str, Any]:
-    """Return an account as it is written into what it signs: {name, email, signature[, text]}."""
-    account = work.session.get(Account, account_id) if account_id is not None else None
-    if account is None:
+def person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
+    """Return who signs as what they sign bears it: {name, email, signature[, text]}."""
+    found = work.session.get(Membership, (site_id, account_id)) if account_id is not None else None
+    account = work.session.get(Account, account_id) if found is not None else None
+    if found is None or account is None:
         return {"name": "", "email": "", "signature": None}
-    signer = {"name": account.name, "email": account.email, "signature": account.signature}
-    text = str(account.settings.get("signatureText", ""))
+    signer = {"name": found.name, "email": account.email, "signature": found.signature}
+    text = str(found.settings.get("signatureText", ""))
     return {**signer, "text": text} if text else signer
 
 

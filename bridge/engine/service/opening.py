@@ -32,7 +32,7 @@ from bridge.engine.service.seating import (
 )
 from bridge.engine.service.sessions import NewSession, Session, begin_session
 from bridge.engine.service.starting import begin, bring, give, known_names, refuse_other_name
-from bridge.engine.service.users import Account, get_account, settings_of
+from bridge.engine.service.users import Person, get_person, settings_of
 from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
@@ -40,17 +40,35 @@ GROUPS = metadata.tables["engine_prelim_group"]
 
 
 @dataclass(frozen=True, slots=True)
+class Visitor:
+    """
+    Who sits at the browser, by a session that was already there.
+
+    `site_id` bounds what the session proves: one that a link began proves nothing on other sites,
+    whose administrators have not vouched for it. None: they signed in.
+    """
+
+    account_id: int
+    site_id: str | None = None
+
+    def on(self, site_id: str) -> int | None:
+        """Return whom a site may take them for; None: nobody."""
+        return self.account_id if self.site_id in (None, site_id) else None
+
+
+@dataclass(frozen=True, slots=True)
 class Visit:
     """
     How a link was visited.
 
-    `visitor_id` is the account of a session that was already there, `host` the origin of the
-    page that frames this one, where the browser says so.
+    `session` is the one that the browser had, pre-warmed perhaps, `host` the origin of the page
+    that frames this one, where the browser says so.
     """
 
     handle: str
     in_frame: bool = False
-    visitor_id: int | None = None
+    visitor: Visitor | None = None
+    session: Session | None = None
     host: str = ""
 
 
@@ -61,7 +79,7 @@ class Opened:
     secret: str
     site_id: str
     report_id: str
-    account: Account
+    account: Person
     framed: bool
     transfer: bool
     owner_name: str
@@ -96,25 +114,27 @@ def open_found(work: Work, door: Door, link: links.FoundLink, visit: Visit) -> O
     links.mark_opened(work.connection, link, work.now)
     work.session.flush()
     seat = seat_for(work, link, request.app, account.id, in_frame=visit.in_frame, host=visit.host)
+    seat = seat.warmed_by(visit.session, link.site_id, account.id)
     return present(
         work, door, report, account, seat, wishes=request.app.to_json(), transfer=transfer
     )
 
 
-def _user(work: Work, link: links.FoundLink, visit: Visit) -> Account:
+def _user(work: Work, link: links.FoundLink, visit: Visit) -> Person:
     """Return as whom a link opens: its own user, or the visitor who signed in."""
     if visit.in_frame and not link.framed:
         raise FrameForbidden
     if link.payload["authenticated"] and link.account_id is not None:
-        return get_account(work.connection, link.account_id)
-    if visit.visitor_id is None:
+        return get_person(work.connection, link.site_id, link.account_id)
+    account_id = visit.visitor.on(link.site_id) if visit.visitor is not None else None
+    if account_id is None:
         raise LoginNeeded
-    if account_role(work.connection, visit.visitor_id, link.site_id) is None:
+    if account_role(work.connection, account_id, link.site_id) is None:
         raise Forbidden
-    return get_account(work.connection, visit.visitor_id)
+    return get_person(work.connection, link.site_id, account_id)
 
 
-def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: Account) -> Report:
+def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: Person) -> Report:
     triple = current_triple(work.connection, request.triple)
     found = lock_orders(work, [triple], current=True)[0]
     creates = bool(link.payload["creates"])
@@ -139,7 +159,7 @@ def _refuse_other_name(work: Work, request: LaunchRequest, triple: Triple) -> No
 def reopen(work: Work, door: Door, session: Session) -> Opened:
     """Open the document of a session again, after its page was loaded anew."""
     report = lock_report_by_id(work, session.report_id)
-    account = get_account(work.connection, session.account_id)
+    account = get_person(work.connection, report.site_id, session.account_id)
     lease.release(work, session.holder, report)  # the page that held it is gone
     transfer = needs_transfer(report, account.id)
     if not transfer:
@@ -158,7 +178,7 @@ def present(
     work: Work,
     door: Door,
     report: Report,
-    account: Account,
+    account: Person,
     seat: Seat,
     *,
     transfer: bool,
@@ -166,7 +186,8 @@ def present(
 ) -> Opened:
     """Begin the document's session and gather what its page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
-    language = _language(work, account, wishes, site.settings)
+    own = settings_of(work.connection, report.site_id, account.id)
+    language = _language(own, wishes, seat.languages, site.settings)
     details = {"report_id": report.report_id, "app_language": language, **seat.details}
     new = NewSession(report.site_id, account.id, seat.framed, seat.link_pk, details)
     return Opened(
@@ -189,14 +210,15 @@ def present(
 def _owner_name(work: Work, report: Report) -> str:
     if report.owner_id is None:
         return ""
-    owner = get_account(work.connection, report.owner_id)
-    return owner.name or owner.email
+    return get_person(work.connection, report.site_id, report.owner_id).shown
 
 
-def _language(work: Work, account: Account, wishes: Any, site_settings: Any) -> str:
-    own = settings_of(work.connection, account.id)
+def _language(
+    own: Mapping[str, object], wishes: Any, warmed: Mapping[str, str], site_settings: Any
+) -> str:
     choices = (own.get("AppLanguage"), site_settings.get("AppLanguage"))
-    return first_language([wishes.get("app_language"), *(str(each or "") for each in choices)])
+    asked = (wishes.get("app_language"), warmed.get("app_language"))
+    return first_language([*asked, *(str(each or "") for each in choices)])
 
 
 def _groups(work: Work, site_id: str) -> list[dict[str, Any]]:

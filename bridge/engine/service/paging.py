@@ -11,7 +11,7 @@ from typing import Any
 from sqlmodel import col, select
 
 from bridge.engine.documents.html import fragment
-from bridge.engine.records.tables import Account, Addendum, Report, Signature
+from bridge.engine.records.tables import Addendum, Report, Signature
 from bridge.engine.rules.authority import Deed, permits
 from bridge.engine.rules.document import parse
 from bridge.engine.rules.status import SIGNED, AddendumState
@@ -21,7 +21,7 @@ from bridge.engine.service.journaling import journal_key
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.lifecycle import addenda_of, document_json
 from bridge.engine.service.preferences import preferences_of
-from bridge.engine.service.users import settings_of
+from bridge.engine.service.users import find_person, settings_of
 from bridge.engine.service.work import Work
 
 
@@ -101,7 +101,7 @@ def _displayed(order: Mapping[str, Any]) -> dict[str, Any]:
 
 def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None) -> bool:
     """Return the launch's word, else the user's own choice, else the site's, else no (V3)."""
-    own = settings_of(work.connection, editor.account_id).get("AutoComparePrior")
+    own = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
     choices = (report.reporting.get("auto_compare"), own, site)
     return next((each for each in choices if isinstance(each, bool)), False)
 
@@ -111,8 +111,10 @@ def _html(row: Report | Addendum) -> str:
 
 
 def _owner_name(work: Work, report: Report) -> str:
-    owner = work.session.get(Account, report.owner_id) if report.owner_id is not None else None
-    return "" if owner is None else owner.name or owner.email
+    if report.owner_id is None:
+        return ""
+    owner = find_person(work.connection, report.site_id, report.owner_id)
+    return "" if owner is None else owner.shown
 
 
 def _addendum_json(addendum: Addendum) -> dict[str, Any]:

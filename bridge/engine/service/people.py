@@ -18,16 +18,15 @@ from bridge.engine.service.caller import (
     Caller,
     Scope,
     Standing,
-    account_role,
     role_on,
     standing_on,
 )
 from bridge.engine.service.preferences import Preferences, read_preferences
 from bridge.engine.service.tokens import authenticate
 from bridge.engine.service.users import (
-    Account,
+    Person,
     canonical_email,
-    find_account,
+    find_member,
     is_email,
     register,
 )
@@ -42,7 +41,7 @@ class Launcher:
     `authenticated` links act as that user; `framed` ones also inside another page.
     """
 
-    account: Account | None
+    account: Person | None
     authenticated: bool
     framed: bool
 
@@ -56,7 +55,7 @@ class People:
     now: int
     _sites: dict[str, Standing] = field(default_factory=dict)
     _authorities: dict[tuple[str, str], bool] = field(default_factory=dict)
-    _users: dict[tuple[str, NamedUser, bool], Account] = field(default_factory=dict)
+    _users: dict[tuple[str, NamedUser, bool], Person] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
 
     def launcher(self, request: LaunchRequest) -> Launcher:
@@ -68,7 +67,7 @@ class People:
             raise Forbidden
         self.standing(site_id).check_location(request.location)
         account = self.account(site_id, request.user, administrator=administrator)
-        _refuse_placeholders(request, self.caller, account)
+        _refuse_placeholders(request, self.caller, self.standing(site_id).name, account)
         framed = bool(administrator and request.user and request.user.email and request.user.name)
         return Launcher(account, administrator and account is not None, framed)
 
@@ -116,14 +115,14 @@ class People:
 
     def account(
         self, site_id: str, user: NamedUser | None, *, administrator: bool
-    ) -> Account | None:
-        """Return the named user's account, or the caller's own; registers for administrators."""
+    ) -> Person | None:
+        """Return the named user, or the caller; registers for administrators."""
         if user is None or not user.email:
             return self._caller_account(site_id)
         if not is_email(user.email):
             detail = "UserEmail is not an e-mail address"
             raise BadLaunch("bad_email", detail, pointer="/userInfo/UserEmail")
-        if canonical_email(user.email) == self.caller.email:
+        if canonical_email(user.email) == self.caller.email and not administrator:
             return self._caller_account(site_id)
         key = (site_id, user, administrator)
         if key not in self._users:
@@ -134,27 +133,29 @@ class People:
             )
         return self._users[key]
 
-    def _caller_account(self, site_id: str) -> Account | None:
-        """Return the caller's own account; on another's authority it becomes a member, too."""
-        caller = self.caller
+    def _caller_account(self, site_id: str) -> Person | None:
+        """Return the caller; on another's authority they become a member, too."""
+        caller, standing = self.caller, self.standing(site_id)
         if caller.account_id is None:
             return None
-        if self.role(site_id) is None and site_id not in self._joined:
-            register(self.connection, site_id, caller.email, caller.name, self.now)
+        if standing.role is None and site_id not in self._joined:
+            register(self.connection, site_id, caller.email, "", self.now)
             self._joined.add(site_id)
-        return Account(caller.account_id, caller.email, caller.name)
+        return Person(caller.account_id, caller.email, standing.name)
 
-    def _member(self, site_id: str, email: str) -> Account:
-        account = find_account(self.connection, email)
-        if account is None or account_role(self.connection, account.id, site_id) is None:
+    def _member(self, site_id: str, email: str) -> Person:
+        person = find_member(self.connection, site_id, email)
+        if person is None:
             raise NoAuthority(pointer="/userInfo/UserEmail")
-        return account
+        return person
 
 
-def _refuse_placeholders(request: LaunchRequest, caller: Caller, account: Account | None) -> None:
+def _refuse_placeholders(
+    request: LaunchRequest, caller: Caller, name: str, account: Person | None
+) -> None:
     """Interface document, Authentication 8: no e-mail address and no own identity as a patient."""
     emails = {caller.email} | ({account.email} if account else set())
-    names = {caller.name} | ({account.name} if account else set())
+    names = {name} | ({account.name} if account else set())
     if request.user:
         emails.add(request.user.email)
         names.add(request.user.name)

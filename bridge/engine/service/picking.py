@@ -18,7 +18,7 @@ from bridge.engine.service.opening import Door, Opened, present
 from bridge.engine.service.seating import Seat
 from bridge.engine.service.sessions import Session
 from bridge.engine.service.starting import give
-from bridge.engine.service.users import find_account, get_account
+from bridge.engine.service.users import find_member, get_person
 from bridge.engine.service.work import Work
 
 _OWN_WINDOW = Seat(framed=False, details={"in_frame": False, "host": ""})
@@ -44,7 +44,7 @@ def open_picked(
         raise ReportNotFound
     if before is not None and before.report_id == report_id and before.account_id == account_id:
         lease.release(work, before.holder, report)
-    account = get_account(work.connection, account_id)
+    account = get_person(work.connection, report.site_id, account_id)
     transfer = needs_transfer(report, account.id)
     if not transfer:
         give(work, report, account.id)
@@ -57,8 +57,8 @@ def open_picked(
 def assign(work: Work, administrator_id: int, report_id: str, email: str) -> Report:
     """Give an unsigned report to a reader of its site; an Ordered one becomes their Draft."""
     report = _administered(work, administrator_id, report_id)
-    reader = find_account(work.connection, email)
-    if reader is None or account_role(work.connection, reader.id, report.site_id) is None:
+    reader = find_member(work.connection, report.site_id, email)
+    if reader is None:
         raise NoSuchReader(pointer="/email")
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED, pointer="/reportId")

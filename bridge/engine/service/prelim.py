@@ -49,7 +49,7 @@ def prelim_report(
             tag_name=tag,
             read_at=work.now,
             read_by_id=reader_id,
-            read_by=person(work, reader_id),
+            read_by=person(work, report.site_id, reader_id),
             document=document_json(report),
             content_text=report.content_text,
         )
@@ -92,7 +92,7 @@ def review(work: Work, report: Report, reviewer_id: int | None) -> None:
     ]
     for index in reviewed_by(seen, reviewer_id):
         reads[index].reviewed_at = work.now
-        reads[index].reviewed_by = person(work, reviewer_id)
+        reads[index].reviewed_by = person(work, report.site_id, reviewer_id)
         work.session.add(reads[index])
 
 

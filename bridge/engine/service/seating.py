@@ -5,7 +5,7 @@ Kept in the session's details; whether it may open at all is decided by `service
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import func, select
@@ -20,7 +20,7 @@ from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
 CHANGES = metadata.tables[str(Change.__tablename__)]
-KEPT = ("in_frame", "host", "persistent", "sync_sequence")
+KEPT = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed")
 """The details that stay when the page is loaded anew."""
 
 
@@ -31,6 +31,21 @@ class Seat:
     framed: bool  # whether a frame may show it
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def languages(self) -> Mapping[str, str]:
+        """The languages that the window was pre-warmed with."""
+        return dict(self.details.get("prewarmed", {}))
+
+    def warmed_by(self, session: Session | None, site_id: str, account_id: int) -> "Seat":
+        """Carry the languages of a session over, if it was pre-warmed for this user and site."""
+        same = session is not None and (session.site_id, session.account_id) == (
+            site_id,
+            account_id,
+        )
+        if session is None or not same or not session.languages:
+            return self
+        return replace(self, details={**self.details, "prewarmed": session.languages})
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,11 @@ class Session:
         return int(self.details.get("sync_sequence", 0))
 
     @property
+    def languages(self) -> Mapping[str, str]:
+        """The languages that it was pre-warmed with; none where it was not."""
+        return dict(self.details.get("prewarmed", {}))
+
+    @property
     def holder(self) -> str:
         """The name under which this session holds a document's writing lease."""
         return f"session {self.pk}"
@@ -133,6 +138,12 @@ def idle_seconds(settings: Mapping[str, Any], life: Lifetimes) -> int:
 def keep_alive(connection: Connection, session: Session, now: int) -> None:
     """Note that a session is in use; callers do so at most twice a minute."""
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(last_seen_at=now))
+
+
+def describe(connection: Connection, session: Session, details: Mapping[str, Any]) -> None:
+    """Add to what is known of a session."""
+    values = {"details": {**session.details, **details}}
+    connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
 
 
 def end_session(connection: Connection, session: Session, now: int) -> None:

@@ -55,7 +55,7 @@ def sign_report(
 
 
 def _write_signature(work: Work, report: Report, signer_id: int, time_zone: str | None) -> None:
-    signer = person(work, signer_id)
+    signer = person(work, report.site_id, signer_id)
     content = document_json(report)
     orders = [
         Triple(order.site_id, order.mrn, order.accession)

@@ -24,7 +24,7 @@ from bridge.engine.service.drafting import first_text, joined
 from bridge.engine.service.files import attach, structured_texts
 from bridge.engine.service.finding import group_of, key_of, touch
 from bridge.engine.service.reading import has_content
-from bridge.engine.service.users import Account
+from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
 
 ORDERS = metadata.tables["engine_report_order"]
@@ -68,7 +68,7 @@ def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
 
 
-def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Account) -> Report:
+def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Person) -> Report:
     """Create a Draft that belongs to somebody, with what the launch brought."""
     text = joined(request.key_findings, _texts(request.attachments))
     order = order_input(request, triple)

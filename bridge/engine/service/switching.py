@@ -10,7 +10,7 @@ from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.following import Answer, Refusal
 from bridge.engine.service import following, lease, links
-from bridge.engine.service.opening import Door, Opened, Visit, open_found
+from bridge.engine.service.opening import Door, Opened, Visit, Visitor, open_found
 from bridge.engine.service.sessions import Session, end_session
 from bridge.engine.service.work import Work
 
@@ -28,7 +28,8 @@ def switch(work: Work, door: Door, session: Session, sequence: int) -> Opened:
     visit = Visit(
         "",
         in_frame=bool(session.details.get("in_frame")),
-        visitor_id=session.account_id,
+        visitor=Visitor(session.account_id, session.site_id),
+        session=session,
         host=str(session.details.get("host", "")),
     )
     leave(work, session)

@@ -32,8 +32,8 @@ _VALID: Final = (
         TOKENS.c.account_id,
         TOKENS.c.service,
         TOKENS.c.scopes,
+        TOKENS.c.site_id,
         ACCOUNTS.c.email,
-        ACCOUNTS.c.name,
     )
     .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
     .where(
@@ -81,9 +81,9 @@ def authenticate_all(
             row.id,
             row.account_id,
             row.email or "",
-            row.name or "",
             bool(row.service),
             frozenset(Scope(each) for each in row.scopes),
+            row.site_id,
         )
         for row in rows
     }
@@ -104,12 +104,18 @@ def create_token(
     label: str = "",
     scopes: Iterable[Scope] = (),
     expires_at: int | None = None,
+    site_id: str | None = None,
 ) -> tuple[int, str]:
-    """Make a token for an account; return its id and the secret, which nobody can read again."""
+    """
+    Make a token for an account; return its id and the secret, which nobody can read again.
+
+    With a `site_id` it opens that site only.
+    """
     secret = PREFIX + base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode()
     statement = insert(TOKENS).values(
         token_hash=token_hash(secret),
         account_id=account_id,
+        site_id=site_id,
         label=label,
         service=False,
         scopes=sorted(scopes),
@@ -135,6 +141,14 @@ def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
 def list_tokens(connection: Connection, account_ids: Sequence[int]) -> list[TokenView]:
     """Return the tokens of these accounts, newest first, without their secrets."""
     return _views(connection, TOKENS.c.account_id.in_(account_ids))
+
+
+def tokens_of_site(
+    connection: Connection, site_id: str, account_ids: Sequence[int]
+) -> list[TokenView]:
+    """Return the tokens made for a site, and the unbound ones of these accounts, newest first."""
+    unbound = TOKENS.c.site_id.is_(None) & TOKENS.c.account_id.in_(account_ids)
+    return _views(connection, (TOKENS.c.site_id == site_id) | unbound)
 
 
 def all_tokens(connection: Connection) -> list[TokenView]:
@@ -171,13 +185,13 @@ def exists(connection: Connection, token_id: int) -> bool:
     return connection.execute(query).first() is not None
 
 
-def owner_of(connection: Connection, token_id: int) -> int:
-    """Return the account of a token; raise `NotFound`."""
-    query = select(TOKENS.c.account_id).where(TOKENS.c.id == token_id)
-    account_id = connection.execute(query).scalar_one_or_none()
-    if account_id is None:
+def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
+    """Return the account of a token, and the site it is bound to; raise `NotFound`."""
+    query = select(TOKENS.c.account_id, TOKENS.c.site_id).where(TOKENS.c.id == token_id)
+    row = connection.execute(query).first()
+    if row is None or row.account_id is None:
         raise NotFound
-    return int(account_id)
+    return int(row.account_id), row.site_id
 
 
 def revoke_token(connection: Connection, token_id: int, now: int) -> None:

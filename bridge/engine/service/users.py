@@ -1,27 +1,28 @@
 """
-Accounts and their roles on sites.
+Accounts, and what each site knows of the people on it.
 
+A site knows what it was told there, or by the person: nothing comes from another site.
 A user not yet known is registered when first seen (interface document, Authentication 6).
-Passwords are optional: whoever has none comes in by links and tokens only.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.authority import Role
-from bridge.engine.service.caller import account_role
 
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 _FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
+_PRESENT = MEMBERSHIPS.c.left_at.is_(None)
 
 _EMAIL = re.compile(r"[^@\s<>\x00-\x1f]{1,64}@[^@\s<>\x00-\x1f]{1,190}")
 _HASHER = PasswordHasher()
@@ -29,16 +30,29 @@ _HASHER = PasswordHasher()
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person as the rest of the engine needs to know them."""
+    """Whom an e-mail address belongs to, on the whole installation."""
+
+    id: int
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """An account as one site knows it."""
 
     id: int
     email: str
     name: str
 
+    @property
+    def shown(self) -> str:
+        """What to call them: their name, or their address while the site knows no name."""
+        return self.name or self.email
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A person on a site."""
+    """A person on a site, with their role."""
 
     email: str
     name: str
@@ -58,22 +72,39 @@ def is_email(text: str) -> bool:
 
 def find_account(connection: Connection, email: str) -> Account | None:
     """Return the account of an e-mail address, or None."""
-    query = select(ACCOUNTS.c.id, ACCOUNTS.c.email, ACCOUNTS.c.name).where(
+    query = select(ACCOUNTS.c.id, ACCOUNTS.c.email).where(
         ACCOUNTS.c.email == canonical_email(email)
     )
     row = connection.execute(query).first()
-    return None if row is None else Account(row.id, row.email, row.name)
+    return None if row is None else Account(row.id, row.email)
 
 
-def get_account(connection: Connection, account_id: int) -> Account:
-    """Return an account by its key; raise `NotFound`."""
-    query = select(ACCOUNTS.c.id, ACCOUNTS.c.email, ACCOUNTS.c.name).where(
-        ACCOUNTS.c.id == account_id
-    )
-    row = connection.execute(query).first()
-    if row is None:
+def find_member(connection: Connection, site_id: str, email: str) -> Person | None:
+    """Return who has this e-mail address on a site, or None."""
+    where = (ACCOUNTS.c.email == canonical_email(email)) & _PRESENT
+    return _person(connection, site_id, where)
+
+
+def find_person(connection: Connection, site_id: str, account_id: int) -> Person | None:
+    """Return an account as a site knows it, or knew it; None where it never was there."""
+    return _person(connection, site_id, ACCOUNTS.c.id == account_id)
+
+
+def get_person(connection: Connection, site_id: str, account_id: int) -> Person:
+    """Return an account as a site knows it; raise `NotFound` where it never was there."""
+    found = find_person(connection, site_id, account_id)
+    if found is None:
         raise NotFound
-    return Account(row.id, row.email, row.name)
+    return found
+
+
+def _person(connection: Connection, site_id: str, where: ColumnElement[bool]) -> Person | None:
+    row = connection.execute(
+        select(ACCOUNTS.c.id, ACCOUNTS.c.email, MEMBERSHIPS.c.name)
+        .join_from(ACCOUNTS, MEMBERSHIPS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
+        .where(MEMBERSHIPS.c.site_id == site_id, where)
+    ).first()
+    return None if row is None else Person(row.id, row.email, row.name)
 
 
 def register(
@@ -84,49 +115,50 @@ def register(
     now: int,
     *,
     role: Role | None = None,
-    operator: bool = False,
-) -> Account:
+) -> Person:
     """
-    Return the account of `email` as a member of the site, made where it is missing.
+    Return who has this e-mail address as a member of the site, made where they are missing.
 
-    A given name replaces the stored one, if this site was the first to know the account (no other
-    site's signatures change by it), or if the `operator` of all sites gives it. Without `role` a
-    stranger becomes a user and a member keeps their role.
+    A given name replaces the one that the site knows. Without `role` a stranger becomes a user
+    and a member keeps their role.
     """
     account = find_account(connection, email)
     if account is None:
-        statement = insert(ACCOUNTS).values(
-            email=canonical_email(email), name=name, settings={}, created_at=now
-        )
+        statement = insert(ACCOUNTS).values(email=canonical_email(email), created_at=now)
         key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
-        account = Account(key, canonical_email(email), name)
-    elif (
-        name
-        and name != account.name
-        and (operator or home_of(connection, account.id) in (None, site_id))
-    ):
-        connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.id == account.id).values(name=name))
-        account = Account(account.id, account.email, name)
-    _join(connection, site_id, account.id, role, now)
-    return account
+        account = Account(key, canonical_email(email))
+    return Person(
+        account.id, account.email, _join(connection, site_id, account.id, name, role, now)
+    )
 
 
 def _join(
-    connection: Connection, site_id: str, account_id: int, role: Role | None, now: int
-) -> None:
-    present = account_role(connection, account_id, site_id)
+    connection: Connection, site_id: str, account_id: int, name: str, role: Role | None, now: int
+) -> str:
+    """Make an account a member of a site, again or for the first time; return its name there."""
+    here = _at(account_id, site_id)
+    present = connection.execute(select(MEMBERSHIPS).where(here)).first()
     if present is None:
-        connection.execute(
-            insert(MEMBERSHIPS).values(
-                site_id=site_id, account_id=account_id, role=role or Role.USER, created_at=now
-            )
-        )
-    elif role is not None and role is not present:
-        connection.execute(
-            update(MEMBERSHIPS)
-            .where(MEMBERSHIPS.c.site_id == site_id, MEMBERSHIPS.c.account_id == account_id)
-            .values(role=role)
-        )
+        values = {"role": role or Role.USER, "name": name, "settings": {}, "created_at": now}
+        statement = insert(MEMBERSHIPS).values(site_id=site_id, account_id=account_id, **values)
+        connection.execute(statement)
+        return name
+    again = present.left_at is not None
+    changed: dict[str, Any] = {"left_at": None, "created_at": now} if again else {}
+    wanted = role or (Role.USER if again else present.role)
+    if wanted != present.role:
+        changed["role"] = wanted
+    if name and name != present.name:
+        changed["name"] = name
+    if changed:
+        connection.execute(update(MEMBERSHIPS).where(here).values(**changed))
+    return name or str(present.name)
+
+
+def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
+    """Choose an account's place on one site, or on all that it is on."""
+    own = MEMBERSHIPS.c.account_id == account_id
+    return own & (_PRESENT if site_id is None else MEMBERSHIPS.c.site_id == site_id)
 
 
 def set_password(connection: Connection, account_id: int, password: str) -> None:
@@ -138,30 +170,38 @@ def set_password(connection: Connection, account_id: int, password: str) -> None
     )
 
 
-def set_signature(connection: Connection, account_id: int, image: str | None) -> None:
-    """Store the image, a data URI, that an account's reports are signed with from now on."""
-    statement = update(ACCOUNTS).where(ACCOUNTS.c.id == account_id).values(signature=image)
-    connection.execute(statement)
+def tell(
+    connection: Connection, account_id: int, site_id: str | None = None, **known: object
+) -> None:
+    """Change what one site knows of a person (name, signature, settings), or all their sites."""
+    connection.execute(update(MEMBERSHIPS).where(_at(account_id, site_id)).values(**known))
 
 
 def home_of(connection: Connection, account_id: int) -> str | None:
     """Return the site that knew an account first: its administrators answer for it."""
-    query = select(MEMBERSHIPS.c.site_id).where(MEMBERSHIPS.c.account_id == account_id)
+    query = select(MEMBERSHIPS.c.site_id).where(_at(account_id))
     return connection.execute(query.order_by(*_FIRST).limit(1)).scalar_one_or_none()
 
 
 def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
     """Return the accounts that this site knew first."""
     rank = func.row_number().over(partition_by=MEMBERSHIPS.c.account_id, order_by=_FIRST)
-    ranked = select(MEMBERSHIPS.c.account_id, MEMBERSHIPS.c.site_id, rank.label("rank")).subquery()
-    query = select(ranked.c.account_id).where(ranked.c.site_id == site_id, ranked.c.rank == 1)
+    ranked = select(MEMBERSHIPS.c.account_id, MEMBERSHIPS.c.site_id, rank.label("rank"))
+    found = ranked.where(_PRESENT).subquery()
+    query = select(found.c.account_id).where(found.c.site_id == site_id, found.c.rank == 1)
     return list(connection.execute(query).scalars())
+
+
+def is_only_on(connection: Connection, account_id: int, site_id: str) -> bool:
+    """Tell whether an account is on no other site than this."""
+    query = select(MEMBERSHIPS.c.site_id).where(_at(account_id), MEMBERSHIPS.c.site_id != site_id)
+    return connection.execute(query).first() is None
 
 
 def check_password(connection: Connection, email: str, password: str) -> Account | None:
     """Return the account when the password is right; as slow for a stranger as for a user."""
     row = connection.execute(
-        select(ACCOUNTS.c.id, ACCOUNTS.c.email, ACCOUNTS.c.name, ACCOUNTS.c.password_hash).where(
+        select(ACCOUNTS.c.id, ACCOUNTS.c.email, ACCOUNTS.c.password_hash).where(
             ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
         )
     ).first()
@@ -171,24 +211,20 @@ def check_password(connection: Connection, email: str, password: str) -> Account
         _HASHER.verify(stored, password)
     except (VerificationError, InvalidHashError):
         return None
-    return Account(row.id, row.email, row.name) if row is not None and known else None
+    return Account(row.id, row.email) if row is not None and known else None
 
 
-def leave(connection: Connection, site_id: str, account_id: int) -> None:
-    """Take an account off a site; what it wrote there stays."""
-    connection.execute(
-        delete(MEMBERSHIPS).where(
-            MEMBERSHIPS.c.site_id == site_id, MEMBERSHIPS.c.account_id == account_id
-        )
-    )
+def leave(connection: Connection, site_id: str, account_id: int, now: int) -> None:
+    """Take an account off a site; what it wrote there stays, with its name."""
+    tell(connection, account_id, site_id, left_at=now)
 
 
 def members(connection: Connection, site_id: str) -> list[Member]:
     """Return everybody on a site, by e-mail address."""
     rows = connection.execute(
-        select(ACCOUNTS.c.email, ACCOUNTS.c.name, ACCOUNTS.c.disabled_at, MEMBERSHIPS.c.role)
+        select(ACCOUNTS.c.email, MEMBERSHIPS.c.name, ACCOUNTS.c.disabled_at, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, ACCOUNTS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
-        .where(MEMBERSHIPS.c.site_id == site_id)
+        .where(MEMBERSHIPS.c.site_id == site_id, _PRESENT)
         .order_by(ACCOUNTS.c.email)
     )
     return [
@@ -196,11 +232,10 @@ def members(connection: Connection, site_id: str) -> list[Member]:
     ]
 
 
-def settings_of(connection: Connection, account_id: int) -> Mapping[str, object]:
-    """Return what a user has chosen in their settings."""
-    query = select(ACCOUNTS.c.settings).where(ACCOUNTS.c.id == account_id)
-    found = connection.execute(query).scalar_one_or_none()
-    return found or {}
+def settings_of(connection: Connection, site_id: str, account_id: int) -> Mapping[str, object]:
+    """Return what a user of a site has chosen in their settings."""
+    query = select(MEMBERSHIPS.c.settings).where(_at(account_id, site_id))
+    return connection.execute(query).scalar_one_or_none() or {}
 
 
 @cache

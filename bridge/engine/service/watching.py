@@ -15,9 +15,10 @@ from sqlmodel import Session as Rows
 from sqlmodel import col, select
 
 from bridge.engine.documents.html import fragment
-from bridge.engine.records.tables import Account, Addendum, Change, Report, Signature
+from bridge.engine.records.tables import Addendum, Change, Report, Signature
 from bridge.engine.rules.document import Document, from_text, parse
 from bridge.engine.service.sessions import Session
+from bridge.engine.service.users import find_member
 from bridge.engine.service.work import ChangeEvent
 
 LIMIT = 200
@@ -92,9 +93,11 @@ def _told(rows: Rows, session: Session, report: Report | None, change: Change) -
 
 
 def _new_owner(rows: Rows, session: Session, email: str) -> dict[str, Any]:
-    query = select(Account.id, Account.name).where(Account.email == email)
-    identity, name = rows.exec(query).first() or (None, "")
-    return {"mine": identity == session.account_id, "newOwnerName": name or email}
+    owner = find_member(rows.connection(), session.site_id, email)
+    return {
+        "mine": owner is not None and owner.id == session.account_id,
+        "newOwnerName": email if owner is None else owner.shown,
+    }
 
 
 def _text(rows: Rows, report: Report | None, change: Change, event: ChangeEvent) -> _Text | None:

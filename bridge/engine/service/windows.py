@@ -17,6 +17,7 @@ from bridge.engine.service.sessions import Session
 WINDOWS = metadata.tables[str(Window.__tablename__)]
 REPORTS = metadata.tables["engine_report"]
 ACCOUNTS = metadata.tables["engine_account"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
 
 RENEWED_EVERY_MS = 10_000
 FRESH_MS = 25_000
@@ -65,8 +66,13 @@ def close_windows(connection: Connection, streams: Collection[str]) -> None:
 def onlookers(connection: Connection, session: Session, now: int) -> list[Onlooker]:
     """Return the other windows at a session's report, those of others first."""
     rows = connection.execute(
-        select(WINDOWS.c.session_pk, WINDOWS.c.account_id, ACCOUNTS.c.name, ACCOUNTS.c.email)
+        select(WINDOWS.c.session_pk, WINDOWS.c.account_id, MEMBERSHIPS.c.name, ACCOUNTS.c.email)
         .join_from(WINDOWS, ACCOUNTS, WINDOWS.c.account_id == ACCOUNTS.c.id)
+        .join(
+            MEMBERSHIPS,
+            (MEMBERSHIPS.c.account_id == WINDOWS.c.account_id)
+            & (MEMBERSHIPS.c.site_id == WINDOWS.c.site_id),
+        )
         .where(
             WINDOWS.c.report_id == session.report_id,
             WINDOWS.c.session_pk != session.pk,

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, or_
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.records.tables import Account, Report, ReportOrder
+from bridge.engine.records.tables import Membership, Report, ReportOrder
 from bridge.engine.rules.patients import folded_name
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
@@ -136,7 +136,7 @@ def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping
     return tuple(
         {
             **record.as_json(),
-            "ownerName": names.get(report.owner_id or 0, ""),
+            "ownerName": names.get((report.site_id, report.owner_id), ""),
             "orders": [order_json(order) for order in groups[key_of(report)]],
             "createdAt": report.created_at,
             "updatedAt": report.updated_at,
@@ -146,7 +146,8 @@ def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping
     )
 
 
-def _owner_names(session: Session, reports: list[Report]) -> dict[int, str]:
+def _owner_names(session: Session, reports: list[Report]) -> dict[tuple[str, int | None], str]:
+    """Return the owners' names, by site and account."""
     owners = {report.owner_id for report in reports if report.owner_id is not None}
-    rows = session.exec(select(Account.id, Account.name).where(col(Account.id).in_(owners)))
-    return {identity: name for identity, name in rows if identity is not None}
+    rows = session.exec(select(Membership).where(col(Membership.account_id).in_(owners)))
+    return {(row.site_id, row.account_id): row.name for row in rows}

@@ -82,7 +82,7 @@ def signature(home: Home) -> str:
     """Return what the account signs with."""
     database = home.database()
     with database.read() as connection:
-        found = connection.execute(text("SELECT signature FROM engine_account")).scalar_one()
+        found = connection.execute(text("SELECT signature FROM engine_membership")).scalar_one()
     database.dispose()
     return str(found)
 

@@ -111,21 +111,6 @@ def test_a_token_of_another_site_is_not_revoked(service: Service) -> None:
     assert service.get("worklist", SiteID="SITE1").status_code == 200
 
 
-def test_a_user_added_here_stays_their_own_sites(service: Service) -> None:
-    """Isolation: whoever adds another site's user gets neither their tokens nor their name."""
-    shared = {"email": FOREIGN, "name": "Renamed"}
-    theirs = ok(service.get("admin/sites/SITE2/tokens", FOREIGN)).json()
-    service.clock.pass_seconds(1)
-    ok(service.post("admin/sites/SITE1/users", shared))
-    ok(service.launch(userInfo={"UserEmail": FOREIGN, "UserName": "Renamed"}))
-    assert FOREIGN not in {each["email"] for each in service.get("admin/sites/SITE1/tokens").json()}
-    revoked = service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{theirs[0]['id']}")
-    assert revoked.status_code == 404
-    members = ok(service.get("admin/sites/SITE2/users", FOREIGN)).json()
-    assert "Renamed" not in {each["name"] for each in members}
-    assert ok(service.get("admin/sites/SITE2/tokens", FOREIGN)).json()
-
-
 def test_the_change_feed_of_another_site(service: Service) -> None:
     """Isolation: a feed by the caller's own sites, asked for or not."""
     ok(service.launch(tags={"PatientName": "SECRET^NAME"}))

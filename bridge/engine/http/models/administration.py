@@ -73,7 +73,13 @@ class UserBody(Body):
     email: Identifier
     name: OptionalIdentifier = ""
     role: Role = Role.USER
-    password: str | None = Field(default=None, min_length=8, max_length=1024, repr=False)
+    password: str | None = Field(
+        default=None,
+        min_length=8,
+        max_length=1024,
+        repr=False,
+        description="Counts while this is the account's only site; else the user's own stays",
+    )
 
 
 class SignatureBody(Body):

@@ -40,7 +40,7 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
         if body.name:
             accounts.rename(work.connection, key, body.name)
         if "signature" in body.model_fields_set:
-            users.set_signature(work.connection, key, image)
+            users.tell(work.connection, key, signature=image)
         work.note(deed_of(request, "profile-update"))
         return accounts.profile(work.connection, key)
 
@@ -100,7 +100,7 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Re
     engine, key = engine_of(request), signed.account.id
 
     def deed(work: Work) -> None:
-        if tokens.owner_of(work.connection, token_id) != key:
+        if tokens.owner_of(work.connection, token_id)[0] != key:
             raise NotFound
         tokens.revoke_token(work.connection, token_id, work.now)
         work.note(deed_of(request, "token-revoke", token=token_id))

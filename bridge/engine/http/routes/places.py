@@ -9,6 +9,7 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http import pages, signing_in
 from bridge.engine.http.accounts import whoever_signed_in
 from bridge.engine.http.auditing import deed_of, refused
+from bridge.engine.http.notices import Notice, notice
 from bridge.engine.http.same_origin import from_our_page, in_frame
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.http.visiting import is_prefetch, visitor
@@ -77,8 +78,8 @@ async def report(report_id: str, request: Request) -> Response:
         opened = await engine.work.change(Actor(account_id), engine.clock(), deed)
     except EngineError as refusal:
         refused(request, "open", code=refusal.code)
-        title = "This report cannot be opened"
-        return pages.notice_page(title, refusal.detail, status=refusal.status)
+        status, detail = refusal.status, refusal.detail
+        return notice(request, Notice.CANNOT_OPEN, status=status, detail=detail)
     page = pages.report_page(opened, pages.policy(()))
     cookie = pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=False)
     page.headers.append("Set-Cookie", cookie)

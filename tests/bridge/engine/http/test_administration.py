@@ -41,16 +41,6 @@ def test_foreign_administrators_are_kept_out(service: Service) -> None:
     assert service.post("admin/sites/SITE1/users", body, FOREIGN).status_code == 403
 
 
-def test_no_token_or_password_for_people_of_other_sites(service: Service) -> None:
-    """An administrator must not get into another site by way of a shared user."""
-    assert service.post("admin/sites/SITE1/tokens", {"email": FOREIGN}).status_code == 404
-    shared = {"email": FOREIGN, "name": "F"}
-    assert service.post("admin/sites/SITE1/users", shared).status_code == 200
-    assert service.post("admin/sites/SITE1/tokens", {"email": FOREIGN}).status_code == 400
-    password = {**shared, "password": "long enough"}
-    assert service.post("admin/sites/SITE1/users", password).status_code == 400
-
-
 def test_configured_groups_decide_what_prelim_takes(service: Service) -> None:
     """prelim: with groups set up, any other group or tag is refused."""
     group = {"name": "Night", "tags": ["Resident"]}

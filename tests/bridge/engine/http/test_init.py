@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.bridge.engine.http.house import ADMIN, BASE, FOREIGN, READER, Service, user
+from tests.bridge.engine.http.house import ADMIN, BASE, FOREIGN, READER, Service, boot, user
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def test_a_session_link_lives_five_minutes(service: Service) -> None:
     assert prepared["expiresAt"].endswith("Z")
     first = service.open(link)
     assert first.status_code == 200
-    assert "Waiting" in first.text
+    assert "En attente d" in first.text
     again = service.open(link)
     assert again.status_code == 200
     assert "set-cookie" not in again.headers  # the same session goes on
@@ -135,3 +135,28 @@ def test_a_study_opens_after_another_users_session(service: Service) -> None:
     page = service.session(service.open(link, headers={"sec-fetch-dest": "iframe"}))
     assert page("report").json()["owner"] is True
     assert service.status()["userEmail"] == READER
+
+
+def test_the_pre_warmed_languages_reach_the_report(service: Service) -> None:
+    """Rule 7: the session carries across; the launch's own languages go before."""
+    asked = body(AppLanguage="ja-JP", SpeechLanguage="ko-KR")
+    service.open(service.post("report/init", asked).json()["sessionLink"])
+    opened = _opened(service, "A1")
+    assert opened == ("ja-JP", "ko-KR")
+    again = body(AppLanguage="ja-JP", SpeechLanguage="it-IT")
+    service.open(service.post("report/init", again).json()["sessionLink"])
+    assert _opened(service, "A2") == ("ja-JP", "it-IT")
+    own = {"AppLanguage": "de-DE", "SpeechLanguage": "pl-PL"}
+    assert _opened(service, "A3", reportingApp=own) == ("de-DE", "pl-PL")
+    assert _opened(service, "A4") == ("ja-JP", "it-IT")
+    other = user(READER, "Rea Der")
+    assert _opened(service, "A5", userInfo=other) == ("en-US", "en-US")
+
+
+def _opened(service: Service, accession: str, **changes: Any) -> tuple[str, str]:
+    """Launch for the pre-warmed user in the same browser; return the report's languages."""
+    launch = {"userInfo": body()["userInfo"], **changes}
+    link = service.launch(accession=accession, **launch).json()["reportLink"]
+    opened = service.open(link)
+    spoken = service.session(opened)("dictation").json()["language"]
+    return boot(opened)["locale"], spoken

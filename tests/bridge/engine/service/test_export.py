@@ -6,7 +6,7 @@ import pytest
 
 from bridge.engine.documents.record import CLINICAL_TAGS, export_record
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.records.tables import Account, Site
+from bridge.engine.records.tables import Membership, Site
 from bridge.engine.rules.document import from_text
 from bridge.engine.service import addenda
 from bridge.engine.service.export import gather
@@ -21,7 +21,7 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 def test_a_signed_report_with_everything(ward: Ward) -> None:
     """Orders, text, signer with signature, addendum, preliminary read, site images."""
     with ward.work() as work:
-        site, ann = work.session.get(Site, SITE), work.session.get(Account, ward.ann)
+        site, ann = work.session.get(Site, SITE), work.session.get(Membership, (SITE, ward.ann))
         assert site is not None
         assert ann is not None
         site.header_img_type, site.header_img, site.footer_img = "image/png", "iVBORw0KGgo=", PIXEL
@@ -63,7 +63,7 @@ def test_a_signature_keeps_the_name_it_was_made_with(ward: Ward) -> None:
     ward.do(sign, order)
 
     with ward.work() as work:
-        ann = work.session.get(Account, ward.ann)
+        ann = work.session.get(Membership, (SITE, ward.ann))
         assert ann is not None
         ann.name = "Ann Newname"
     with ward.work() as work:

@@ -12,7 +12,7 @@ from bridge.engine.service.creation import OrderInput, create_draft
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.ordering import register
 from bridge.engine.service.reading import StatusRecord
-from bridge.engine.service.users import Account as Person
+from bridge.engine.service.users import Person
 from bridge.engine.service.work import Actor, Work, transaction
 from bridge.store.database import Database
 
@@ -38,13 +38,12 @@ class Ward:
             session.flush()
             ids = []
             for name, role in (("ann", Role.USER), ("bob", Role.USER), ("admin", "administrator")):
-                account = Account(email=f"{name}@example.org", name=name.title(), created_at=START)
+                account = Account(email=f"{name}@example.org", created_at=START)
                 session.add(account)
                 session.flush()
                 ids.append(account.id or 0)
-                session.add(
-                    Membership(site_id=SITE, account_id=ids[-1], role=Role(role), created_at=START)
-                )
+                place = {"site_id": SITE, "account_id": ids[-1], "created_at": START}
+                session.add(Membership(**place, role=Role(role), name=name.title()))
         return ids[0], ids[1], ids[2]
 
     @contextmanager

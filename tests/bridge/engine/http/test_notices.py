@@ -1,0 +1,61 @@
+"""Pages that show no report say so in the reader's language."""
+
+import json
+from importlib.resources import files
+
+import pytest
+
+from bridge.engine.http.notices import Notice, words
+from bridge.engine.launching.languages import LANGUAGES
+from tests.bridge.engine.http.house import BASE, READER, Service
+
+CATALOGUE = json.loads(files("bridge.engine.http").joinpath("notices.json").read_text("utf-8"))
+
+
+def test_every_language_has_every_notice() -> None:
+    """reportingApp: the 17 codes; no language but English speaks English."""
+    for code, own in CATALOGUE.items():
+        assert set(own) == set(Notice), code
+        assert all(set(each) == {"title", "text"} and all(each.values()) for each in own.values())
+    for which in Notice:
+        english = words(which, "en-US")
+        for code in LANGUAGES:
+            assert (words(which, code) == english) == code.startswith("en"), (which, code)
+
+
+@pytest.mark.parametrize(
+    ("asked", "language", "title"),
+    [
+        ("de-CH, en;q=0.5", "de-DE", "Hier ist nichts"),
+        ("xx, zh-TW;q=0.9", "zh-Hant", "此處沒有內容"),
+        ("fr-CA", "fr-CA", "Il n\u2019y a rien ici"),
+        ("", "en-US", "There is nothing here"),
+    ],
+)
+def test_a_link_that_is_none(service: Service, asked: str, language: str, title: str) -> None:
+    """launch: a browser that asks for a language is told in it, with the language marked."""
+    headers = {"accept-language": asked}
+    answer = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
+    assert answer.status_code == 404
+    assert f'<html lang="{language}">' in answer.text
+    assert f"<h1>{title}</h1>" in answer.text
+
+
+def test_a_pre_warm_that_fails_speaks_the_links_language(service: Service) -> None:
+    """GET init, rule 5: the frame displays the reason; the link's AppLanguage goes before."""
+    answer = service.open(
+        f"{BASE}/reporting/init?token=x&AppLanguage=it-IT&SpeechLanguage=it-IT",
+        headers={"accept-language": "de"},
+    )
+    assert answer.status_code == 404
+    assert "Impossibile preparare la sessione" in answer.text
+    assert '<p lang="en">' in answer.text
+
+
+def test_a_member_of_no_site_is_told_so(service: Service) -> None:
+    """Frames: a link without an administrator's authority does not open there."""
+    link = service.launch(READER).json()["reportLink"]
+    headers = {"sec-fetch-dest": "iframe", "accept-language": "pl"}
+    answer = service.open(link, headers=headers)
+    assert answer.status_code == 403
+    assert "Tego opisu nie można tu otworzyć" in answer.text

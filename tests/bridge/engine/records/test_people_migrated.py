@@ -1,0 +1,44 @@
+"""An installation of before: what its accounts had becomes what their sites know."""
+
+from sqlalchemy import select, text
+from sqlmodel import col
+
+from bridge.engine.records.tables import Membership
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+
+PACKAGE, TABLE = "bridge.engine.records", "alembic_engine"
+
+_SITE = (
+    "INSERT INTO engine_site (site_id, name, time_zone, sign_delay, locations, host_origins, "
+    "settings, created_at) VALUES ('{0}', '{0}', 'UTC', 0, '[]', '[]', '{{}}', 1)"
+)
+_MEMBER = (
+    "INSERT INTO engine_membership (site_id, account_id, role, created_at) "
+    "VALUES ('{0}', 7, 'user', 1)"
+)
+_BEFORE = (
+    _SITE.format("A"),
+    _SITE.format("B"),
+    (
+        "INSERT INTO engine_account (id, email, name, signature, settings, created_at) "
+        "VALUES (7, 'ada@a.test', 'Ada', 'data:', '{\"AppLanguage\"\\: \"ja-JP\"}', 1)"
+    ),
+    _MEMBER.format("A"),
+    _MEMBER.format("B"),
+)
+
+
+def test_what_an_account_had_becomes_what_its_sites_know(database: Database) -> None:
+    """Revision 0007: name, signature and settings go to each membership, as they were."""
+    upgrade(database, PACKAGE, TABLE, "0006")
+    with database.write() as connection:
+        for statement in _BEFORE:
+            connection.execute(text(statement))
+    upgrade(database, PACKAGE, TABLE)
+
+    with database.read() as connection:
+        rows = connection.execute(select(Membership).order_by(col(Membership.site_id))).all()
+    known = [(row.site_id, row.name, row.signature, row.settings, row.left_at) for row in rows]
+    settings = {"AppLanguage": "ja-JP"}
+    assert known == [(site, "Ada", "data:", settings, None) for site in ("A", "B")]

@@ -1,0 +1,194 @@
+"""Isolation of people: what one site knows of a user, another cannot learn or change."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.engine.service import users
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    BASE,
+    FOREIGN,
+    READER,
+    Service,
+    boot,
+    identity,
+    launch_body,
+)
+from tests.conformance.engine.cases import Case, ok
+
+STRANGER = "nobody@site3.test"
+PICTURE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
+    "YAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
+
+
+def _init(service: Service, email: str) -> httpx.Response:
+    person = {"UserEmail": email, "UserName": "Given Here"}
+    return service.post("report/init", {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": person})
+
+
+def _launch(service: Service, email: str, name: str, mrn: str = "P1") -> httpx.Response:
+    person = {"UserEmail": email, "UserName": name}
+    return service.post("report/launch/clinical", launch_body("A1", mrn, userInfo=person))
+
+
+ASKED: dict[str, Callable[[Service, str], httpx.Response]] = {
+    "init": _init,
+    "launch without a name": lambda service, email: _launch(service, email, ""),
+    "launch": lambda service, email: _launch(service, email, "Given Here"),
+    "launch by their name": lambda service, email: _launch(service, email, "", "Foreign Person"),
+    "user": lambda service, email: service.post(
+        "admin/sites/SITE1/users",
+        {"email": email, "name": "Given Here", "password": "long enough"},
+    ),
+    "users": lambda service, _: service.get("admin/sites/SITE1/users"),
+    "token": lambda service, email: service.post("admin/sites/SITE1/tokens", {"email": email}),
+    "tokens": lambda service, _: service.get("admin/sites/SITE1/tokens"),
+    "signature": lambda service, email: service.call(
+        "PUT", f"/api/admin/sites/SITE1/users/{email}/signature", json={"signature": PICTURE}
+    ),
+    "status": lambda service, _: service.post("report/status", {"clinicalInfo": [identity("A1")]}),
+    "worklist": lambda service, _: service.get("worklist", SiteID="SITE1"),
+    "removed": lambda service, email: service.call(
+        "DELETE", f"/api/admin/sites/SITE1/users/{email}"
+    ),
+}
+
+
+def told(answer: httpx.Response, email: str) -> Any:
+    """Return what an answer says of a user, without what differs between any two."""
+    said = answer.json() if answer.content else None
+    if isinstance(said, list):
+        said = [each for each in said if email in each.values()]
+    return answer.status_code, _plain(said, email)
+
+
+def _plain(value: Any, email: str) -> Any:
+    if isinstance(value, dict):
+        varies = ("id", "token", "reportId", "reportLink", "createdAt", "updatedAt", "requestId")
+        return {
+            name: name if name in varies else _plain(each, email) for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(each, email) for each in value]
+    if isinstance(value, str) and "token=" in value:
+        return value.partition("&")[2]
+    return value.replace(email, "EMAIL") if isinstance(value, str) else value
+
+
+@pytest.fixture
+def known(service: Service) -> Service:
+    """SITE2 knows its administrator by name, languages and signature."""
+    with service.database.write() as connection:
+        account = users.find_account(connection, FOREIGN)
+        assert account is not None
+        chosen = {"AppLanguage": "ja-JP", "SpeechLanguage": "ko-KR", "signatureText": "Secret"}
+        users.tell(connection, account.id, settings=chosen, signature=PICTURE)
+    service.clock.pass_seconds(1)
+    return service
+
+
+def test_a_user_of_another_site_is_a_stranger(known: Service) -> None:
+    """Authentication 6: every answer about an address known elsewhere is that about a new one."""
+    answers = {}
+    for email in (STRANGER, FOREIGN):
+        answers[email] = {name: told(ask(known, email), email) for name, ask in ASKED.items()}
+        for mrn in ("P1", "Foreign Person"):
+            ok(known.post("report/delete", {"clinicalInfo": identity("A1", mrn)}))
+    assert answers[FOREIGN] == answers[STRANGER]
+    assert answers[FOREIGN]["launch without a name"][1]["owner"]["name"] == "Given Here"
+
+
+def test_each_site_has_its_own_name_for_a_user(case: Case) -> None:
+    """userInfo: UserName is what this site's reports are signed with, and no other site's."""
+    service = case.service
+    ok(_launch(service, FOREIGN, "Doctor Here"))
+    ok(case.post("sign", "A1"))
+    assert case.export("A1")["reportInfo"]["signedBy"] == {
+        "name": "Doctor Here",
+        "email": FOREIGN,
+        "signature": None,
+    }
+    members = ok(service.get("admin/sites/SITE2/users", FOREIGN)).json()
+    assert [each["name"] for each in members] == ["Admin Person"]
+    own = ok(service.launch(FOREIGN, site="SITE2")).json()["owner"]
+    assert own == {"name": "Admin Person", "email": FOREIGN}
+
+
+def test_who_has_left_keeps_their_name_on_what_they_wrote(case: Case) -> None:
+    """Users: a Draft of somebody who was taken off the site is signed with their name."""
+    case.draft("A1")
+    ok(case.service.call("DELETE", f"/api/admin/sites/SITE1/users/{READER}"))
+    assert case.service.launch(READER, accession="A2").status_code == 403
+    assert case.record("A1")["userEmail"] == READER
+    ok(case.post("sign", "A1"))
+    assert case.export("A1")["reportInfo"]["signedBy"]["name"] == "Reader Person"
+    ok(case.service.post("admin/sites/SITE1/users", {"email": READER}))
+    listed = ok(case.service.get("admin/sites/SITE1/users")).json()
+    assert {"email": READER, "name": "Reader Person", "role": "user", "disabled": False} in listed
+
+
+def test_a_token_made_by_an_administrator_opens_their_site_only(service: Service) -> None:
+    """Authentication 4: of the site; a user's role elsewhere does not come with such a token."""
+    ok(service.post("admin/sites/SITE1/users", {"email": FOREIGN, "role": "administrator"}))
+    made = ok(service.post("admin/sites/SITE1/tokens", {"email": FOREIGN})).json()
+    assert service.get("admin/sites", made["token"]).json()[0]["SiteID"] == "SITE1"
+    assert len(service.get("admin/sites", made["token"]).json()) == 1
+    assert service.get("worklist", made["token"], SiteID="SITE1").status_code == 200
+    assert service.get("worklist", made["token"], SiteID="SITE2").status_code == 403
+    assert service.launch(made["token"], site="SITE2").status_code == 403
+    borrowed = {"UserEmail": READER, "UserName": "R", "Auth": made["token"]}
+    assert service.launch(READER, site="SITE2", userInfo=borrowed).status_code == 403
+    assert made["id"] not in _ids(service, "SITE2", FOREIGN)
+    assert service.call("DELETE", f"/api/admin/sites/SITE2/tokens/{made['id']}", FOREIGN).is_error
+    assert made["id"] in _ids(service, "SITE1", ADMIN)
+    ok(service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}"))
+    assert service.get("worklist", made["token"], SiteID="SITE1").status_code == 401
+
+
+def test_tokens_of_a_shared_user_stay_their_own_sites(service: Service) -> None:
+    """Isolation: whoever adds another site's user neither sees nor revokes their tokens."""
+    theirs = _ids(service, "SITE2", FOREIGN)
+    service.clock.pass_seconds(1)
+    ok(service.post("admin/sites/SITE1/users", {"email": FOREIGN}))
+    assert not set(theirs) & set(_ids(service, "SITE1", ADMIN))
+    for each in theirs:
+        assert service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{each}").status_code == 404
+    assert _ids(service, "SITE2", FOREIGN) == theirs
+
+
+def _ids(service: Service, site: str, who: str) -> list[int]:
+    return [each["id"] for each in ok(service.get(f"admin/sites/{site}/tokens", who)).json()]
+
+
+@pytest.mark.parametrize(("email", "comes_in"), [(STRANGER, True), (FOREIGN, False)])
+def test_a_password_given_here_opens_no_other_site(
+    service: Service, email: str, *, comes_in: bool
+) -> None:
+    """Isolation: an administrator does not get into another site by way of a shared user."""
+    body = {"email": email, "name": "Shared", "password": "chosen by another"}
+    ok(service.post("admin/sites/SITE1/users", body))
+    answer = service.call(
+        "POST",
+        "/reporting/login",
+        None,
+        data={"email": email, "password": "chosen by another"},
+        headers={"origin": BASE},
+    )
+    assert answer.status_code == (303 if comes_in else 401)
+
+
+def test_a_session_that_a_link_began_is_good_for_its_site_only(service: Service) -> None:
+    """Authentication 5: a link made here acts as a user here; elsewhere they have to sign in."""
+    asks_to_sign_in = ok(service.launch(READER, accession="A1")).json()["reportLink"]
+    person = {"UserEmail": READER, "UserName": "Shared"}
+    made = ok(service.launch(FOREIGN, site="SITE2", userInfo=person)).json()["reportLink"]
+    ok(service.open(made))  # the browser keeps the cookie
+    answer = ok(service.open(asks_to_sign_in))
+    assert boot(answer)["mode"] == "login"
+    assert service.open(f"{BASE}/reporting/init?SiteID=SITE1").status_code == 401
+    assert service.open(f"{BASE}/reporting/init?SiteID=SITE2").status_code == 200
