@@ -30,6 +30,13 @@ class Breaker:
         self._random = random
         self._failures = 0
         self._until = 0
+        self.replies = 0
+        """How many attempts were answered in all."""
+
+    @property
+    def open_until(self) -> int | None:
+        """When the pause ends; None where the circuit is closed."""
+        return self._until or None
 
     def failed(self, began: int) -> None:
         """Count an attempt, begun then, that nobody answered."""
@@ -41,6 +48,7 @@ class Breaker:
 
     def answered(self) -> None:
         """Close the circuit."""
+        self.replies += 1
         self._failures = self._until = 0
 
     def circuit(self, now: int) -> Circuit:

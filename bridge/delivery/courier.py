@@ -152,6 +152,11 @@ class Courier:
                 self._alarm("nothing delivered", error)
                 await self._rest(PAUSE)
 
+    @property
+    def pulse(self) -> tuple[int | None, int]:
+        """Until when the circuit is open (ms; None: it is closed), and how many were answered."""
+        return self._breaker.open_until, self._breaker.replies
+
     def _held(self) -> bool:
         """Whether nothing may be sent: an operator said so, or nobody answered lately."""
         circuit = self._breaker.circuit(self._clock())

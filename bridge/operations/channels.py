@@ -28,6 +28,8 @@ class Channel:
     paused_at: int | None = None
     paused_by: str = ""
     active_at: int | None = None
+    open_until: int | None = None
+    """Of a destination that does not answer: until when nothing is sent, or was."""
 
     @property
     def paused(self) -> bool:
@@ -49,7 +51,13 @@ _ACTIVE = text("""
     INSERT INTO channel (kind, name, active_at) VALUES (:kind, :name, :now)
     ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
 """)
-_ALL = text("SELECT name, paused_at, paused_by, active_at FROM channel WHERE kind = :kind")
+_CIRCUIT = text("""
+    INSERT INTO channel (kind, name, open_until) VALUES (:kind, :name, :open_until)
+    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until
+""")
+_ALL = text("""
+    SELECT name, paused_at, paused_by, active_at, open_until FROM channel WHERE kind = :kind
+""")
 
 
 def pause(database: Database, kind: Kind, name: str, now: int, by: str) -> None:
@@ -72,11 +80,24 @@ def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) ->
             connection.execute(_ACTIVE, rows)
 
 
+def note_circuits(database: Database, open_until: Mapping[str, int | None]) -> None:
+    """Note which destinations are left alone, and until when; None: they answer."""
+    rows = [
+        {"kind": Kind.DESTINATION.value, "name": name, "open_until": until}
+        for name, until in open_until.items()
+    ]
+    if rows:
+        with database.write() as connection:
+            connection.execute(_CIRCUIT, rows)
+
+
 def channels(database: Database, kind: Kind) -> dict[str, Channel]:
     """Give what is known of all channels of a kind, by name."""
     with database.read() as connection:
         rows = connection.execute(_ALL, {"kind": kind.value}).all()
     return {
-        row.name: Channel(row.name, row.paused_at, row.paused_by, row.active_at or None)
+        row.name: Channel(
+            row.name, row.paused_at, row.paused_by, row.active_at or None, row.open_until
+        )
         for row in rows
     }

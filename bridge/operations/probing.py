@@ -74,21 +74,21 @@ async def _resolve(target: Target) -> str:
 
 
 async def _connect(target: Target, steps: list[Step], began: float) -> None:
-    if target.tls is not None:  # in clear first: so that one who is not there is told apart
-        await _hang_up(await asyncio.open_connection(target.host, target.port))
+    reader, writer = await asyncio.open_connection(target.host, target.port)
+    try:
         steps.append(_done("connect", began))
+        if target.tls is not None:
+            began = time.monotonic()
+            name = target.server_name or target.host
+            await writer.start_tls(target.tls, server_hostname=name)
+            steps.append(_done("tls", began, _version(writer)))
+            steps.append(_certificate(writer))
         began = time.monotonic()
-    name = (target.server_name or target.host) if target.tls else None
-    streams = await asyncio.open_connection(
-        target.host, target.port, ssl=target.tls, server_hostname=name
-    )
-    steps.append(_done("tls" if target.tls else "connect", began, _version(streams[1])))
-    if target.tls is not None:
-        steps.append(_certificate(streams[1]))
-    began = time.monotonic()
-    stays = await _stays(streams[0])
-    steps.append(Step("stays", stays, "" if stays else "closed by the other side", _since(began)))
-    await _hang_up(streams)
+        stays = await _stays(reader)
+        why = "" if stays else "closed by the other side"
+        steps.append(Step("stays", stays, why, _since(began)))
+    finally:
+        writer.transport.abort()
 
 
 async def _stays(reader: asyncio.StreamReader) -> bool:
@@ -96,10 +96,6 @@ async def _stays(reader: asyncio.StreamReader) -> bool:
         return bool(await asyncio.wait_for(reader.read(1), _LISTENS))
     except TimeoutError:
         return True
-
-
-async def _hang_up(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-    streams[1].transport.abort()
 
 
 def _version(writer: asyncio.StreamWriter) -> str:
@@ -139,7 +135,9 @@ def _done(name: str, began: float, code: str = "") -> Step:
 
 def _failed(steps: list[Step], began: float, code: str) -> Step:
     """Name the step that came to nothing: the one behind the last that went well."""
-    return Step("connect" if steps else "resolve", False, code, _since(began))
+    behind = {"resolve": "connect", "connect": "tls"}
+    name = behind.get(steps[-1].name, "stays") if steps else "resolve"
+    return Step(name, False, code, _since(began))
 
 
 def _since(began: float) -> int:

@@ -24,6 +24,7 @@ from bridge.operations.channels import Kind
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import HEARD
+from bridge.runtime.circuits import Circuits
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
 from bridge.runtime.step import Step, now_ms
@@ -68,6 +69,9 @@ class Delivery:
         self._couriers = list(map(connected, chosen, settings.destination))
         switches = {each.destination.name: each for each in self._couriers}
         self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
+        self._circuits = Circuits(
+            database, {each.destination.name: each for each in self._couriers}, now_ms
+        )
         self._learner = Learner(database, self._outbox, chosen, now_ms)
         self._followers = [
             Follower(client, self._learner, metrics, self._notify, random=chance(), site=site)
@@ -82,6 +86,7 @@ class Delivery:
         return [
             Step("switches", self._board.start, self._board.stop),
             Following(self._database, self._activation, self._compiled, self._adopt).part(),
+            self._circuits.part(),
             Step("couriers", self._start_couriers, self._stop_couriers),
             Step("followers", self._start_followers, self._stop_followers),
             Step("schedule", self._start_schedule, self._stop_schedule),

@@ -1,0 +1,85 @@
+"""
+Write down how the destinations of one process are: left alone until when, last answered when.
+
+So that the console, which may be another process, can tell. The database may be away: what has
+changed is written down the next time.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from bridge.observability.redaction import describe
+from bridge.operations.channels import Kind, note_activity, note_circuits
+from bridge.runtime.step import Step
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+
+LOOK_EVERY = 1.0  # seconds
+
+Pulse = tuple[int | None, int]
+
+
+class Beating(Protocol):
+    """What has a circuit."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """Until when the circuit is open (ms), and how many attempts were answered."""
+
+
+class Circuits:
+    """Looks every second; writes what is not as it was. All are closed at the start."""
+
+    def __init__(
+        self, database: Database, couriers: Mapping[str, Beating], clock: Callable[[], int]
+    ) -> None:
+        self._log = structlog.get_logger("operations")
+        self._database = database
+        self._couriers = couriers
+        self._clock = clock
+        self._open: dict[str, int | None] = {}
+        self._replies = dict.fromkeys(couriers, 0)
+        self._task: asyncio.Task[None] | None = None
+
+    def part(self) -> Step:
+        """Give its start and stop."""
+        return Step("circuits", self._start, self._stop)
+
+    async def _start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="circuits")
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._note()
+
+    async def _run(self) -> None:
+        while True:
+            await self._note()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _note(self) -> None:
+        pulses = {name: courier.pulse for name, courier in self._couriers.items()}
+        changed = {
+            name: until
+            for name, (until, _) in pulses.items()
+            if name not in self._open or self._open[name] != until
+        }
+        now = self._clock()
+        active = {
+            (Kind.DESTINATION, name): now
+            for name, (_, replies) in pulses.items()
+            if replies != self._replies[name]
+        }
+        try:
+            await asyncio.to_thread(note_circuits, self._database, changed)
+            await asyncio.to_thread(note_activity, self._database, active)
+        except StoreError as error:
+            self._log.warning("circuits not noted", error=describe(error))
+            return
+        self._open |= changed
+        self._replies = {name: replies for name, (_, replies) in pulses.items()}
