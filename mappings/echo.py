@@ -5,14 +5,14 @@ Lines in the sender's own delimiters, MSH first, as `OrderEvent.echo` keeps them
 by path; without an MSH the standard delimiters are assumed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from mappings.encode import Encoded, recode, recode_freely, repeated, segment
 from mappings.hl7 import delimiters
 from mappings.hl7.charset import codec_for
 from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.escapes import unescape
+from mappings.hl7.escapes import escape, unescape
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import Malformed
 
@@ -108,3 +108,27 @@ def _no_nulls(text: str, marks: Delimiters) -> str:
         return text
     parts = text.split(marks.component)
     return marks.component.join("" if part.strip() == '""' else part for part in parts)
+
+
+def renumbered(
+    lines: Sequence[str], fields: Mapping[str, int], before: str, after: str
+) -> tuple[str, ...]:
+    """Give lines with another number where these fields begin with `before`."""
+    if not before or not after or before == after:
+        return tuple(lines)
+    marks = Echo(lines).marks
+    old, new = escape(before, marks), escape(after, marks)
+    return tuple(_renumbered(line, marks, fields, old, new) for line in lines)
+
+
+def _renumbered(
+    line: str, marks: Delimiters, fields: Mapping[str, int], before: str, after: str
+) -> str:
+    row = line.split(marks.field)
+    at = fields.get(row[0].upper(), 0)
+    if not 0 < at < len(row):
+        return line
+    number, component, rest = row[at].partition(marks.component or "\0")
+    if number.strip() == before:
+        row[at] = after + component + rest
+    return marks.field.join(row)

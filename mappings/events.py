@@ -6,7 +6,7 @@ Plain values only; how they come out of a message is `mappings.orders` and
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -30,6 +30,7 @@ class Action(StrEnum):
     UNLINK = "unlink"
     PATIENT_UPDATE = "patient-update"
     PATIENT_MERGE = "patient-merge"
+    VISIT_MOVE = "visit-move"
     IGNORE = "ignore"
 
 
@@ -82,6 +83,21 @@ class LinkSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class Visit:
+    """
+    The visit that a patient event is about: `number` as an order's Metadata has it under `key`.
+
+    A move gives the orders of visit `prior` to the event's patient under `number`; an update
+    brings `values` of Metadata to the orders of visit `number`.
+    """
+
+    key: str
+    number: str
+    prior: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class OrderEvent:
     """One ORC/OBR group (or one PID of an ADT message), ready for the report service.
 
@@ -107,3 +123,4 @@ class OrderEvent:
     order_status: str = ""
     examined: bool = False
     note: str = ""
+    visit: Visit | None = None

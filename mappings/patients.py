@@ -1,14 +1,13 @@
 """
 Inbound patient messages: ADT events become patient updates and merges, or are let pass.
 
-One scope per PID, since A39 and A40 may merge several pairs. Visits are no concern of ours
-beyond what an order carries itself.
+One scope per PID, since A39 and A40 may merge several pairs; one per MRG where visits move.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mappings.events import Action, OrderEvent
+from mappings.events import Action, OrderEvent, Visit
 from mappings.fetch import NULL
 from mappings.gathering import Rule
 from mappings.hl7.message import Message
@@ -16,14 +15,15 @@ from mappings.hl7.refusals import DuplicateKey, MissingField, Refusal, Unsupport
 from mappings.nodes import Node
 from mappings.orders import needed, no_site
 from mappings.rules import compile_rule, plain
-from mappings.scope import Defaults, Scope, patient_groups
+from mappings.scope import Defaults, Scope, by_merge, patient_groups
 from mappings.tags import TAGS, TagRule, compile_tags, fill
+from mappings.visits import VisitRules, compile_visit
 from mappings.workshop import Workshop
 
-KEYS = ("tags", "events", "prior_mrn")
+KEYS = ("tags", "events", "prior_mrn", "visit")
 REFUSE = "refuse"
 OTHERWISE = "*"
-ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.IGNORE)
+ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE, Action.IGNORE)
 
 
 _CHANGES_NOTHING = "this event changes no report"
@@ -37,17 +37,21 @@ class PatientPlan:
     actions: Mapping[str, Action | None]
     prior_mrn: Rule
     prior_place: str
+    visit: VisitRules | None = None
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
-        return patient_groups(message, defaults)
+        groups = patient_groups(message, defaults)
+        if self._action(message) is not Action.VISIT_MOVE:
+            return groups
+        return [part for each in groups for part in by_merge(each)]
 
     def refusals(self, scopes: Sequence[Scope], message: Message) -> list[Refusal]:
         """Say why a message cannot be taken."""
         action = self._action(message)
         if action is None:
             return [UnsupportedEvent()]
-        if action is Action.IGNORE:
+        if action in {Action.IGNORE, Action.VISIT_MOVE}:
             return []
         if not scopes:
             return [MissingField("PID")]
@@ -106,6 +110,9 @@ class PatientPlan:
         return not before.isdisjoint(now)
 
     def _event(self, scope: Scope, action: Action) -> OrderEvent:
+        visit = None if self.visit is None else self.visit.read(scope)
+        if action is Action.VISIT_MOVE and not self._moves(scope, visit):
+            action = Action.IGNORE
         note = _CHANGES_NOTHING if action is Action.IGNORE else ""
         if action is Action.IGNORE and self._refusals(scope, action):
             # What is not looked at is not asked for either: the check let it pass.
@@ -113,7 +120,7 @@ class PatientPlan:
         if action is Action.PATIENT_MERGE and self._is_of_another_kind(scope):
             action, note = Action.IGNORE, "identifiers of another kind are merged"
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
-        merge = action is Action.PATIENT_MERGE
+        moves = action in {Action.PATIENT_MERGE, Action.VISIT_MOVE}
         return OrderEvent(
             action=action,
             site=info["SiteID"],
@@ -123,9 +130,15 @@ class PatientPlan:
             clinical_info=info,
             reporting_app={},
             place=scope.place,
-            prior_mrn=self._prior(scope) if merge else "",
+            prior_mrn=self._prior(scope) if moves else "",
             note=note,
+            visit=visit if action in {Action.PATIENT_UPDATE, Action.VISIT_MOVE} else None,
         )
+
+    def _moves(self, scope: Scope, visit: Visit | None) -> bool:
+        """Whether it is said which visit moves, and whose it is then."""
+        known = visit is not None and bool(visit.prior or (self._prior(scope) and visit.number))
+        return known and not self._refusals(scope, Action.VISIT_MOVE)
 
 
 def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> PatientPlan:
@@ -143,7 +156,10 @@ def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> Pa
     if "prior_mrn" not in entries:
         notebook.error(root, "identity", "prior_mrn is missing: where MRG names the old number")
         return PatientPlan(tags, actions, lambda scope: "", "MRG-1")
+    visit = compile_visit(entries.get("visit"), shop)
+    if visit is None and Action.VISIT_MOVE in actions.values():
+        notebook.error(root, "identity", "visit is missing: where a move names its visit")
     before = len(shop.paths)
     rule = compile_rule(entries["prior_mrn"], shop)
     place = plain(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
-    return PatientPlan(tags, actions, rule, place)
+    return PatientPlan(tags, actions, rule, place, visit)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from mappings.hl7.message import Message, Segment
@@ -151,6 +152,19 @@ def order_groups(message: Message, defaults: Defaults) -> list[Scope]:
 def patient_groups(message: Message, defaults: Defaults) -> list[Scope]:
     """Cut an ADT message at each PID: A39/A40 may merge several pairs."""
     return _scopes(message, defaults, _patient_cut, _known_patient_cut)
+
+
+def by_merge(scope: Scope) -> list[Scope]:
+    """Cut a patient's group at each MRG: ADT^A45 may move several visits."""
+    names, order = scope.message.names, scope.own.order
+    starts = [at for at, place in enumerate(order) if names[place] == "MRG"]
+    if not starts[1:]:
+        return [scope]
+    cuts = [
+        Places([*order[: starts[0]], *order[start:end]], names)
+        for start, end in pairwise([*starts, len(order)])
+    ]
+    return [Scope(scope.message, scope.defaults, scope.header, own, scope.place) for own in cuts]
 
 
 def _scopes(message: Message, defaults: Defaults, cut: _Cutter, known: _Cutter) -> list[Scope]:

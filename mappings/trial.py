@@ -100,6 +100,8 @@ def _told(event: OrderEvent) -> dict[str, Any]:
     told["action"] = event.action.value
     told["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
     told["echo"] = list(event.echo)
+    if event.visit is None:
+        del told["visit"]
     return told
 
 

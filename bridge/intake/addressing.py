@@ -24,7 +24,7 @@ class MergedPatient(Exception):  # noqa: N818  # says what the patient is
         super().__init__("the patient was merged into another")
 
 
-CONCERNED = ORDERS | {Action.PATIENT_UPDATE}
+CONCERNED = ORDERS | {Action.PATIENT_UPDATE, Action.VISIT_MOVE}
 """Actions on one patient; a merge names its patients itself."""
 
 

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import structlog
 
@@ -25,6 +26,7 @@ from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
 from bridge.intake.remembering import Change, Memory
+from bridge.intake.visits import Revisit, revisits
 from bridge.intake.withdrawal import ReportService, detach, withdraw
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
@@ -131,6 +133,8 @@ class Forwarder:
         for event in run.job.events:
             if event.action in {Action.PATIENT_UPDATE, Action.PATIENT_MERGE}:
                 await self._patient(run, event)
+            for each in revisits(event, run.index.values()):
+                await self._revisit(run, each)
         tasks = plan(run.job.events, run.index, run.job.occasion)
         run.notes += ["several_orders"] if run.job.doubtful else []
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
@@ -150,6 +154,23 @@ class Forwarder:
         run.notes.append(note)
         if event.action is Action.PATIENT_MERGE and note != UNSUPPORTED:
             run.merges.append((event.site, event.prior_mrn, event.mrn))
+
+    async def _revisit(self, run: _Run, each: Revisit) -> None:
+        """Tell the service what an order's visit is now; what is begun stays whose it is."""
+        before, after = each.before, each.after
+        if each.moves:
+            notes = await withdraw(self._service, order_key(before.key))
+            run.notes += notes
+            if "report_kept" in notes:
+                return
+            left = replace(before, state=OrderState.CANCELLED, report_id="")
+            run.changed[before.key] = run.index[before.key] = left
+        report_id = before.report_id
+        if after.state == OrderState.ORDERED:
+            launched = await self._launcher.launch(_registering(after.key, each.told))
+            report_id = launched.report_id or report_id
+        run.changed[after.key] = run.index[after.key] = replace(after, report_id=report_id)
+        run.notes.append("visit_moved" if each.moves else "visit_changed")
 
     async def _step(self, run: _Run, task: Task) -> None:
         """Do what is no registration."""
@@ -193,16 +214,16 @@ class Forwarder:
 
 def _launch(task: Task) -> Launch:
     """Make the launch that registers an order, with everything that is known of it."""
-    key, event = task.after.key, task.event
-    tags = {
-        **task.after.tags,
-        "SiteID": key.site,
-        "PatientMRN": key.mrn,
-        "Accession": key.accession,
-    }
-    if event.location:
-        tags["SiteLocation"] = event.location
-    return Launch(tags, event.reporting_app, lazy=True, register_order=True)
+    event = task.event
+    location = {"SiteLocation": event.location} if event.location else {}
+    return _registering(task.after.key, {**task.after.tags, **location}, event.reporting_app)
+
+
+def _registering(
+    key: Key, tags: Mapping[str, Any], app: Mapping[str, Any] = MappingProxyType({})
+) -> Launch:
+    own = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
+    return Launch({**tags, **own}, app, lazy=True, register_order=True)
 
 
 def _given_up(claimed: Claimed, error: Exception) -> Outcome:

@@ -41,7 +41,21 @@ def look_up(
     for order in order_index.sharing(connection, signals) if signals else ():
         index.setdefault(order.key, order)
     _children(connection, events, index)
+    for order in order_index.of_patients(connection, _visited(jobs)):
+        index.setdefault(order.key, order)
     return list(jobs), index
+
+
+def _visited(jobs: Sequence[Job]) -> set[Patient]:
+    """Give the patients whose visits are spoken of."""
+    return {
+        (event.site, mrn)
+        for job in jobs
+        for event in job.events
+        if event.visit is not None
+        for mrn in (event.mrn, event.prior_mrn)
+        if mrn
+    }
 
 
 def _of_survivors(job: Job, survivors: Survivors) -> Job:

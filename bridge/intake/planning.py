@@ -31,7 +31,10 @@ DESCRIPTION = "StudyDescription"
 JOINED = "message-group"
 """Orders that once came in one message stay together when one of them changes alone."""
 
-ORDERS = frozenset(Action) - {Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.IGNORE}
+PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
+"""Actions on a patient, whatever orders there are."""
+
+ORDERS = frozenset(Action) - PATIENTS - {Action.IGNORE}
 
 
 @dataclass(frozen=True, slots=True)

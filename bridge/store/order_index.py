@@ -152,14 +152,24 @@ def numbered(
     asked = set(numbers)
     if not asked:
         return []
+    found = _of_patients(connection, patients)
+    numbered = [row for row in found if row.placer in asked or row.filler in asked]
+    return _with_signals(connection, numbered)
+
+
+def of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[IndexedOrder]:
+    """Read all orders of these patients (site, MRN)."""
+    return _with_signals(connection, _of_patients(connection, patients))
+
+
+def _of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[Row[Any]]:
     found: list[Row[Any]] = []
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
         mrns = [mrn for _, mrn in own]
         for start in range(0, len(mrns), _CHUNK):
             some = _order.c.mrn.in_(mrns[start : start + _CHUNK])
             found += connection.execute(select(_order).where(_order.c.site == site, some)).all()
-    numbered = [row for row in found if row.placer in asked or row.filler in asked]
-    return _with_signals(connection, numbered)
+    return found
 
 
 def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:

@@ -152,5 +152,9 @@ MEMBERS: dict[str, Schema] = {
     },
     "only": CONDITION,
     "prior_mrn": RULE,
+    "visit": closed(
+        {"key": TEXT, "number": RULE, "prior": RULE, "values": each(RULE, "Metadata of a visit.")},
+        "The visit that a patient event is about.",
+    ),
     "events": each(one_of([*patients.ACTIONS, patients.REFUSE]), "A trigger, to an action."),
 }

@@ -27,9 +27,10 @@ def events(trigger: str, *segments: str) -> list[OrderEvent]:
     return SHIPPED.apply(adt(trigger, *segments), DEFAULTS)
 
 
-UPDATES = ["A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A28", "A31"]
+UPDATES = [*(f"A{n:02}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)), "A28", "A31"]
 MERGES = ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"]
-PASSES = ["A11", "A12", "A13", "A23", "A24", "A29", "A35", "A37", "A38", "A43", "A45", "A99"]
+MOVES = ["A35", "A41", "A42", "A44", "A45", "A49", "A50"]
+PASSES = ["A11", "A13", "A23", "A24", "A29", "A37", "A38", "A43", "A99"]
 
 
 @pytest.mark.parametrize("trigger", UPDATES)
@@ -48,6 +49,44 @@ def test_merge(trigger: str) -> None:
     assert (event.action, event.mrn, event.prior_mrn) == (Action.PATIENT_MERGE, "M1", "M0")
     assert isinstance(SHIPPED, InboundMapping)
     assert SHIPPED.lane(adt(trigger, *segments), DEFAULTS) == ("SITE1|M1", "SITE1|M0")
+
+
+@pytest.mark.parametrize("trigger", MOVES)
+def test_visit_move(trigger: str) -> None:
+    """Visits and accounts that move name what they were, and take both patients' lanes."""
+    segments = (
+        PID + "|||||||||||ACC2",
+        "MRG|M0^^^NORTH^MR||ACC1||V1",
+        "PV1|1|I|W^1" + "|" * 16 + "V2",
+    )
+    (event,) = events(trigger, *segments)
+    assert (event.action, event.mrn, event.prior_mrn) == (Action.VISIT_MOVE, "M1", "M0")
+    assert event.visit is not None
+    assert (event.visit.key, event.visit.prior, event.visit.number) == ("VisitNumber", "V1", "V2")
+    assert isinstance(SHIPPED, InboundMapping)
+    assert SHIPPED.lane(adt(trigger, *segments), DEFAULTS) == ("SITE1|M1", "SITE1|M0")
+
+
+@pytest.mark.parametrize("trigger", MOVES)
+def test_a_move_that_names_no_visit(trigger: str) -> None:
+    """It is accepted and changes nothing, even without a patient."""
+    for segments in ((PID,), (PID, "PV1|1|I" + "|" * 17 + "V2"), (), ("MRG|M0||A1",)):
+        assert [e.action for e in events(trigger, *segments)] == [Action.IGNORE]
+
+
+def test_several_visits_move() -> None:
+    """A45 has one PID and a pair of MRG and PV1 for each visit."""
+    pairs = [f"MRG|M0||||V{n}\rPV1|1|I" + "|" * 17 + f"W{n}" for n in (1, 2)]
+    found = [each.visit for each in events("A45", PID, *pairs)]
+    assert [(each.prior, each.number) for each in found if each] == [("V1", "W1"), ("V2", "W2")]
+
+
+def test_an_update_tells_of_the_visit() -> None:
+    """Where the patient is now, for the orders of that visit."""
+    (event,) = events("A02", PID, "PV1|1|I|WARD^12^2" + "|" * 16 + "V7")
+    assert event.visit is not None
+    assert event.visit.number == "V7"
+    assert event.visit.values == {"PatientClass": "I", "PatientLocation": "WARD 12 2"}
 
 
 @pytest.mark.parametrize("trigger", PASSES)

@@ -1,0 +1,76 @@
+"""
+Which orders an event about a visit changes, and how they stand afterwards.
+
+Pure. An order belongs to a visit by the number in its Metadata. A visit that moves to another
+patient takes its orders along; whether their reports can follow, the report service knows.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridge.intake.order_rules import OrderState
+from bridge.intake.patients import DEMOGRAPHICS
+from bridge.store.order_index import IndexedOrder
+from mappings.echo import renumbered
+from mappings.events import Action, OrderEvent, Visit
+
+METADATA = "Metadata"
+_NUMBERS = {"PV1": 19, "PID": 18}
+"""Where the segments that an order came with name its visit or account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revisit:
+    """One order, before and after; `told` are the tags that the report service is told."""
+
+    before: IndexedOrder
+    after: IndexedOrder
+    told: dict[str, Any]
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is another patient's then."""
+        return self.before.key != self.after.key
+
+
+def revisits(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Revisit]:
+    """Give the orders that are changed by what an event says of a visit."""
+    visit = event.visit
+    if visit is None:
+        return []
+    moves = event.action is Action.VISIT_MOVE
+    owner = event.prior_mrn or event.mrn if moves else event.mrn
+    number = visit.prior or visit.number if moves else visit.number
+    found = [
+        each
+        for each in orders
+        if number
+        and (each.key.site, each.key.mrn) == (event.site, owner)
+        and each.state != OrderState.CANCELLED
+        and _metadata(each).get(visit.key) == number
+    ]
+    changed = (_revisit(each, event, visit) for each in found)
+    return [each for each in changed if each.before != each.after]
+
+
+def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
+    said = {**visit.values, visit.key: visit.number} if visit.number else dict(visit.values)
+    news = {key: value for key, value in said.items() if _metadata(order).get(key) != value}
+    tags = {**order.tags, METADATA: {**_metadata(order), **news}} if news else dict(order.tags)
+    key = order.key._replace(mrn=event.mrn)
+    told: dict[str, Any] = {METADATA: news}
+    if key != order.key:
+        tags |= {tag: event.clinical_info[tag] for tag in _told_of(event)}
+        tags["PatientMRN"] = event.mrn
+        told = dict(tags)
+    echo = renumbered(order.echo, _NUMBERS, visit.prior, visit.number)
+    return Revisit(order, replace(order, key=key, tags=tags, echo=echo), told)
+
+
+def _told_of(event: OrderEvent) -> Sequence[str]:
+    return [tag for tag in DEMOGRAPHICS if event.clinical_info.get(tag)]
+
+
+def _metadata(order: IndexedOrder) -> dict[str, Any]:
+    return dict(order.tags.get(METADATA) or {})
