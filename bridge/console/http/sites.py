@@ -30,14 +30,14 @@ ADMINISTER = (Permission.ADMINISTER,)
 
 
 @router.get("")
-async def sites(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
+async def sites(person: PersonDep, backstage: BackstageDep) -> list[dict[str, Any]]:
     """List the sites that a person may see: all who find or administer need their ids."""
     person.grant.require(Permission.FIND)
     found = await backstage.service.ask("GET", "sites")
     own = [each for each in found if person.grant.reaches([each["SiteID"]])]
     if Permission.ADMINISTER not in person.grant.permissions:
         own = [{"SiteID": each["SiteID"], "name": each["name"]} for each in own]
-    return {"rows": own}
+    return own
 
 
 @router.post("", status_code=201)
@@ -71,13 +71,39 @@ async def change_site(site: Site, body: Json, request: Request, person: PersonDe
 @router.get("/{site}/{what}")
 async def listed(
     site: Site,
-    what: Literal["templates", "prelim-groups", "users", "tokens"],
+    what: Literal["templates", "prelim-groups", "users", "tokens", "code-map"],
     person: PersonDep,
     backstage: BackstageDep,
-) -> dict[str, Any]:
-    """List what a site has; tokens without their secrets."""
+) -> Any:
+    """List what a site has, as the service does; tokens without their secrets."""
     allowed(person, Permission.ADMINISTER, site)
-    return {"rows": await backstage.service.ask("GET", "sites", site, what)}
+    return await backstage.service.ask("GET", "sites", site, what)
+
+
+@router.put("/{site}/code-map")
+async def set_code_map(site: Site, body: Json, request: Request, person: PersonDep) -> Any:
+    """Replace a site's billing code map."""
+    path = ("PUT", "sites", site, "code-map")
+    return await change(request, person, "change code map", path, body)
+
+
+@router.get("/{site}/templates/{number}/mrrt")
+async def export_template(
+    site: Site, number: Number, person: PersonDep, backstage: BackstageDep
+) -> Any:
+    """Give a template as an IHE MRRT file."""
+    allowed(person, Permission.ADMINISTER, site)
+    path = ("sites", site, "templates", str(number), "mrrt")
+    return await backstage.service.ask("GET", *path)
+
+
+@router.put("/{site}/templates/{number}/mrrt")
+async def import_template(
+    site: Site, number: Number, body: Json, request: Request, person: PersonDep
+) -> Any:
+    """Create or replace a template from an IHE MRRT file."""
+    path = ("PUT", "sites", site, "templates", str(number), "mrrt")
+    return await change(request, person, "change template", path, body)
 
 
 @router.put("/{site}/templates/{number}")

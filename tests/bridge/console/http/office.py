@@ -19,6 +19,8 @@ from bridge.console.grants import give
 from bridge.console.indexing import Indexer
 from bridge.console.permissions import Grant, Role
 from bridge.engine.rules.authority import Role as SiteRole
+from bridge.engine.rules.document import to_json
+from bridge.engine.rules.outline import from_outline
 from bridge.engine.service import sites, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine_client.client import EngineClient
@@ -142,6 +144,8 @@ def employ(engine: Database, database: Database) -> None:
     with engine.write() as connection:
         for site in SITES:
             sites.add_site(connection, SiteSettings(site, name=f"Hospital {site}"), now_ms())
+            findings = to_json(from_outline("Findings:"))
+            sites.set_template(connection, site, 1, "CT", findings, now_ms())
         for grant in (*PEOPLE.values(), Grant("reader@site1.test", Role.VIEWER)):
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER

@@ -64,6 +64,11 @@ RULES: dict[str, Rule] = {
     "PUT /api/sites/{site}/templates/{number}": _rule(
         _P.ADMINISTER, site=True, body={"name": "CT", "text": "Findings:"}
     ),
+    "GET /api/sites/{site}/templates/{number}/mrrt": _rule(_P.ADMINISTER, site=True),
+    "PUT /api/sites/{site}/templates/{number}/mrrt": _rule(
+        _P.ADMINISTER, site=True, body={"html": "<html></html>"}
+    ),
+    "PUT /api/sites/{site}/code-map": _rule(_P.ADMINISTER, site=True, body={"csv": ""}),
     "DELETE /api/sites/{site}/templates/{number}": _rule(_P.ADMINISTER, site=True),
     "POST /api/sites/{site}/prelim-groups": _rule(
         _P.ADMINISTER, site=True, body={"name": "Residents", "tags": ["R1"]}
