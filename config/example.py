@@ -68,7 +68,9 @@ _SECONDS: Final = frozenset(
     | {"alert_after", "pool_timeout"}
     | {"poll_status_every"}
 )
-_SIZES: Final = frozenset({"max_frame", "body", "structured_report", "key_image", "metadata"})
+_SIZES: Final = frozenset(
+    {"max_frame", "body", "structured_report", "key_image", "metadata", "disk_free"}
+)
 _COLUMN: Final = 44
 
 

@@ -44,6 +44,8 @@ class Alerts(Section):
     queue_depth: int = Field(1000, ge=0, description="so many wait")
     queue_age: Seconds = Field(600.0, description="the oldest has waited for so long")
     parked: int = Field(1, ge=0, description="so many are parked")
+    refused: int = Field(50, ge=0, description="a listener refused so many within an hour")
+    disk_free: Bytes = Field(2**30, description="less is left on the disk of HOME")
     certificate_before: Seconds = Field(14 * 86400.0, description="a certificate expires so soon")
     mail: Mail | None = None
     webhook: Webhook | None = None

@@ -5,6 +5,7 @@ import typer
 from bridge.cli import (
     audit,
     channels,
+    concerns,
     console,
     deliveries,
     home,
@@ -43,6 +44,7 @@ application.add_typer(deliveries.group, name="deliveries")
 application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
+application.add_typer(concerns.group, name="concerns")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(interface.group, name="interface")
 application.add_typer(audit.group, name="audit")

@@ -20,7 +20,8 @@ from bridge.delivery.polling import is_released
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.observability.metrics import Metrics
-from bridge.store import order_index
+from bridge.store import concerns, order_index
+from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.order_index import Key
 from mappings.results import ResultEvent
@@ -48,6 +49,11 @@ class Finding:
     difference: Difference
     order_id: int
     destination: str = ""
+
+    @property
+    def code(self) -> str:
+        """What differs, in a word, and where."""
+        return f"{self.difference.value} {self.destination}".strip()
 
 
 class StatusService(Protocol):
@@ -121,12 +127,19 @@ class Reconciler:
             records = await self._records([OrderKey(*key) for _, key in group])
             queued = await asyncio.to_thread(self._queued, [each.report_id for each in records])
             findings += compare(group, records, queued, self._destinations, now)
+        await asyncio.to_thread(self._note, [order_id for order_id, _ in orders], findings, now)
         for finding in findings:
             self._metrics.differences.labels(finding.difference.value).inc()
         if findings:
             kinds = sorted({finding.difference.value for finding in findings})
             self._log.warning("both sides differ", count=len(findings), reason=", ".join(kinds))
         return findings
+
+    def _note(self, order_ids: Sequence[int], findings: Sequence[Finding], now: int) -> None:
+        """Keep what differs for people to look at; what no longer differs is over."""
+        codes = [(each.order_id, each.code) for each in findings]
+        with self._database.write() as connection:
+            concerns.renew(connection, Subject.ORDER, order_ids, codes, now)
 
     def _page(self) -> list[tuple[int, Key]]:
         with self._database.read() as connection:

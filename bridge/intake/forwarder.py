@@ -63,7 +63,12 @@ class _Run:
             for each in self.changed.values()
         ]
         others = {key: each for key, each in self.groups.items() if key not in self.changed}
-        return Change(self.job.claimed.message_id, orders, others, self.merges)
+        return Change(self.job.claimed.message_id, orders, others, self.merges, self.concern)
+
+    @property
+    def concern(self) -> str:
+        """The note that asks for a person, if there is one."""
+        return next((note for note in self.notes if note in FOR_PEOPLE), "")
 
 
 class Forwarder:
@@ -125,8 +130,7 @@ class Forwarder:
             return _given_up(claimed, error)
         idle = all(event.action is Action.IGNORE for event in run.job.events)
         event = Event.IGNORED if idle else Event.ACCEPTED
-        code = next((note for note in run.notes if note in FOR_PEOPLE), "")
-        return Outcome(claimed.message_id, event, code=code, notes=run.notes or None)
+        return Outcome(claimed.message_id, event, code=run.concern, notes=run.notes or None)
 
     async def _follow(self, run: _Run) -> None:
         """Do what a message asks for, patients first: they are whom the orders are for."""

@@ -15,7 +15,8 @@ from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
 from bridge.queue.work import Claimed
-from bridge.store import merged_patients, order_index
+from bridge.store import concerns, merged_patients, order_index
+from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
 from bridge.store.order_index import IndexedOrder, Key
@@ -38,6 +39,8 @@ class Change:
     orders: Sequence[IndexedOrder]
     reports: Mapping[Key, str] = field(default_factory=dict)
     merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
+    concern: str = ""
+    """The code by which the message still wants a person."""
 
 
 class Memory:
@@ -96,6 +99,8 @@ class Memory:
             order_index.save(connection, _of_survivors(connection, orders))
             reports = {key: value for change in changes for key, value in change.reports.items()}
             order_index.set_reports(connection, reports)
+            codes = [(each.message_id, each.concern) for each in changes if each.concern]
+            concerns.note(connection, Subject.MESSAGE, codes, self.now())
 
 
 def _refuses(job: Job, survivors: Survivors) -> bool:

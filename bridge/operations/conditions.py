@@ -1,13 +1,16 @@
 """
-What is worth telling a person, from a look at the whole: silence, growth, parked, expiry.
+What is worth telling a person, from a look at the whole: silence, growth, parked, expiry, doubt.
 
 Pure. Each condition has a key that stays the same while it lasts, so that it is told once;
 texts bear names of ours, counts and durations, never what a message says.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from bridge.store.concerns import Concern, Subject
 
 DAY = 86_400_000  # ms
 
@@ -36,6 +39,9 @@ class Thresholds:
     queue_age: int = 600_000
     parked: int = 1
     certificate: int = 14 * DAY
+    refused: int = 50
+    """Of one listener within an hour."""
+    disk_free: int = 0
     silence: Mapping[str, int] = field(default_factory=dict)
     """Listener to how long nothing may come."""
 
@@ -60,6 +66,17 @@ class Sight:
     paused: Mapping[str, int]
     certificates: Mapping[str, int]
     """What shows a certificate, to when it expires."""
+    circuits: Collection[str] = ()
+    """Destinations that do not answer and are left alone."""
+    concerns: Sequence[Concern] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Messages that each listener refused within the last hour."""
+    disk_free: int | None = None
+    """Bytes left where HOME is."""
+
+
+MOST_CONCERNS = 20
+"""Messages that are told of one by one; further ones are told together."""
 
 
 def conditions(sight: Sight, limits: Thresholds) -> list[Condition]:
@@ -69,6 +86,10 @@ def conditions(sight: Sight, limits: Thresholds) -> list[Condition]:
         *_silence(sight, limits),
         *_paused(sight),
         *_certificates(sight, limits),
+        *_circuits(sight),
+        *_refused(sight, limits),
+        *_disk(sight, limits),
+        *_concerns(sight),
     ]
 
 
@@ -111,6 +132,40 @@ def _certificates(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
         elif left < limits.certificate:
             text = f"the certificate of {name} expires in {duration(left)}"
             yield Condition(f"certificate:{name}", Severity.WARNING, text)
+
+
+def _circuits(sight: Sight) -> Iterator[Condition]:
+    for name in sight.circuits:
+        text = f"destination {name} does not answer; it is tried now and then"
+        yield Condition(f"circuit:destination {name}", Severity.WARNING, text)
+
+
+def _refused(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    for name, count in sight.refused.items():
+        if limits.refused and count >= limits.refused:
+            text = f"listener {name} has refused {limits.refused} messages or more within an hour"
+            yield Condition(f"refused:listener {name}", Severity.WARNING, text)
+
+
+def _disk(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
+    if sight.disk_free is not None and sight.disk_free < limits.disk_free:
+        text = f"less than {limits.disk_free // 2**20} MiB are left on the disk of HOME"
+        yield Condition("disk", Severity.CRITICAL, text)
+
+
+def _concerns(sight: Sight) -> Iterator[Condition]:
+    """Each message by itself, since each is about a patient; what differs, by kind."""
+    messages = [each for each in sight.concerns if each.kind is Subject.MESSAGE]
+    for each in messages[:MOST_CONCERNS]:
+        text = f"message {each.row_id} was applied and still wants a person: {each.code}"
+        yield Condition(f"concern:message {each.row_id}", Severity.WARNING, text)
+    if messages[MOST_CONCERNS:]:
+        text = f"more than {MOST_CONCERNS} messages were applied and still want a person"
+        yield Condition("concern:further", Severity.WARNING, text)
+    differing = Counter(each.code for each in sight.concerns if each.kind is Subject.ORDER)
+    for code, count in differing.items():
+        text = f"{count} orders differ from the report service: {code}"
+        yield Condition(f"differs:{code}", Severity.WARNING, text)
 
 
 def duration(milliseconds: int) -> str:

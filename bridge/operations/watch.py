@@ -17,10 +17,19 @@ from bridge.operations.conditions import Condition, Queue, Sight, Thresholds, co
 from bridge.queue import browse
 from bridge.queue.rows import Depth
 from bridge.queue.states import State
+from bridge.store.concerns import unseen
 from bridge.store.database import Database
 
 Tell = Callable[[Sequence[Notice]], None]
 """Tells somebody, or raises."""
+
+
+MOST_CONCERNS = 1000
+HOUR = 3_600_000  # ms
+
+
+def nothing() -> None:
+    """Know nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Watch:
     repeat_after: int
     names: frozenset[str] = field(default_factory=frozenset)
     """Channels of today's settings: what is paused and gone from them is no news."""
+    disk_free: Callable[[], int | None] = nothing
 
     def look(self) -> list[Condition]:
         """Look once; tell what is new; give what stands. Raises StoreError."""
@@ -86,6 +96,14 @@ class Watch:
             last_message={each.name: each.active_at for each in listeners.values()},
             paused=paused,
             certificates=self.certificates(),
+            circuits=[
+                each.name
+                for each in destinations.values()
+                if each.open_until is not None and f"destination {each.name}" in self.names
+            ],
+            concerns=unseen(self.database, MOST_CONCERNS),
+            refused=browse.refused_since(self.database, now - HOUR),
+            disk_free=self.disk_free(),
         )
 
 

@@ -6,6 +6,7 @@ Reads only. Lists carry no patient data; the messages themselves come with `mess
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -103,6 +104,23 @@ def open_deliveries(database: Database) -> dict[str, dict[State, Depth]]:
     """Count what is queued, claimed or parked, for each destination that has any."""
     with database.read() as connection:
         return _depths(connection, DELIVERY, "destination", "created_at", by_source=True)
+
+
+MOST_REFUSED = 1000
+"""Refused messages that are looked at: the newest."""
+
+
+def refused_since(database: Database, since: int) -> dict[str, int]:
+    """Count what each listener has refused since then (ms), among the newest of all."""
+    newest = (
+        select(MESSAGE.c.listener, MESSAGE.c.received_at)
+        .where(*in_state(MESSAGE, State.REFUSED))
+        .order_by(MESSAGE.c.id.desc())
+        .limit(MOST_REFUSED)
+    )
+    with database.read() as connection:
+        rows = connection.execute(newest).all()
+    return dict(Counter(row.listener for row in rows if row.received_at >= since))
 
 
 def totals(database: Database) -> dict[str, dict[State, int]]:

@@ -20,6 +20,8 @@ from bridge.queue.tables import (
     MESSAGE_EDIT,
     MESSAGE_NUMBER,
 )
+from bridge.store import concerns
+from bridge.store.concerns import Subject
 from bridge.store.database import Database
 
 BATCH = 500
@@ -89,6 +91,7 @@ class _Sweep:
                 connection.execute(delete(bodies).where(bodies.c[key].in_(ids)))
                 connection.execute(delete(rows).where(rows.c.id.in_(ids)))
                 if rows is MESSAGE:
+                    concerns.forget(connection, Subject.MESSAGE, ids)
                     gone_with_it = MESSAGE_NUMBER.c.message_id.in_(ids)
                     connection.execute(delete(MESSAGE_NUMBER).where(gone_with_it))
                     connection.execute(

@@ -1,5 +1,6 @@
 """What is watched and who is told, from settings."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ def watch(
         queue_age=_ms(alerts.queue_age),
         parked=alerts.parked,
         certificate=_ms(alerts.certificate_before),
+        refused=alerts.refused,
+        disk_free=alerts.disk_free,
         silence={each.name: _ms(each.alert_after) for each in settings.listener},
     )
     names = {f"listener {each.name}" for each in settings.listener}
@@ -41,7 +44,15 @@ def watch(
         clock(),
         _ms(alerts.repeat_every),
         frozenset(names),
+        partial(_disk_free, settings.home),
     )
+
+
+def _disk_free(home: Path) -> int | None:
+    try:
+        return shutil.disk_usage(home).free
+    except OSError:
+        return None
 
 
 def tellers(settings: Settings) -> list[Tell]:

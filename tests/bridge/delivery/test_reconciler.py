@@ -29,7 +29,10 @@ async def test_what_differs_is_named(tmp_path: Path, database: Database) -> None
             (Difference.NOT_QUEUED, "ris"),
             (Difference.NO_REPORT, ""),
         ]
+        standing = "SELECT code FROM concern ORDER BY code"
+        assert hospital.rows(standing) == [("no_report",), ("not_queued ris",)]
         await hospital.follow()
         await hospital.delivered(1)
         found = await reconciler.reconcile(hospital.time())
         assert [each.difference for each in found] == [Difference.NO_REPORT]
+        assert hospital.rows(standing) == [("no_report",)]

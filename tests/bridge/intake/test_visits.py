@@ -105,6 +105,10 @@ async def test_what_is_begun_stays_and_people_are_told(hospital: Hospital) -> No
     assert hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1") == [
         ("done", "report_kept")
     ]
+    ((message_id,),) = hospital.rows("SELECT max(id) FROM message")
+    assert hospital.rows("SELECT kind, row_id, code FROM concern") == [
+        ("message", message_id, "report_kept")
+    ]
     record = await hospital.report("A1", "M1")
     assert record is not None
     assert await hospital.report("A1", "M2") is None

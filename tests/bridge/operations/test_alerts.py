@@ -1,5 +1,6 @@
 """What is told, how often, and when it is over."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,7 +8,14 @@ import pytest
 
 from bridge.observability.metrics import Metrics
 from bridge.operations.alerts import News, Notice, alerts, take_note
-from bridge.operations.channels import Kind, channels, note_activity, pause, resume
+from bridge.operations.channels import (
+    Kind,
+    channels,
+    note_activity,
+    note_circuits,
+    pause,
+    resume,
+)
 from bridge.operations.conditions import (
     DAY,
     Condition,
@@ -19,10 +27,17 @@ from bridge.operations.conditions import (
     duration,
 )
 from bridge.operations.watch import Watch
+from bridge.queue.arrivals import Arrival
+from bridge.queue.ledger import Ledger
+from bridge.queue.states import State
+from bridge.store import concerns
+from bridge.store.concerns import Concern, Subject
 from bridge.store.database import Database
 
 NOW = 100 * DAY
 QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
+KEPT = Concern(Subject.MESSAGE, 7, "report_kept", NOW)
+DIFFERS = Concern(Subject.ORDER, 7, "not_queued ris", NOW)
 TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
 
 
@@ -47,6 +62,23 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
         ({"certificates": {"l": NOW + 14 * DAY}}, {}, []),
         ({"certificates": {"l": NOW + 14 * DAY - 1}}, {}, ["certificate:l"]),
         ({"certificates": {"l": NOW}}, {"certificate": 0}, ["certificate:l"]),
+        ({"circuits": ["d"]}, {}, ["circuit:destination d"]),
+        ({"refused": {"a": 49, "b": 50}}, {}, ["refused:listener b"]),
+        ({"refused": {"b": 50}}, {"refused": 0}, []),
+        ({"disk_free": 99}, {"disk_free": 100}, ["disk"]),
+        ({"disk_free": 100}, {"disk_free": 100}, []),
+        ({"disk_free": None}, {"disk_free": 100}, []),
+        ({"concerns": [KEPT]}, {}, ["concern:message 7"]),
+        (
+            {"concerns": [replace(KEPT, row_id=n) for n in range(21)]},
+            {},
+            [*(f"concern:message {n}" for n in range(20)), "concern:further"],
+        ),
+        (
+            {"concerns": [replace(DIFFERS, row_id=n) for n in range(3)]},
+            {},
+            ["differs:not_queued ris"],
+        ),
     ],
 )
 def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: list[str]) -> None:
@@ -134,3 +166,61 @@ def test_channels(database: Database) -> None:
     note_activity(database, {(Kind.DESTINATION, "d"): 7})
     assert channels(database, Kind.DESTINATION)["d"].active_at == 9
     assert not channels(database, Kind.LISTENER)["l"].paused
+
+
+def listed(database: Database) -> list[tuple[str, int, str]]:
+    """What nobody has seen."""
+    return [(each.kind.value, each.row_id, each.code) for each in concerns.unseen(database, 9)]
+
+
+def test_concerns(database: Database) -> None:
+    """Each is noted once, stands until somebody has seen it, and is then no news again."""
+    with database.write() as connection:
+        for now in (1, 2):
+            concerns.note(connection, Subject.MESSAGE, [(7, "report_kept")], now)
+        concerns.note(connection, Subject.MESSAGE, [(8, "several_orders")], 3)
+    assert listed(database) == [("message", 8, "several_orders"), ("message", 7, "report_kept")]
+    assert concerns.seen(database, [(Subject.MESSAGE, 7), (Subject.ORDER, 8)], 4) == 1
+    with database.write() as connection:
+        concerns.note(connection, Subject.MESSAGE, [(7, "report_kept")], 5)
+    assert listed(database) == [("message", 8, "several_orders")]
+    assert concerns.seen(database, None, 6) == 1
+    assert listed(database) == []
+
+
+def test_what_no_longer_differs_is_over(database: Database) -> None:
+    """A page of orders is looked at again: what is found of it now is all that stands."""
+    for found in ([(1, "no_report"), (2, "no_report")], [(2, "no_report"), (2, "not_queued d")]):
+        with database.write() as connection:
+            concerns.renew(connection, Subject.ORDER, [1, 2, 3], found, 1)
+    assert listed(database) == [("order", 2, "no_report"), ("order", 2, "not_queued d")]
+    with database.write() as connection:
+        concerns.forget(connection, Subject.ORDER, [2])
+    assert listed(database) == []
+
+
+@pytest.mark.anyio
+async def test_what_is_seen(database: Database) -> None:
+    """Circuits, refused messages and concerns reach the watch from where they are kept."""
+    ledger = Ledger(database)
+    ledger.start(asyncio.get_running_loop())
+    for number in range(3):
+        arrival = Arrival(
+            *("a", number, bytes(16), b"", (), "", "", "", b"", "AE"),
+            state=State.REFUSED,
+            received_at=NOW - (DAY if number else 0),
+        )
+        await ledger.accept(arrival)
+    await ledger.stop()
+    note_circuits(database, {"d": NOW, "gone": NOW, "well": None})
+    with database.write() as connection:
+        concerns.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
+    looking = replace(
+        watch(database, [], [NOW]),
+        thresholds=Thresholds(refused=1, disk_free=2),
+        names=frozenset({"destination d", "destination well"}),
+        disk_free=lambda: 1,
+    )
+    assert [each.key for each in looking.look()] == [
+        *("circuit:destination d", "refused:listener a", "disk", "concern:message 1")
+    ]

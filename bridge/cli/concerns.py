@@ -1,0 +1,50 @@
+"""`bridge concerns`: what went well by itself and still wants a person."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import AsJson, Home, Limit
+
+group = typer.Typer(help="What still wants a person.", no_args_is_help=True)
+
+_COLUMNS = ("kind", "row_id", "code", "noted_at")
+
+
+@group.command("list")
+def list_(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List what nobody has seen yet, newest first; no patient data."""
+    from bridge.cli.show import rows, times
+    from bridge.store import concerns
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database:
+        found = [times(asdict(each)) for each in concerns.unseen(database, limit)]
+    rows(found, _COLUMNS, as_json=as_json)
+
+
+@group.command()
+def seen(
+    home: Home,
+    message: Annotated[list[int] | None, typer.Option(help="A message, by its id.")] = None,
+    order: Annotated[list[int] | None, typer.Option(help="An order, by its row.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+) -> None:
+    """Say that somebody has looked; whoever is told of it hears no more."""
+    import time
+
+    from bridge.store import concerns
+    from bridge.store.concerns import Subject
+    from bridge.wiring.stores import bridge_database
+
+    chosen = [
+        *((Subject.MESSAGE, each) for each in message or ()),
+        *((Subject.ORDER, each) for each in order or ()),
+    ]
+    if not chosen and not everything:
+        raise typer.BadParameter("say --message ID, --order ROW or --all")
+    with bridge_database(home) as database:
+        now = time.time_ns() // 1_000_000
+        count = concerns.seen(database, None if everything else chosen, now)
+    print(f"seen: {count}")
