@@ -5,7 +5,7 @@ Keeps a cursor; long-polls. A service without the feed is left to `poller`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Protocol
@@ -22,6 +22,8 @@ from bridge.store.errors import StoreError
 
 PAGE = 500
 WAIT = 20.0  # seconds a call may wait for something to happen
+OURS = ("order_registered", "order_updated")
+"""Events that mostly come of our own launches, and are no news to anybody."""
 ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
 
 
@@ -29,9 +31,14 @@ class Feed(Protocol):
     """What is needed of the engine's client."""
 
     async def changes(
-        self, after: int, limit: int = 500, wait: float = 0.0, site: str = ""
+        self,
+        after: int,
+        limit: int = 500,
+        wait: float = 0.0,
+        site: str = "",
+        without: Sequence[str] = (),
     ) -> ChangePage:
-        """Read what changed."""
+        """Read what changed, but for some events."""
 
 
 class Follower:
@@ -81,9 +88,9 @@ class Follower:
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
         after = await asyncio.to_thread(self._learner.cursor, self._name)
-        page = await self._feed.changes(after, PAGE, wait, self._site)
+        page = await self._feed.changes(after, PAGE, wait, self._site, OURS)
         self.supported = True
-        if page.changes:
+        if page.changes or page.cursor > after:
             queued = await asyncio.to_thread(self._learner.learn, self._name, page)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()

@@ -7,14 +7,24 @@ Blocking: call it from a thread. The change feed and the status poll both end he
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, select, text
-from sqlalchemy import tuple_ as columns_of
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    bindparam,
+    select,
+    text,
+)
 
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
 from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.queue.outbox import Outbox
-from bridge.store import order_index
+from bridge.store import order_index, order_saving
 from bridge.store.database import Database
 from bridge.store.order_index import Key
 from mappings.results import ResultEvent
@@ -28,6 +38,11 @@ _seen = Table(
     *(Column(name, Text) for name in ("site", "accession", "mrn", "report_id", "status")),
     *(Column(name, Integer) for name in ("final", "addenda")),
     *(Column(name, BigInteger) for name in ("changed_at", "check_at")),
+)
+
+_SEEN = select(_seen).where(
+    _seen.c.site == bindparam("site"),
+    _seen.c.accession.in_(bindparam("accessions", expanding=True)),
 )
 
 _REMEMBER = text(
@@ -96,29 +111,34 @@ class Learner:
         """Take a page of the feed in; give how many deliveries it brought."""
         with self.database.write() as connection:
             self.database.serialize(connection, f"feed {feed}")
+            records = [change.record for change in page.changes]
+            reports = {_key(order): each.report_id for each in records for order in each.orders}
+            order_saving.set_reports(connection, reports)
             anchors = [_anchor(change) for change in page.changes if change.record.orders]
             known = seen_of(connection, anchors)
-            queued = 0
-            for change in page.changes:
-                queued += self._learn_change(connection, change, known)
+            released: dict[Key, Seen] = {}
+            queued = sum(
+                self._learn_change(connection, change, known, released)
+                for change in page.changes
+                if change.record.orders
+            )
+            remember(connection, list(released.values()))
             connection.execute(_ADVANCE, {"feed": feed, "cursor": page.cursor})
             return queued
 
-    def _learn_change(self, connection: Connection, change: Change, known: dict[Key, Seen]) -> int:
-        record = change.record
-        order_index.set_reports(
-            connection, {_key(order): record.report_id for order in record.orders}
-        )
-        if not record.orders:
-            return 0
-        anchor = _anchor(change)
+    def _learn_change(
+        self,
+        connection: Connection,
+        change: Change,
+        known: dict[Key, Seen],
+        released: dict[Key, Seen],
+    ) -> int:
+        record, anchor = change.record, _anchor(change)
         before = known.get(anchor)
         addenda = before.addenda if before and before.report_id == record.report_id else 0
         news = news_of(change, addenda)
         if change.release is not None:
-            after = _after_release(change, anchor, news, addenda)
-            known[anchor] = after
-            remember(connection, [after])
+            known[anchor] = released[anchor] = _after_release(change, anchor, news, addenda)
         return self.queue(connection, news)
 
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
@@ -140,13 +160,8 @@ def _after_release(change: Change, anchor: Key, news: Sequence[News], addenda: i
 
 
 def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
-    """Read what was known of these orders' reports."""
-    if not keys:
-        return {}
-    wanted = columns_of(_seen.c.site, _seen.c.accession, _seen.c.mrn).in_(
-        [(key.site, key.accession, key.mrn) for key in keys]
-    )
-    rows = connection.execute(select(_seen).where(wanted))
+    """Read what was known of these orders' reports: by site and accession, as in `order_index`."""
+    asked = set(keys)
     found = [
         Seen(
             Key(row.site, row.mrn, row.accession),
@@ -157,9 +172,10 @@ def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
             row.changed_at,
             row.check_at,
         )
-        for row in rows
+        for site, accessions in order_index.by_site(asked)
+        for row in connection.execute(_SEEN, {"site": site, "accessions": accessions})
     ]
-    return {each.key: each for each in found}
+    return {each.key: each for each in found if each.key in asked}
 
 
 def remember(connection: Connection, seen: Sequence[Seen]) -> None:

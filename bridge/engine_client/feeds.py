@@ -55,15 +55,21 @@ class Feeds:
         )
 
     async def changes(
-        self, after: int, limit: int = 500, wait: float = 0.0, site: str = ""
+        self,
+        after: int,
+        limit: int = 500,
+        wait: float = 0.0,
+        site: str = "",
+        without: Sequence[str] = (),
     ) -> ChangePage:
         """
         Read what changed after a cursor, in commit order.
 
         Waits up to `wait` seconds for something to happen. `site` chooses the token, and
-        with it the sites that are seen.
+        with it the sites that are seen. Events of `without` need not be told; a service may
+        tell them all the same.
         """
-        query = given(after=after, limit=limit, wait=wait or None)
+        query = given(after=after, limit=limit, wait=wait or None, without=list(without) or None)
         return await self._transport.call(
             "GET", "/api/report/changes", site, change_page, query=query, wait=wait
         )

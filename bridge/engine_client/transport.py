@@ -4,12 +4,12 @@ One call over HTTP: the token of the site, the answer as a value, failures class
 The only file here that touches httpx. Knows no endpoint.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import httpx
+from pydantic_core import from_json, to_json
 
 from bridge.contract import TOKEN_HEADER
 from bridge.engine_client.classification import OK, classify, code_of, retry_after
@@ -67,7 +67,7 @@ class Transport:
         """Send JSON, read JSON; `wait` seconds are added to the read time-out."""
         response = await self.send(method, path, site, body=body, query=query, wait=wait)
         try:
-            return read(response.json() if response.content else None)
+            return read(_value(response))
         except (Unreadable, ValueError, RecursionError) as error:
             raise EngineFailure(
                 path, Failure.AMBIGUOUS, "unreadable", response.status_code
@@ -88,7 +88,7 @@ class Transport:
             method,
             path,
             params=query,
-            content=None if body is None else json.dumps(body).encode(),
+            content=None if body is None else to_json(body),
             headers=self._headers(site, has_body=body is not None),
         )
         if wait:
@@ -109,7 +109,7 @@ class Transport:
             method,
             path,
             params=query,
-            content=None if body is None else json.dumps(body).encode(),
+            content=None if body is None else to_json(body),
             headers=self._headers(site, has_body=body is not None),
         )
         response = await self._exchange(request, path)
@@ -144,6 +144,16 @@ class Transport:
     def _headers(self, site: str, *, has_body: bool) -> dict[str, str]:
         headers = {TOKEN_HEADER: self.tokens.of(site), "accept": "application/json"}
         return headers | ({"content-type": "application/json"} if has_body else {})
+
+
+def _value(response: httpx.Response) -> object:
+    """Read JSON; what is not plain UTF-8 as tolerantly as httpx does. Raises ValueError."""
+    if not response.content:
+        return None
+    try:
+        return from_json(response.content)
+    except ValueError:
+        return response.json()
 
 
 def failure_of(call: str, response: httpx.Response) -> EngineFailure:

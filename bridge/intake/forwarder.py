@@ -142,8 +142,8 @@ class Forwarder:
         tasks = plan(run.job.events, run.index, run.job.occasion)
         run.notes += ["several_orders"] if run.job.doubtful else []
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
-            if registers:  # neighbours share a call
-                await asyncio.gather(*(self._register(run, task) for task in together))
+            if registers:
+                await self._register_all(run, list(together))
                 continue
             for task in together:
                 await self._step(run, task)
@@ -197,6 +197,13 @@ class Forwarder:
                 if task.before is None and task.after.state == OrderState.CANCELLED:
                     run.changed[task.after.key] = task.after  # a child whose parent is gone
         run.index[task.after.key] = task.after
+
+    async def _register_all(self, run: _Run, tasks: Sequence[Task]) -> None:
+        """Register neighbours in one call; one alone needs no task of its own."""
+        if len(tasks) == 1:
+            await self._register(run, tasks[0])
+        else:
+            await asyncio.gather(*(self._register(run, task) for task in tasks))
 
     async def _register(self, run: _Run, task: Task) -> None:
         after = task.after

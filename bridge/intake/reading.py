@@ -8,6 +8,7 @@ now, where that was never kept. Blocking only where an older version is looked u
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from bridge.intake.listening import Definition, Listening, Merged
@@ -16,8 +17,11 @@ from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
 from mappings.events import OrderEvent
 from mappings.hl7.message import Message
+from mappings.hl7.path import Path
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.scope import Defaults
+
+_SENT_AT = Path.parse("MSH-7.1")
 
 
 class NoDefinition(Exception):  # noqa: N818  # says what is missing
@@ -67,10 +71,16 @@ def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:
 
 def sent_at(message: Message, listening: Listening) -> int | None:
     """Give MSH-7 in milliseconds; None when it is missing or no more precise than a day."""
-    stamp = parse_timestamp(message.value("MSH-7.1"))
+    return _moment(message.value(_SENT_AT), listening.time_zone)
+
+
+@lru_cache(maxsize=1024)
+def _moment(said: str, time_zone: str) -> int | None:
+    """Read a time; many messages are sent within a second."""
+    stamp = parse_timestamp(said)
     if stamp is None or stamp.precision < Precision.MINUTE:
         return None
-    return round(stamp.moment(ZoneInfo(listening.time_zone)).timestamp() * 1000)
+    return round(stamp.moment(ZoneInfo(time_zone)).timestamp() * 1000)
 
 
 def _definition(listening: Listening, name: str, version: str) -> Definition:

@@ -15,7 +15,7 @@ from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
 from bridge.queue.work import Claimed
-from bridge.store import concerns, merged_patients, order_index
+from bridge.store import concerns, merged_patients, order_index, order_saving
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
@@ -96,9 +96,9 @@ class Memory:
                     survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
                     order_index.move_patient(connection, site, prior_mrn, survivor)
             orders = [each for change in changes for each in change.orders]
-            order_index.save(connection, _of_survivors(connection, orders))
+            order_saving.save(connection, _of_survivors(connection, orders))
             reports = {key: value for change in changes for key, value in change.reports.items()}
-            order_index.set_reports(connection, reports)
+            order_saving.set_reports(connection, reports)
             codes = [(each.message_id, each.concern) for each in changes if each.concern]
             concerns.note(connection, Subject.MESSAGE, codes, self.now())
 

@@ -7,7 +7,7 @@ report service holds the reports, the queue holds the messages.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -23,10 +23,8 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
-    delete,
-    insert,
+    bindparam,
     select,
-    text,
     update,
 )
 
@@ -54,21 +52,19 @@ _signal = Table(
     Column("signal", BigInteger, primary_key=True),
 )
 
-_CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
-
-_UPSERT = text(
-    """
-    INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
-                              first_message, place, last_message, closed_at, said_at, opened_at)
-    VALUES (:site, :mrn, :accession, :state, :placer, :filler, :tags, :echo, :report_id,
-            :first_message, :place, :last_message, :closed_at, :said_at, :opened_at)
-    ON CONFLICT (site, accession, mrn) DO UPDATE SET
-        state = excluded.state, placer = excluded.placer, filler = excluded.filler,
-        tags = excluded.tags, echo = excluded.echo, report_id = excluded.report_id,
-        last_message = excluded.last_message, closed_at = excluded.closed_at,
-        said_at = excluded.said_at, opened_at = excluded.opened_at
-    """
+# Made once: to make a statement costs more than to run it.
+_PLACED = select(_order).where(
+    _order.c.site == bindparam("site"),
+    _order.c.accession.in_(bindparam("accessions", expanding=True)),
 )
+_SHOWN = select(_signal).where(_signal.c.order_id.in_(bindparam("ids", expanding=True)))
+_SHARING = select(_order).where(
+    _order.c.id.in_(
+        select(_signal.c.order_id).where(_signal.c.signal.in_(bindparam("signals", expanding=True)))
+    )
+)
+
+_CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
 
 
 class Key(NamedTuple):
@@ -117,24 +113,29 @@ def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]
     return {order.key: order for order in _with_signals(connection, _rows(connection, keys))}
 
 
-def _rows(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
     """
-    Read the rows of these keys.
+    Split keys into a site and some accessions each, as statements take them.
 
-    By site and accession, for SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more
-    than one row; the few other patients with the same accession are left out here.
+    SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row; the few other
+    patients with the same accession are for the caller to leave out.
     """
     wanted = sorted(dict.fromkeys(keys), key=attrgetter("site"))
-    asked = set(wanted)
-    found: list[Row[Any]] = []
     for site, own in groupby(wanted, key=attrgetter("site")):
         accessions = list(dict.fromkeys(key.accession for key in own))
         for start in range(0, len(accessions), _CHUNK):
-            some = accessions[start : start + _CHUNK]
-            found += connection.execute(
-                select(_order).where(_order.c.site == site, _order.c.accession.in_(some))
-            ).all()
-    return [row for row in found if Key(row.site, row.mrn, row.accession) in asked]
+            yield site, accessions[start : start + _CHUNK]
+
+
+def _rows(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+    """Read the rows of these keys."""
+    asked = set(keys)
+    return [
+        row
+        for site, accessions in by_site(asked)
+        for row in connection.execute(_PLACED, {"site": site, "accessions": accessions})
+        if Key(row.site, row.mrn, row.accession) in asked
+    ]
 
 
 def find_by_accession(connection: Connection, site: str, accession: str) -> IndexedOrder | None:
@@ -177,38 +178,9 @@ def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder
     wanted = list(set(signals))
     found: dict[int, Row[Any]] = {}
     for start in range(0, len(wanted), _CHUNK):
-        ids = select(_signal.c.order_id).where(_signal.c.signal.in_(wanted[start : start + _CHUNK]))
-        found |= {
-            row.id: row for row in connection.execute(select(_order).where(_order.c.id.in_(ids)))
-        }
+        some = {"signals": wanted[start : start + _CHUNK]}
+        found |= {row.id: row for row in connection.execute(_SHARING, some)}
     return _with_signals(connection, list(found.values()))
-
-
-def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
-    """Insert or replace orders with their signals."""
-    if not orders:
-        return
-    connection.execute(_UPSERT, [_values(order) for order in orders])
-    ids = _ids(connection, [order.key for order in orders])
-    connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids.values())))
-    rows = [
-        {"order_id": ids[order.key], "kind": each.kind, "signal": each.signal}
-        for order in orders
-        for each in order.signals
-    ]
-    if rows:
-        connection.execute(insert(_signal), rows)
-
-
-def set_reports(connection: Connection, reports: Mapping[Key, str]) -> None:
-    """Note which report each order belongs to now; unknown orders are passed over."""
-    statement = text(
-        "UPDATE bridge_order SET report_id = :report_id "
-        "WHERE site = :site AND accession = :accession AND mrn = :mrn AND report_id <> :report_id"
-    )
-    rows = [{**key._asdict(), "report_id": report_id} for key, report_id in reports.items()]
-    if rows:
-        connection.execute(statement, rows)
 
 
 def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
@@ -238,17 +210,12 @@ def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]
     ]
 
 
-def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
-    rows = _rows(connection, keys)
-    return {Key(row.site, row.mrn, row.accession): row.id for row in rows}
-
-
 def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:
     signals: defaultdict[int, set[Signal]] = defaultdict(set)
     ids = [row.id for row in rows]
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
-        for each in connection.execute(select(_signal).where(_signal.c.order_id.in_(chunk))):
+        for each in connection.execute(_SHOWN, {"ids": chunk}):
             signals[each.order_id].add(Signal(each.kind, each.signal))
     return [_read(row, frozenset(signals[row.id])) for row in rows]
 
@@ -270,21 +237,3 @@ def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
         opened_at=row.opened_at,
         signals=signals,
     )
-
-
-def _values(order: IndexedOrder) -> dict[str, Any]:
-    return {
-        **order.key._asdict(),
-        "state": order.state,
-        "placer": order.placer,
-        "filler": order.filler,
-        "tags": json.dumps(dict(order.tags)),
-        "echo": json.dumps(order.echo),
-        "report_id": order.report_id,
-        "first_message": order.first_message,
-        "place": order.place,
-        "last_message": order.last_message,
-        "closed_at": order.closed_at,
-        "said_at": order.said_at,
-        "opened_at": order.opened_at,
-    }

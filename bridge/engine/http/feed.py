@@ -6,7 +6,7 @@ looks by itself from time to time.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fastapi import Request
@@ -23,16 +23,23 @@ POLL_SECONDS = 0.5
 
 
 async def wait_for_changes(
-    request: Request, after: int, limit: int, seconds: float, site_id: str
+    request: Request,
+    after: int,
+    limit: int,
+    seconds: float,
+    site_id: str,
+    without: Collection[str] = (),
 ) -> ChangePage:
-    """Return the changes after a cursor, at the latest after `seconds`."""
+    """Return the changes after a cursor, but for some events, at the latest after `seconds`."""
     engine, caller = engine_of(request), request.state.caller
     sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
         bell = engine.work.changed.bell()
-        page = await engine.work.read(lambda c: read_changes(c, sites, after, limit))
+        start = after
+        page = await engine.work.read(lambda c: read_changes(c, sites, start, limit, without))  # noqa: B023  # awaited before `start` changes
+        after = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             bell.cancel()

@@ -11,13 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Release, Report, ReportOrder
 from bridge.engine.service.finding import group_of, key_of
 from bridge.engine.service.reading import status_records
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
+
+_NEWEST = select(func.max(CHANGES.c.cursor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +74,30 @@ def announce(
 
 
 def read_changes(
-    connection: Connection, sites: Collection[str] | None, after: int, limit: int
+    connection: Connection,
+    sites: Collection[str] | None,
+    after: int,
+    limit: int,
+    without: Collection[str] = (),
 ) -> ChangePage:
     """
     Return at most `limit` changes after a cursor; `sites` None means every site.
 
-    Without changes the page's cursor is the one that was given.
+    Events of `without` are left out, and the cursor passes them. Where nothing was passed, it is
+    the one that was given.
     """
     query = select(CHANGES).where(CHANGES.c.cursor > after)
     if sites is not None:
         query = query.where(CHANGES.c.site_id.in_(sorted(sites)))
+    passed = after
+    if without:  # read first: whatever is committed after this is still to come
+        passed = max(after, connection.execute(_NEWEST).scalar() or 0)
+        query = query.where(CHANGES.c.event.not_in(sorted(without)))
     rows = connection.execute(query.order_by(CHANGES.c.cursor).limit(limit)).all()
     changes = tuple(_as_json(row) for row in rows)
-    return ChangePage(changes, rows[-1].cursor if rows else after)
+    if len(rows) == limit:
+        return ChangePage(changes, rows[-1].cursor)
+    return ChangePage(changes, max(passed, rows[-1].cursor) if rows else passed)
 
 
 def _as_json(row: Any) -> dict[str, Any]:

@@ -5,11 +5,11 @@ Stored are the hash of the handle and the sealed payload, nothing readable. What
 link of a purpose leads to is decided by `service.opening` and `service.initiation`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from bridge.engine.launching.errors import LinkExpired, LinkGone
@@ -80,7 +80,7 @@ def issue(connection: Connection, vault: Vault, links: Sequence[NewLink], now: i
 
 def _row(vault: Vault, link: NewLink, handle: str, now: int) -> dict[str, Any]:
     hashed = handle_hash(handle)
-    payload = json.dumps(link.payload, separators=(",", ":")).encode()
+    payload = to_json(link.payload)
     sealed = vault.keys.seal(payload, Binding(hashed, link.site_id, link.purpose))
     return {
         "handle_hash": hashed,
@@ -118,7 +118,7 @@ def find_hashed(
         raise LinkExpired
     binding = Binding(hashed, row.site_id, purpose)
     try:
-        payload = json.loads(vault.keys.open(Sealed(row.key_id, row.sealed), binding))
+        payload = from_json(vault.keys.open(Sealed(row.key_id, row.sealed), binding))
     except LinkError:
         raise LinkGone from None
     return FoundLink(

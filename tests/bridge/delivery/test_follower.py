@@ -1,6 +1,7 @@
 """The change feed, followed: from where it was left, once, whatever happens on the way."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,6 +20,18 @@ from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_no_news_is_passed(tmp_path: Path, database: Database) -> None:
+    """Orders that were registered are not told to us, and not looked at again."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        learner = Learner(database, Outbox(database, "another"), (), lambda: 0)
+        await hospital.send(order("ID1", "A1"))
+        assert await hospital.follower.step() == 0
+        after = learner.cursor("changes")
+        assert after > 0
+        assert await hospital.follower.step() == 0
+        assert learner.cursor("changes") == after
 
 
 async def test_it_follows_by_itself(tmp_path: Path, database: Database) -> None:
@@ -41,7 +54,12 @@ class Silent:
         self.asked: list[int] = []
 
     async def changes(
-        self, after: int, limit: int = 500, wait: float = 0.0, site: str = ""
+        self,
+        after: int,
+        limit: int = 500,
+        wait: float = 0.0,
+        site: str = "",
+        without: Sequence[str] = (),
     ) -> ChangePage:
         self.asked.append(after)
         if self.failures:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from bridge.engine.http import initiating, launching
 from bridge.engine.http.guard import LaunchRoute
@@ -15,6 +15,7 @@ from bridge.engine.http.models.responses import (
     problems,
 )
 from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.quick_json import QuickJSON
 from bridge.engine.http.state import engine_of
 
 router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
@@ -23,7 +24,7 @@ router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRout
 @router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
 async def launch(body: LaunchBody, request: Request) -> Response:
     """Create or retrieve a report and return its link, QR code, or both."""
-    return JSONResponse(await launching.launch(request, body))
+    return QuickJSON(await launching.launch(request, body))
 
 
 @router.post(
@@ -48,10 +49,10 @@ async def launch_batch(
     if len(bodies) > limit:
         detail = f"at most {limit} launches in one request"
         raise bad_request(detail, FieldError("", detail), code="batch_too_large")
-    return JSONResponse(await launching.launch_batch(request, bodies))
+    return QuickJSON(await launching.launch_batch(request, bodies))
 
 
 @router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
 async def init(body: InitBody, request: Request) -> Response:
     """Make a short-lived link that pre-warms an embedded session; creates no report."""
-    return JSONResponse(await initiating.prepare_session(request, body))
+    return QuickJSON(await initiating.prepare_session(request, body))

@@ -5,7 +5,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from bridge.engine.http.acting import Place, look, place_of, triple_of
 from bridge.engine.http.feed import wait_for_changes
@@ -21,11 +21,13 @@ from bridge.engine.http.models.responses import (
     problems,
 )
 from bridge.engine.http.problems import FieldError, bad_request
+from bridge.engine.http.quick_json import QuickJSON
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.status import Status
 from bridge.engine.service.prelim import waiting
 from bridge.engine.service.reading import read_report
 from bridge.engine.service.statuses import query_status
+from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
 
 router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
@@ -67,7 +69,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         shown=lambda found: [(each.orders[0].site_id, each.report_id) for each in found],
         unnoted=request.state.caller.service,
     )
-    return JSONResponse([each.as_json() for each in records])
+    return QuickJSON([each.as_json() for each in records])
 
 
 @router.get("/report/content", response_model=ContentResponse, responses=problems())
@@ -83,7 +85,7 @@ async def content(
         lambda session: read_report(session, triple),
         shown=lambda found: [(found.site_id, found.report_id)],
     )
-    return JSONResponse({"content": report.content_text})
+    return QuickJSON({"content": report.content_text})
 
 
 @router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
@@ -103,7 +105,7 @@ async def prelims(
         shown=lambda each: [(SiteID, one.record.report_id) for one in each],
     )
     reports = [each.as_json() for each in found]
-    return JSONResponse({**_first(reports), "reports": reports})
+    return QuickJSON({**_first(reports), "reports": reports})
 
 
 def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -119,10 +121,14 @@ async def changes(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
     SiteID: Optional = "",
+    without: Annotated[
+        list[ChangeEvent] | None,
+        Query(max_length=len(ChangeEvent), description="events to pass over, and not to wait for"),
+    ] = None,
 ) -> Response:
     """Return what changed after a cursor, in commit order; wait for it up to `wait` seconds."""
-    page = await wait_for_changes(request, after, limit, wait, SiteID.strip())
-    return JSONResponse(page.as_json())
+    page = await wait_for_changes(request, after, limit, wait, SiteID.strip(), without or ())
+    return QuickJSON(page.as_json())
 
 
 @router.get("/worklist", response_model=WorklistResponse, responses=problems())
@@ -151,4 +157,4 @@ async def worklist(
         shown=lambda found: [(SiteID, each["reportId"]) for each in found.items],
         unnoted=request.state.caller.service,
     )
-    return JSONResponse(page.as_json())
+    return QuickJSON(page.as_json())

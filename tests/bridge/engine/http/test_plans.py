@@ -52,6 +52,7 @@ def sign_and_read(service: Service) -> None:
     body = {"clinicalInfo": identity()}
     assert service.post("report/sign", body).status_code == 200
     assert service.get("report/changes", after=1, limit=10).status_code == 200
+    assert service.get("report/changes", without="order_registered").status_code == 200
     assert service.post("report/export/json", body).status_code == 200
     assert service.post("report/unsign", body).status_code == 200
 

@@ -11,7 +11,7 @@ from bridge.engine.service.sign import sign
 from bridge.engine.service.work import Actor
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
-from tests.bridge.engine.http.house import BASE, Service
+from tests.bridge.engine.http.house import BASE, Service, user
 
 LONG = 20.0
 """Seconds; none of the polls that are the safety net rings the bell."""
@@ -29,6 +29,20 @@ def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
 
     assert service.runner.run(waiting())
     assert service.get("report/changes").json()["changes"][-1]["event"] == "report_signed"
+
+
+def test_events_that_are_passed_over(service: Service) -> None:
+    """What a reader does not ask for is left out, and its cursor goes past it."""
+    service.launch(lazyLaunch=True, registerOrder=True)
+    service.launch(userInfo=user())
+    without = ["order_registered", "order_updated"]
+    page = service.get("report/changes", without=without).json()
+    assert {each["event"] for each in page["changes"]} == {"report_opened"}
+    service.launch(tags={"Accession": "A2"}, lazyLaunch=True, registerOrder=True)
+    later = service.get("report/changes", after=page["cursor"], without=without).json()
+    assert later["changes"] == []
+    assert later["cursor"] == service.get("report/changes").json()["cursor"]
+    assert service.get("report/changes", without="surely_not").status_code == 400
 
 
 @pytest.mark.postgres
