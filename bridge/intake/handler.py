@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
@@ -120,15 +120,14 @@ class IntakeHandler:
         case = _Case(frame.payload, verdict, peer, now)
         try:
             arrival = self._answers.arrival(verdict, frame.payload, now)
-            stored: Deferred[Any] = Deferred()
-            stored.addCallbacks(self._stored, self._not_stored, (case,), {}, (case,), {})
             if verdict.parts:
                 return self._in_parts(case, arrival)
-            self._inbox.submit(arrival, partial(_fire, stored))
+            answered: Deferred[Replies] = Deferred()
+            self._inbox.submit(arrival, partial(self._settle, answered, case))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._alarm(error)
             return succeed(self._unavailable(case))
-        return stored
+        return answered
 
     def unframed(self, error: FramingError, head: bytes) -> bytes:
         """Answer a frame that is given up (too large, or never finished), before the close."""
@@ -149,6 +148,24 @@ class IntakeHandler:
             self._alarm(receipt)
         else:
             self._inbox.acknowledged(receipt.message_id)
+
+    def _settle(
+        self, answered: Deferred[Replies], case: _Case, kept: Receipt | BaseException
+    ) -> None:
+        """Answer by what became of an arrival. Whatever fails here is the Deferred's."""
+        try:
+            if isinstance(kept, BaseException):
+                self._alarm(kept)
+                replies: Replies | Deferred[Replies] = self._unavailable(case)
+            else:
+                replies = self._stored(kept, case)
+        except Exception:  # noqa: BLE001  # the connection closes unanswered
+            answered.errback(Failure())  # type: ignore[no-untyped-call]
+            return
+        if isinstance(replies, Deferred):
+            replies.chainDeferred(answered)
+        else:
+            answered.callback(replies)
 
     def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
         self._counter.stored(receipt, case.verdict)
@@ -266,14 +283,6 @@ def _all(waiting: "Iterable[asyncio.Future[State]]") -> "asyncio.Future[State]":
         return next((each for each in states if each not in APPLIED), states[0])
 
     return asyncio.ensure_future(last())
-
-
-def _fire(stored: Deferred[Any], answer: Receipt | BaseException) -> None:
-    """Go on with what became of an arrival. What fails from here on is the Deferred's."""
-    if isinstance(answer, BaseException):
-        stored.errback(Failure(answer))  # type: ignore[no-untyped-call]
-    else:
-        stored.callback(answer)
 
 
 def _send_later(late: Replies, peer: Peer) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from bridge.observability.tallies import Counts, Spreads
+
 CONNECTIONS: Final = "bridge_mllp_connections"
 CONNECTIONS_REFUSED: Final = "bridge_mllp_connections_refused"
 FRAMES: Final = "bridge_mllp_frames"
@@ -58,13 +60,13 @@ class Metrics:
         self.connections_refused = counter(
             CONNECTIONS_REFUSED, "Connections beyond the limit", "listener"
         )
-        self.frames = counter(FRAMES, "Frames received", "listener")
-        self.frame_bytes = counter(FRAME_BYTES, "Bytes in frames", "listener")
+        self.frames = Counts(FRAMES, "Frames received", ["listener"], registry)
+        self.frame_bytes = Counts(FRAME_BYTES, "Bytes in frames", ["listener"], registry)
         self.noise_bytes = counter(NOISE_BYTES, "Bytes between frames", "listener")
         self.frames_refused = counter(
             FRAMES_REFUSED, "Frames too large or unfinished", "listener", "reason"
         )
-        self.acks = counter(ACKS, "Acknowledgments sent", "listener", "code", "error")
+        self.acks = Counts(ACKS, "Acknowledgments sent", ["listener", "code", "error"], registry)
         self.duplicates = counter(DUPLICATES, "Retransmits recognised", "listener")
         self.reused_ids = counter(REUSED_IDS, "Control ids with other bytes", "listener")
         self.charset_suspects = counter(
@@ -73,9 +75,7 @@ class Metrics:
         self.validation_findings = counter(
             VALIDATION_FINDINGS, "Differences from the structure", "listener", "error"
         )
-        self.ack_seconds = Histogram(
-            ACK_SECONDS, "Frame to ACK", ("listener",), registry=registry, buckets=FAST
-        )
+        self.ack_seconds = Spreads(ACK_SECONDS, "Frame to ACK", ["listener"], registry, FAST)
 
     def _register_delivery(self) -> None:
         registry, counter = self.registry, self._counter
