@@ -120,10 +120,12 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
 
 def _first(path: Path, *, raw: bool) -> Getter:
+    if max(path.occurrence, 1) == 1 and not raw and (path.repetition or 1) == 1:
+        return _of_first(path)
     segment, number, wanted = path.segment, path.field, (path.repetition or 1) - 1
     index = max(path.occurrence, 1) - 1 if path.occurrence != EVERY else 0
     narrow = narrowing(path)
-    repeats = segment != "MSH" or number > _LAST_DELIMITER_FIELD
+    repeats = _repeats(path)
     if raw and not path.component and path.repetition is None:
         repeats = False  # whoever reads the field itself chooses among its repetitions
 
@@ -148,8 +150,42 @@ def _first(path: Path, *, raw: bool) -> Getter:
     return get
 
 
+def _repeats(path: Path) -> bool:
+    """MSH-1 and MSH-2 are delimiters, and are not split at them."""
+    return path.segment != "MSH" or path.field > _LAST_DELIMITER_FIELD
+
+
+def _of_first(path: Path) -> Getter:
+    """Read the first repetition in the first segment of its kind: what nearly every path asks."""
+    segment, number, component, repeats = path.segment, path.field, path.component, _repeats(path)
+    narrow = narrowing(path) if path.subcomponent or not component else None
+
+    def get(scope: Scope) -> str:
+        fields = scope.first[segment]
+        if number >= len(fields):
+            return ""
+        text = fields[number]
+        if not text:
+            return ""
+        marks = scope.delimiters
+        if repeats and (mark := marks.repetition) and mark in text:
+            text = text[: text.index(mark)]
+        if narrow is not None:
+            text = narrow(text, marks)
+        elif (mark := marks.component) and mark in text:
+            parts = text.split(mark, component)
+            text = parts[component - 1] if component <= len(parts) else ""
+        elif component > 1:
+            return ""
+        if (mark := marks.escape) and mark in text:
+            return finish(text, scope, raw=False)
+        return text.strip()
+
+    return get
+
+
 def _picking(path: Path, *, raw: bool) -> Getter:
-    narrow, segment, number = narrowing(path), path.segment, path.field
+    narrow, segment, number, matches = narrowing(path), path.segment, path.field, path.matches
     index = max(path.occurrence, 1) - 1
 
     def get(scope: Scope) -> str:
@@ -158,7 +194,7 @@ def _picking(path: Path, *, raw: bool) -> Getter:
             return ""
         delimiters = scope.delimiters
         for repetition in repetitions(rows[index].field_text(number), delimiters):
-            if matching(repetition, path.matches, delimiters):
+            if matching(repetition, matches, delimiters):
                 value = finish(narrow(repetition, delimiters), scope, raw=raw)
                 if value:
                     return value
@@ -174,10 +210,11 @@ def repetitions(text: str, delimiters: Delimiters) -> list[str]:
 
 def matching(repetition: str, matches: tuple[Match, ...], delimiters: Delimiters) -> bool:
     """Say whether a repetition meets all conditions of a pick."""
-    return all(
-        narrowed(repetition, match.component, match.subcomponent, delimiters).strip() == match.value
-        for match in matches
-    )
+    for match in matches:
+        said = narrowed(repetition, match.component, match.subcomponent, delimiters)
+        if said.strip() != match.value:
+            return False
+    return True
 
 
 def narrowed(text: str, component: int, subcomponent: int, delimiters: Delimiters) -> str:

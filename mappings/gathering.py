@@ -41,6 +41,8 @@ def compile_gathering(
     separator = separator_of(entries, shop)
 
     def get(scope: Scope) -> str:
+        if not scope.every(segment):
+            return ""
         seen = scope if where is None else _filtered(scope, segment, where)
         values = [value for many in found for value in many(seen) if value]
         if not values:

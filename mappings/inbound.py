@@ -49,6 +49,17 @@ class InboundMapping:
         """Say whether messages of this type, trigger and sender are this mapping's."""
         return self.acceptance.takes(header)
 
+    def glance(self, raw: bytes, header: Header, site: str) -> str:
+        """
+        Name the lane of a message of known form that is in order.
+
+        "" where only `examine` can tell. `site` is the listener's.
+        """
+        if not site or not isinstance(self.plan, OrderPlan) or self.plan.glance is None:
+            return ""
+        mrn = self.plan.glance.mrn(raw, header)
+        return f"{site}|{mrn}" if mrn else ""
+
     def examine(self, message: Message, defaults: Defaults) -> Examination:
         """Check a message and name its lanes, in one pass. Raises nothing."""
         scopes = self.plan.scopes(message, defaults)
@@ -56,6 +67,8 @@ class InboundMapping:
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
             issues += (_SUSPECT,)
+        if not issues and isinstance(self.plan, OrderPlan) and self.plan.glance is not None:
+            self.plan.glance.learn(message, scopes)
         return Examination(issues, self._lanes(scopes))
 
     def check(self, message: Message, defaults: Defaults) -> list[Issue]:

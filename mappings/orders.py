@@ -15,6 +15,7 @@ from mappings.dead import never
 from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.fetch import NULL
 from mappings.gathering import Rule
+from mappings.glance import Glance, compile_glance
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
 from mappings.links import Links, Member, compile_links
@@ -58,6 +59,8 @@ class OrderPlan:
     """The tags that may make a message unacceptable."""
     thorough: bool
     """Whether rules beside the tags may refuse, so that checking means mapping."""
+    glance: Glance | None = None
+    """The short way to the same verdict, where the definition is plain enough for it."""
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
@@ -197,7 +200,20 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
         refusing=tuple(rule for rule in tags.values() if rule.refusing),
         thorough=False,
     )
-    return replace(plan, thorough=shop.refusing)
+    plan = replace(plan, thorough=shop.refusing)
+    return (
+        replace(plan, glance=_glance(plan, entries["tags"], order)) if "tags" in entries else plan
+    )
+
+
+def _glance(plan: OrderPlan, tags: Node, order: dict[str, Node]) -> Glance | None:
+    """Make the short way where nothing but the identity and ORC-1 can refuse a message."""
+    if plan.thorough or plan.only is not None or not isinstance(tags.value, dict):
+        return None
+    plain = {rule.tag for rule in plan.refusing} <= set(NEEDED)
+    if not plain or not plan.tags.keys() >= {"SiteID"} or not plan.tags["SiteID"].of_listener:
+        return None
+    return compile_glance(tags.value, order, plan.control)
 
 
 def no_site(rule: TagRule, scope: Scope) -> list[Refusal]:

@@ -75,6 +75,22 @@ class Nothing(dict[str, Sequence[Segment]]):
         return ()
 
 
+class Firsts(dict[str, Sequence[str]]):
+    """The fields of the first segment of each id, by their numbers; nothing where there is none."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Mapping[str, Sequence[Segment]]) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def __missing__(self, name: str) -> Sequence[str]:
+        """Split a segment when it is first asked for."""
+        rows = self._rows[name]
+        self[name] = fields = rows[0].fields if rows else ()
+        return fields
+
+
 def behind(rows: Sequence[Segment], anchor: str, names: Sequence[str]) -> Iterator[Segment]:
     """Choose those that follow a segment of another name, alone or after others of their own."""
     before, followed = -1, ""

@@ -7,14 +7,13 @@ A scope sees its own segments and, where it has none of a kind, those of the hea
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from mappings.hl7.message import Message, Segment
-from mappings.rows import Beyond, Nothing, Places, Rows, behind
+from mappings.rows import Beyond, Firsts, Nothing, Places, Rows, behind
 
 NON_IMAGING = frozenset({"RQD", "RQ1", "RXO", "ODS", "ODT"})
 """Order details of ORM^O01 other than OBR (HL7 v2.5.1 §4.4.1): diet, supplies, pharmacy."""
@@ -25,8 +24,7 @@ SHARED_TAIL = "ZDS"
 _ACCESSION_FIELD = 18
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(NamedTuple):
     """What the listener knows where a message is silent."""
 
     site: str
@@ -38,7 +36,7 @@ class Scope:
     """The segments one event is made of: places in the message, and what the header has."""
 
     __slots__ = (
-        *("_ones", "defaults", "delimiters", "header", "message"),
+        *("_every", "_ones", "defaults", "delimiters", "first", "header", "message"),
         *("own", "place", "rows", "values"),
     )
 
@@ -59,8 +57,11 @@ class Scope:
         self.place = place
         self.rows = Rows(message, own, header.rows) if rows is None else rows
         """What a path sees: own segments, else the header's."""
+        self.first = Firsts(self.rows)
+        """The fields of the first of each."""
         self.values: dict[str, str] = {}
         """Tags that have been asked for already."""
+        self._every: dict[str, Sequence[Segment]] = {}
         self._ones: dict[int, Scope] = {}
 
     @property
@@ -71,9 +72,14 @@ class Scope:
 
     def every(self, key: str) -> Sequence[Segment]:
         """All segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
-        anchor, _, name = key.rpartition(">")
-        found = [*self.header.rows[name], *self.own.named(self.message, name)]
-        return list(behind(found, anchor, self.message.names)) if anchor else found
+        found = self._every.get(key)
+        if found is None:
+            anchor, _, name = key.rpartition(">")
+            found = [*self.header.rows[name], *self.own.named(self.message, name)]
+            if anchor and found:
+                found = list(behind(found, anchor, self.message.names))
+            self._every[key] = found
+        return found
 
     def only(self, row: Segment) -> "Scope":
         """See one segment instead of all of its kind; the same scope each time."""

@@ -72,6 +72,9 @@ class Definition(Protocol):
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
 
+    def glance(self, raw: bytes, header: Header, site: str) -> str:
+        """Name the lane of a message that is in order and of known form; else ""."""
+
     def examine(self, message: Message, defaults: Defaults) -> Examination:
         """Say what is wrong with a message, and which patients it speaks of."""
 

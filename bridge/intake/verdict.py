@@ -90,6 +90,8 @@ class Judge:
         definition = self._router.route(header)
         require_control_id(header)
         listening = self._listening
+        if known := definition.glance(payload, header, listening.site):
+            return Verdict(header, definition, (lane(known),))
         defaults = Defaults(listening.site, listening.time_zone, now)
         if listening.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)

@@ -6,6 +6,7 @@ element, so a chain of lookups never fails. Reads only; messages are written els
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
@@ -14,8 +15,7 @@ from mappings.hl7.path import WHOLE, Match, Path, within_field
 NULL = '""'  # "delete what you have", not "nothing said" (HL7 v2.5.1 §2.5.3)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """How the text of one message is to be read."""
 
     delimiters: Delimiters

@@ -13,7 +13,8 @@ from mappings.hl7.refusals import Malformation, Malformed
 _BOM_UTF_8 = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M\x00", b"\x00\x00\x00M")
 _BEFORE = b"\x0b\x1c\x00 \t\r\n"
-_AFTER = b"\x0b\x1c\x1a\x00\r\n"
+AFTER = b"\x0b\x1c\x1a\x00\r\n"
+"""What transports leave behind a message."""
 _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
 _ID = 3
@@ -27,14 +28,14 @@ def trim(raw: bytes) -> tuple[bytes, bool]:
     bytes, NUL, Ctrl-Z and line ends behind. Raises Malformed for UTF-16 and UTF-32.
     """
     if raw.startswith(_HEADERS):
-        return raw.rstrip(_AFTER), False
+        return raw.rstrip(AFTER), False
     if raw.lstrip(b"\x0b").startswith(_UTF_16):
         raise Malformed(Malformation.UTF_16)
     body = raw.lstrip(_BEFORE)
     marked = body.startswith(_BOM_UTF_8)
     if marked:
         body = body[len(_BOM_UTF_8) :].lstrip(_BEFORE)
-    return body.rstrip(_AFTER), marked
+    return body.rstrip(AFTER), marked
 
 
 def first_line(body: bytes) -> bytes:

@@ -26,7 +26,7 @@ _HEADERS = frozenset({"MSH", "FHS", "BHS"})  # their field 1 is the separator it
 class Segment:
     """One segment. Immutable; splits its fields when first asked."""
 
-    __slots__ = ("_fields", "_reading", "id", "index", "raw")
+    __slots__ = ("_fields", "_reading", "_text", "id", "index", "raw")
 
     def __init__(self, raw: bytes, name: str, index: int, reading: Reading) -> None:
         """Take the segment's bytes, its id, and its place in the message, counted from 0."""
@@ -35,6 +35,7 @@ class Segment:
         self.id = name
         self._reading = reading
         self._fields: list[str] | None = None
+        self._text: str | None = None
 
     def text(self) -> str:
         r"""
@@ -42,15 +43,26 @@ class Segment:
 
         A line end that is data (a bare LF in a note) is written as its escape `\X0A\`.
         """
-        text = self.raw.decode(self._reading.codec)
-        if "\n" not in text:
-            return text
-        mark = self._reading.delimiters.escape
-        return text.replace("\n", f"{mark}X0A{mark}" if mark else " ")
+        text = self._text
+        if text is None:
+            text = self.raw.decode(self._reading.codec)
+            if "\n" in text:
+                mark = self._reading.delimiters.escape
+                text = text.replace("\n", f"{mark}X0A{mark}" if mark else " ")
+            self._text = text
+        return text
 
     def field(self, number: int) -> Field:
         """Return the n-th field, as the standard counts: MSH-1 is the field separator."""
         return Field(self.field_text(number), self._reading)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The text of all fields as sent, by their numbers; the name of the segment is field 0."""
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = self._split()
+        return fields
 
     def field_text(self, number: int) -> str:
         """Return the n-th field's text as sent, '' when absent."""

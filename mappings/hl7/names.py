@@ -5,17 +5,17 @@ Shown in the order `prefix given further family suffix`, the way a person is add
 `DOE^JOHN^M^JR^DR` reads `DR JOHN M DOE JR`. Case is the sender's.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from mappings.hl7.elements import Component, Field, Repetition
+from mappings.hl7.elements import Field, Reading, Repetition, cut
+from mappings.hl7.escapes import unescape
 
 _NULL_OR_EMPTY = frozenset({"", '""'})
 _NAME_TYPE = 7  # XPN.7, table 0200
 _LEGAL = "L"
 
 
-@dataclass(frozen=True, slots=True)
-class PersonName:
+class PersonName(NamedTuple):
     """A person's name; absent and null parts are ''. `identifier` is XCN.1 / CN.1."""
 
     family: str = ""
@@ -29,13 +29,13 @@ class PersonName:
     @staticmethod
     def from_xpn(repetition: Repetition) -> "PersonName":
         """Read PN or XPN: family^given^further^suffix^prefix^degree."""
-        return PersonName(*(_part(one) for one in repetition.components[:6]))
+        return PersonName(*_parts(repetition, 6))
 
     @staticmethod
     def from_xcn(repetition: Repetition) -> "PersonName":
         """Read CN or XCN: identifier^family^given^further^suffix^prefix^degree."""
-        identifier, *parts = (_part(one) for one in repetition.components[:7])
-        return replace(PersonName(*parts), identifier=identifier)
+        identifier, *parts = _parts(repetition, 7)
+        return PersonName(*parts)._replace(identifier=identifier)
 
     @property
     def display(self) -> str:
@@ -50,19 +50,30 @@ class PersonName:
         return "^".join(part.replace("^", " ") for part in parts).rstrip("^")
 
 
-def _part(component: Component) -> str:
+def _parts(repetition: Repetition, most: int) -> list[str]:
+    """Return the first components as text; without any element made for them."""
+    reading = repetition.reading
+    return [
+        _said(part, reading) for part in cut(repetition.raw, reading.delimiters.component)[:most]
+    ]
+
+
+def _said(component: str, reading: Reading) -> str:
     """Return a part as text; of a family name with subcomponents (FN) the surname, its first."""
-    text = component.text().strip()
-    if len(component.subcomponents) > 1:
-        text = component.subcomponent(1).text().strip()
+    marks = reading.delimiters
+    if marks.subcomponent and marks.subcomponent in component:
+        component = component[: component.index(marks.subcomponent)]
+    text = unescape(component, marks, reading.codec).strip()
     return "" if text in _NULL_OR_EMPTY else text
 
 
 def preferred_name(field: Field) -> Repetition | None:
     """Return the legal name of a repeating field (type L), else the first that says anything."""
-    said = [one for one in field.repetitions if _part(one.component(1)) or _part(one.component(2))]
+    said = [one for one in field.repetitions if any(_parts(one, 2))]
+    if len(said) <= 1:
+        return said[0] if said else None
     legal = (one for one in said if one.component(_NAME_TYPE).text().strip() == _LEGAL)
-    return next(legal, next(iter(said), None))
+    return next(legal, said[0])
 
 
 def xpn_display(field: Field) -> str:
