@@ -5,7 +5,6 @@ Decides nothing about frames.
 """
 
 import socket
-from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from twisted.internet.interfaces import ISSLTransport
@@ -64,22 +63,24 @@ class Outlet:
     reactor need not watch it. Once it does not, the transport's own buffer does all the rest.
     """
 
-    __slots__ = ("_at_once", "_wire")
+    __slots__ = ("_send", "_wire")
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._at_once: Callable[[bytes], object] | None = (
-            None if is_tls(wire) else getattr(wire, "writeSomeData", None)
-        )
+        handle = None if is_tls(wire) else getattr(wire, "getHandle", lambda: None)()
+        self._send = handle.send if isinstance(handle, socket.socket) else None
 
     def write(self, data: bytes) -> None:
         """Send, or keep until it can be sent."""
-        if self._at_once is not None:
-            sent = self._at_once(data)  # a number of bytes, or an exception as a value
+        if self._send is not None:
+            try:
+                sent = self._send(data)
+            except OSError:  # full, or gone: the transport finds out which
+                sent = 0
             if sent == len(data):
                 return
-            self._at_once = None  # what is buffered goes first, from now on
-            data = data[sent:] if isinstance(sent, int) else data
+            self._send = None  # what is buffered goes first, from now on
+            data = data[sent:]
         self._wire.write(data)
 
 

@@ -16,11 +16,11 @@ Main = Callable[[asyncio.Event], Awaitable[int]]
 
 def run(main: Main) -> int:
     """Install the reactor, run `main` to its end, return its status; its error is raised here."""
-    from twisted.internet import asyncioreactor  # noqa: PLC0415  # importing installs nothing yet
+    from bridge.runtime.reactor import install  # noqa: PLC0415  # importing installs nothing yet
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
+    install(loop)
     from twisted.internet import reactor  # noqa: PLC0415  # now it is ours
 
     turning: Any = reactor
