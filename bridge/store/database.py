@@ -16,7 +16,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import sqlalchemy
-from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -55,6 +54,7 @@ _SQLITE_SETTINGS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # WAL with NORMAL loses acknowledged messages at a power cut
     "PRAGMA foreign_keys = ON",
+    "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA cache_size = -16384",  # KiB
     "PRAGMA journal_size_limit = 67108864",
 )
@@ -65,11 +65,6 @@ _POSTGRES_ARGUMENTS: dict[str, Any] = {
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
     "options": f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)}",
 }
-_JSON: dict[str, Any] = {
-    "json_serializer": lambda value: to_json(value).decode(),
-    "json_deserializer": from_json,
-}
-"""As the standard library reads and writes it, in a fifth of the time."""
 # A server that was told to commit lazily would make liars of our acknowledgments.
 _POSTGRES_DURABLE = """
     SELECT set_config('synchronous_commit', 'on', false)
@@ -238,7 +233,7 @@ def _sqlite_engine(address: URL, pool: Pool) -> Engine:
     # isolation_level None: the module must not open transactions of its own, `_begin` does.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
     engine = sqlalchemy.create_engine(
-        address, connect_args=arguments, hide_parameters=True, **_JSON, **pool.arguments
+        address, connect_args=arguments, hide_parameters=True, **pool.arguments
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -280,7 +275,6 @@ def _postgres_engine(address: URL, pool: Pool) -> Engine:
         connect_args=_POSTGRES_ARGUMENTS,
         isolation_level="READ COMMITTED",
         hide_parameters=True,
-        **_JSON,
         **pool.arguments,
     )
     event.listen(engine, "connect", _prepare_postgres)
