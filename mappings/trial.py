@@ -5,6 +5,7 @@ For `bridge mapping try` and the console. Everything in a Trial can be written a
 holds patient data, so it belongs on a screen and in no log.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +36,19 @@ class Trial:
     """Fields with a value that no rule looked at."""
 
 
+class _Fields(list[str]):
+    """Fields that tell which of them were read."""
+
+    __slots__ = ("read",)
+
+    read: set[int]
+
+    @override
+    def __getitem__(self, number: Any) -> Any:
+        self.read.add(number)
+        return super().__getitem__(number)
+
+
 class _Watched(Segment):
     """A segment that remembers which of its fields were read."""
 
@@ -43,6 +57,13 @@ class _Watched(Segment):
     def __init__(self, raw: bytes, name: str, index: int, reading: Reading) -> None:
         super().__init__(raw, name, index, reading)
         self.read: set[int] = set()
+
+    @property
+    @override
+    def fields(self) -> Sequence[str]:
+        found = _Fields(super().fields)
+        found.read = self.read
+        return found
 
     @override
     def field_text(self, number: int) -> str:

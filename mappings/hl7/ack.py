@@ -52,7 +52,8 @@ def build_ack(
     `expected_sequence_number` becomes MSA-4.
     """
     form = _form_for(header)
-    if code is AckCode.ACCEPT and not text and expects is None and control_id.isalnum():
+    more = text or refusals or expects or expected_sequence_number
+    if code is AckCode.ACCEPT and not more and control_id.isalnum():
         return _accepted(form, header, control_id, now)
     marks, version = form.marks, form.version
     separator = header.fields[1]
