@@ -31,7 +31,7 @@ from bridge.queue.hot_path import HOT_PATHS
 from bridge.queue.inserts import admit
 from bridge.queue.outbox import Outbox
 from bridge.runtime.probes import Probes, Readiness
-from bridge.store import order_index
+from bridge.store import order_saving
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.wiring import stores
@@ -168,7 +168,7 @@ def fill(office: Office) -> None:
         release = Release(destination, f"R{number}", f"R{number}:1", "final", now_ms(), told(key))
         with office.database.write() as connection:
             seen = IndexedOrder(key, "ordered", office.messages[site], office.messages[site])
-            order_index.save(connection, [replace(seen, report_id=f"R{number}")])
+            order_saving.save(connection, [replace(seen, report_id=f"R{number}")])
             outbox.enqueue(connection, [release], now_ms())
         (claimed,) = outbox.claim(destination, now_ms(), 1)
         outbox.store_payload(claimed.delivery_id, payload, f"D{number}")
