@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from fastapi import Request
+from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
@@ -85,9 +86,7 @@ async def look(
 
     def permitted(session: Session) -> Result:
         for place in dict.fromkeys(places):
-            require_administrator(
-                session.connection(), caller, place.site_id, place.location, place.pointer
-            )
+            _require(session.connection(), caller, place)
         return reading(session)
 
     engine = engine_of(request)
@@ -96,6 +95,16 @@ async def look(
         sites = (place.site_id for place in places)
         engine.journal.note(reading_of(request, action, sites, shown(result)))
     return result
+
+
+async def expect(request: Request, place: Place) -> None:
+    """Raise what `act` raises for the site and the role: before files are worked on."""
+    caller: Caller = request.state.caller
+    await engine_of(request).work.read(lambda connection: _require(connection, caller, place))
+
+
+def _require(connection: Connection, caller: Caller, place: Place) -> None:
+    require_administrator(connection, caller, place.site_id, place.location, place.pointer)
 
 
 async def act(request: Request, action: str, place: Place, deed: Callable[[Work], Any]) -> Response:
@@ -108,7 +117,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
     repeat = await _repeat_of(request, caller)
 
     def permitted(work: Work) -> Any:
-        require_administrator(work.connection, caller, place.site_id, place.location, place.pointer)
+        _require(work.connection, caller, place)
         if repeat is not None and (stored := stored_answer(work.connection, repeat)):
             return stored.body
         result = deed(work)

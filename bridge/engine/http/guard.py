@@ -16,7 +16,14 @@ from typing_extensions import override
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.addresses import is_loopback
 from bridge.engine.http.auditing import refused
-from bridge.engine.http.problems import Problem, Refused, bad_request, too_large, unauthorized
+from bridge.engine.http.problems import (
+    FieldError,
+    Problem,
+    Refused,
+    bad_request,
+    too_large,
+    unauthorized,
+)
 from bridge.engine.http.quotas import Allowance
 from bridge.engine.http.sessions import session_desk
 from bridge.engine.http.state import Engine, engine_of
@@ -26,6 +33,8 @@ from bridge.engine.settings import SizeLimits
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
+SINGLE = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
+"""Query parameters that name one thing: with two values, neither is what was meant."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -200,12 +209,21 @@ def _enforce(allowance: Allowance | None) -> None:
 
 
 async def json_body(request: StrictRequest) -> None:
-    """Raise 400 unless the body, if there is one, is JSON and says so."""
-    if b"%00" in request.scope.get("query_string", b""):
-        raise bad_request("a query parameter holds a NUL character")
+    """Raise 400 unless the query is plain, and the body, if there is one, is JSON and says so."""
+    _check_query(request)
     if not await request.body():
         return
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise bad_request("the body is not declared as application/json", code="not_json")
     await request.json()
+
+
+def _check_query(request: Request) -> None:
+    if b"%00" in request.scope.get("query_string", b""):
+        raise bad_request("a query parameter holds a NUL character")
+    for name in SINGLE:
+        if len(set(request.query_params.getlist(name))) > 1:
+            raise bad_request(
+                "a query parameter contradicts itself", FieldError(name, "is repeated")
+            )

@@ -2,7 +2,7 @@
 Read a JSON body, and refuse whatever the rest of the engine could not store or send again.
 
 Refused besides bad syntax: bytes that are not UTF-8, NaN and infinities, numbers
-too long, nesting too deep, NUL characters and unpaired surrogates in any string.
+too long, nesting too deep, a name twice in an object, NUL characters and unpaired surrogates.
 """
 
 import json
@@ -18,7 +18,12 @@ def parse(body: bytes) -> Any:
     """Return the value; raise `Refused` (400) with the reason and never with the text."""
     try:
         text = body.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_not_a_number, parse_float=_finite)
+        value = json.loads(
+            text,
+            parse_constant=_not_a_number,
+            parse_float=_finite,
+            object_pairs_hook=_unambiguous,
+        )
     except UnicodeDecodeError:
         raise _refused("the body is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -36,6 +41,13 @@ def parse(body: bytes) -> Any:
 
 def _refused(detail: str) -> Refused:
     return bad_request(detail, FieldError("", detail), code="invalid_json")
+
+
+def _unambiguous(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):  # two patients in one member: neither is what was meant
+        raise _refused("an object has the same name twice")
+    return found
 
 
 def _not_a_number(name: str) -> Never:

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.http.acting import Place, act, place_of, triple_of
+from bridge.engine.http.acting import Place, act, expect, place_of, triple_of
 from bridge.engine.http.guard import WriteRoute
 from bridge.engine.http.models.reports import (
     DeleteBody,
@@ -48,14 +48,19 @@ async def delete(body: DeleteBody, request: Request) -> Response:
 @router.post("/update-dicomsr", response_class=Response, responses=DONE)
 async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
     """Replace or extend the DICOM SR files of an unsigned report."""
-    triple, engine = triple_of(body.clinicalInfo), engine_of(request)
+    triple, engine, place = (
+        triple_of(body.clinicalInfo),
+        engine_of(request),
+        place_of(body.clinicalInfo),
+    )
+    await expect(request, place)
     texts = [each.fileData for each in body.dicomSR]
     read = await engine.work.run(lambda: structured_reports(texts, engine.settings.sizes))
     files = [kept for _, kept in read]
     return await act(
         request,
         "update-dicomsr",
-        place_of(body.clinicalInfo),
+        place,
         lambda work: update_structured_reports(work, triple, files, UpdateMode(body.mode)),
     )
 

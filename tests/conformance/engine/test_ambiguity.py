@@ -1,0 +1,52 @@
+"""What a request says twice, and in which order it is looked at."""
+
+import base64
+
+import pytest
+
+from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity
+from tests.conformance.engine.cases import Case, ok
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"clinicalInfo": [], "clinicalInfo": [{"SiteID": "SITE1"}]}',
+        '{"clinicalInfo": [{"PatientMRN": "P1", "PatientMRN": "P2", "Accession": "A1"}]}',
+    ],
+)
+def test_a_member_that_is_there_twice(service: Service, body: str) -> None:
+    """Order identity: of two patients in one member neither is taken."""
+    headers = {"content-type": "application/json"}
+    answer = service.call("POST", "/api/report/status", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_json")
+    assert "P2" not in answer.text
+
+
+def test_a_query_parameter_that_contradicts_itself(case: Case) -> None:
+    """content, site/prelims: one patient, one site; the same said twice is no contradiction."""
+    case.draft("A1")
+    query = "SiteID=SITE1&PatientMRN=P1&Accession=A1"
+    path = f"/api/report/content?{query}"
+    ok(case.service.call("GET", path))
+    ok(case.service.call("GET", f"{path}&PatientMRN=P1"))
+    for more in ("PatientMRN=P2", "SiteID=SITE2", "Accession="):
+        answer = case.service.call("GET", f"{path}&{more}")
+        assert answer.status_code == 400, more
+        assert answer.json()["errors"][0]["pointer"] == more.partition("=")[0]
+    prelims = "/api/report/site/prelims?SiteID=SITE1&prelimGroup=G&prelimTag=T&prelimTag=U"
+    assert case.service.call("GET", prelims).status_code == 400
+
+
+def test_files_are_looked_at_only_for_those_who_may_bring_them(case: Case) -> None:
+    """update-dicomsr: site and role come before the files, 404 and 403 before 400."""
+    case.draft("A1")
+    files = {"dicomSR": [{"fileData": base64.b64encode(b"no DICOM").decode()}]}
+    for who, site, status in (
+        (FOREIGN, "SITE1", 403),
+        (READER, "SITE1", 403),
+        (ADMIN, "NOWHERE", 404),
+        (ADMIN, "SITE1", 400),
+    ):
+        body = {"clinicalInfo": identity("A1", site=site), **files}
+        assert case.service.post("report/update-dicomsr", body, who).status_code == status, who
