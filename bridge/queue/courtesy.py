@@ -8,8 +8,10 @@ in which they are applied; but a share always remains. Pure: the caller counts a
 
 from collections.abc import Callable
 
-BUSY, RUSH = 50.0, 300.0  # arrivals a second
-SHARES = {BUSY: 1.0, RUSH: 9.0}  # pause after a batch, in times of what the batch took
+RUSH = 3000.0  # arrivals a second from which on batches are small, and one at a time
+ACCEPTING = 0.00015  # seconds of the loop that an arrival takes
+SPARE = 0.2  # of the time nobody claims, so that arrivals seldom wait
+LEAST = 0.1  # of the time is for applying, however fast they come
 LONGEST = 2.0  # seconds of a pause, whatever the batch took
 SMALL = 20  # messages in a batch during a rush
 _SAMPLE = 0.1  # seconds
@@ -35,8 +37,10 @@ class Courtesy:
     def pause(self) -> float:
         """Seconds to let pass before the next batch, by what the last one took."""
         rate = self._look()
-        share = next((SHARES[at] for at in (RUSH, BUSY) if rate >= at), 0.0)
-        return min(LONGEST, self._took * share)
+        if not rate:
+            return 0.0
+        share = max(LEAST, 1.0 - SPARE - rate * ACCEPTING)
+        return min(LONGEST, self._took * (1.0 - share) / share)
 
     def worked(self, seconds: float) -> None:
         """Note how long a batch took."""

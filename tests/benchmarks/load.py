@@ -31,7 +31,7 @@ Frame = tuple[bytes, bytes]
 """Control id, and what goes over the line."""
 
 
-def frames(first: int, count: int, patients: int = 997) -> list[Frame]:
+def frames(first: int, count: int, patients: int = 20_011) -> list[Frame]:
     """Numbered orders from `first` on, framed."""
     return [
         (f"C{n}".encode(), VT + order(n, mrn=f"M{n % patients}", extra=EXTRA) + FS_CR)
