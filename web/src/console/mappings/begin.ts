@@ -4,7 +4,7 @@ import { place } from "../place.svelte";
 import type { Message, Saved } from "./types";
 import { carried } from "./workbench.svelte";
 
-export const NAME = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}";
+export const NAME = "[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}";
 
 /** Saves a first draft, and opens it with messages to try it on; false where it was refused. */
 export async function begin(name: string, text: string, messages: Message[]): Promise<boolean> {

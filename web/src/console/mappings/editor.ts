@@ -109,7 +109,7 @@ export function writing(
   file: string,
   label: string,
   changed: (text: string) => void,
-  knowledge: () => Knowledge,
+  knowledge: () => Knowledge = () => ({ schema: null, kind: "", places: [], files: [] }),
 ): Extension[] {
   const source = file.endsWith(".yaml")
     ? [(asked: CompletionContext) => offer(asked, knowledge())]

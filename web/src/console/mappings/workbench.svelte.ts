@@ -168,6 +168,10 @@ export class Workbench {
   async tryOut(): Promise<void> {
     this.#trying?.abort();
     if (!this.messages.length) return;
+    if (this.errors) {
+      this.stale = true;
+      return;
+    }
     const trying = (this.#trying = new AbortController());
     const messages = this.messages.map(({ payload, listener }) => ({ payload, listener }));
     try {
@@ -177,10 +181,9 @@ export class Workbench {
       this.trials = done.trials;
       this.left = done.left;
       this.stale = false;
-    } catch (error) {
+    } catch {
       if (trying.signal.aborted) return;
-      if (error instanceof ApiProblem && error.code === "mistakes") this.stale = true;
-      else announcements.say(say("unreachable"), "bad");
+      announcements.say(say("unreachable"), "bad");
     }
   }
 
