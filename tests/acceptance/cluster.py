@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy import text
 
+from tests.acceptance.forked import ROOT, Forked, Program
 from tests.acceptance.house import House, free_port
-from tests.acceptance.serving import ROOT
 
 CONFIGURATION = ROOT / "docs" / "operations" / "haproxy.cfg"
 
@@ -20,10 +20,15 @@ CONFIGURATION = ROOT / "docs" / "operations" / "haproxy.cfg"
 class Cluster:
     """Nodes that share a database, and nothing else."""
 
-    def __init__(self, folder: Path, url: str, count: int = 2) -> None:
+    def __init__(
+        self, folder: Path, url: str, count: int = 2, *, program: Program = Forked
+    ) -> None:
         self.folder = folder
         self.url = url
-        self.nodes = [House(folder / f"node-{number}", database=url) for number in range(count)]
+        self.nodes = [
+            House(folder / f"node-{number}", database=url, program=program)
+            for number in range(count)
+        ]
         self._balancer: subprocess.Popen[bytes] | None = None
         self.port = free_port()
         self.web_port = free_port()

@@ -1,5 +1,5 @@
 """
-The real program in a home of its own: `python -m bridge …` in subprocesses, nothing imported.
+The real program in a home of its own, in processes of its own, nothing imported.
 
 What `init`, `site`, `user` and `token` make on SQLite is made once a run and copied.
 """
@@ -9,18 +9,17 @@ import json
 import random
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.acceptance.serving import ROOT, Serving
+from tests.acceptance.forked import Forked, Program
+from tests.acceptance.serving import Serving
 
 TOKEN = "token.txt"
 PORTS: set[int] = set()
@@ -42,13 +41,13 @@ def free_port() -> int:
 
 def bridge(*arguments: str, expect: int | None = 0) -> str:
     """Run one `bridge` command; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bridge", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    if expect is not None and done.returncode != expect:
-        raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout + (done.stderr if expect else "")
+    with tempfile.TemporaryDirectory(prefix="bridge-command-") as folder:
+        output, errors = Path(folder) / "output", Path(folder) / "errors"
+        status = Forked(arguments, {}, output, errors).wait(120)
+        printed, complained = output.read_text("utf-8"), errors.read_text("utf-8")
+    if expect is not None and status != expect:
+        raise AssertionError(f"{arguments}: {status}\n{printed}\n{complained}")
+    return printed + (complained if expect else "")
 
 
 def populate(home: Path, sign_delay: int) -> None:
@@ -75,8 +74,16 @@ def model_home(sign_delay: int) -> Path:
 class House:
     """One installation: make it, start it, stop it, kill it, ask it."""
 
-    def __init__(self, home: Path, *, sign_delay: int = 0, database: str = "") -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        sign_delay: int = 0,
+        database: str = "",
+        program: Program = Forked,
+    ) -> None:
         """`database` is a PostgreSQL address, or empty for the embedded one."""
+        self.program = program
         self.home = home
         self.http_port, self.mllp_port = free_port(), free_port()
         self.database = database
@@ -139,7 +146,6 @@ class House:
         self,
         *arguments: str,
         env: Mapping[str, str] | None = None,
-        prefix: Sequence[str] = (),
         beside: bool = False,
     ) -> Serving:
         """Serve, and wait until it is ready; `beside`: with a probe address of its own."""
@@ -147,7 +153,7 @@ class House:
         if beside:
             port = free_port()
             probe, more["BRIDGE_HTTP__PROBE_BIND"] = f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"
-        service = Serving(self.home, probe, arguments, more, prefix)
+        service = Serving(self.home, probe, arguments, more, self.program)
         if beside:
             self.others.append(service)
         else:
@@ -250,7 +256,7 @@ class House:
             ]
             if not waiting:
                 return
-            time.sleep(0.05)
+            time.sleep(0.1)
         raise AssertionError(f"still waiting: {waiting}")
 
 

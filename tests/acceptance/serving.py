@@ -1,16 +1,14 @@
-"""One `bridge serve` in a subprocess: started, waited for, stopped, killed."""
+"""One `bridge serve` in a process of its own: started, waited for, stopped, killed."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.acceptance.forked import Forked, Program
+
 READY_WITHIN = 60.0
 
 
@@ -23,22 +21,13 @@ class Serving:
         probe: str,
         arguments: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-        prefix: Sequence[str] = (),
+        program: Program = Forked,
     ) -> None:
-        """Start it; `prefix` is a command that runs it (`sh -c 'ulimit …'`)."""
+        """Start it."""
         self.file = home / "serve.log"
         self.probe = probe
-        command = [
-            *prefix, sys.executable, "-m", "bridge", "serve", "--home", str(home), *arguments
-        ]  # fmt: skip
-        with self.file.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
-            )
+        command = ["serve", "--home", str(home), *arguments]
+        self.process = program(command, env or {}, self.file, self.file)
 
     def wait(self) -> None:
         """Wait until it is ready."""

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import psycopg
 
-from tests.acceptance.house import ROOT, House, free_port
+from tests.acceptance.forked import ROOT, started
+from tests.acceptance.house import House, free_port
 
 STARTS_WITHIN = 20.0
 _numbers = itertools.count()
@@ -72,7 +73,7 @@ def _module(name: str, *arguments: str) -> Iterator[int]:
 
 @contextmanager
 def _ours(folder: Path, database: str, *roles: str) -> Iterator[int]:
-    house = House(folder / "home", database=database)
+    house = House(folder / "home", database=database, program=started)
     house.make()
     command = [sys.executable, "-m", "bridge", "serve", "--home", str(house.home), *roles]
     with _running(command, house.mllp_port):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 
+from tests.acceptance.forked import started
 from tests.acceptance.house import House
 from tests.conftest import PostgresServer, start_server
 
@@ -86,7 +87,7 @@ def installed(
 ) -> Iterator[Installation]:
     """Make a home below `folder` and serve it; on SQLite where no server is given."""
     url = postgres.database() if postgres is not None else ""
-    house = House(folder / f"home{next(_numbers)}", database=url)
+    house = House(folder / f"home{next(_numbers)}", database=url, program=started)
     house.settings = UNLIMITED + settings
     if destination:
         house.destination("ris", destination)

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.acceptance.cluster import Cluster
+from tests.acceptance.forked import started
 from tests.acceptance.house import House
 from tests.acceptance.wire import Sink, sink
 from tests.conftest import start_server
@@ -70,7 +71,7 @@ def build(folder: Path, disk: Path, asked: argparse.Namespace) -> World:
     """A database and nodes that are not started yet."""
     server = start_server(disk / "postgresql")
     url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
-    cluster = Cluster(folder, url, 2)
+    cluster = Cluster(folder, url, 2, program=started)
     return World(cluster, server, disk, folder / "clock", lasts=min(10.0, asked.every / 4))
 
 
