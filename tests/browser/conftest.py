@@ -5,21 +5,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.reading_room import ReadingRoom, opened
+from tests.browser.screens import furnish
+from tests.browser.watching import watched
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PATIENCE = 20_000
+"""Milliseconds for what is expected of a page: machines may be slow."""
 
 
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[ReadingRoom]:
-    """An engine that listens; its site cools signatures for a minute."""
-    room = ReadingRoom(tmp_path)
-    room.prepare(sign_delay=60)
-    room.start()
-    yield room
-    room.stop()
+    """An engine that listens, of the test's own."""
+    with opened(tmp_path) as room:
+        yield room
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadingRoom]:
+    """An engine of the module's, its site with something on every screen."""
+    with opened(tmp_path_factory.mktemp("furnished")) as room:
+        furnish(room)
+        yield room
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +40,7 @@ def driver() -> Iterator[Playwright]:
     """
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         yield playwright
 
@@ -54,11 +64,5 @@ def profile(chromium: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(profile: BrowserContext) -> Iterator[Page]:
     """A page; errors in its scripts, and whatever the policy stopped, fail the test."""
-    page = profile.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
-    yield page
-    # What a test took away (the network, the session) the browser says by itself.
-    expected = ("Failed to load resource", "net::ERR_")
-    assert [each for each in errors if not any(word in each for word in expected)] == []
+    with watched(profile) as page:
+        yield page

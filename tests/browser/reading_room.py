@@ -5,6 +5,8 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from bridge.store.database import Database
 from tests.databases import fresh_file
 
 TOKEN = "service-secret"
+COOLING = 60  # seconds
 READER, OTHER = "rea@site1.test", "otto@site1.test"
 
 
@@ -117,5 +120,24 @@ class ReadingRoom:
         record = self.call("POST", "report/status", {"clinicalInfo": [order]}).json()[0]
         return str(record["status"])
 
+    def cookies(self, email: str, password: str) -> list[dict[str, str]]:
+        """Sign in as the login form does; give the cookies as a browser's profile takes them."""
+        form = {"email": email, "password": password, "token": "", "next": ""}
+        answer = httpx.post(f"{self.url}/reporting/login", data=form)
+        assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
+        return [{"name": n, "value": v, "url": self.url} for n, v in answer.cookies.items()]
+
     def _open(self) -> Database:
         return Database(f"sqlite:///{self.folder / 'engine.db'}")
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[ReadingRoom]:
+    """An engine that listens; its site cools signatures for a minute."""
+    room = ReadingRoom(folder)
+    room.prepare(sign_delay=COOLING)
+    room.start()
+    try:
+        yield room
+    finally:
+        room.stop()

@@ -56,20 +56,33 @@ def _login(page: Page, room: ReadingRoom) -> None:
     page.locator("input[type=password]").wait_for()
 
 
+CAME = {
+    "worklist": "[role=row][data-report]",
+    "settings": "main select",
+    "administration": "form.fields input[type=number]",
+}
+"""What comes last on the screens of somebody who is signed in."""
+
+
 def _signed_in(path: str) -> Show:
     def show(page: Page, room: ReadingRoom) -> None:
         page.goto(f"{room.url}/reporting/{path}")
-        page.locator("main, [role=grid]").first.wait_for()
-        page.wait_for_timeout(400)  # lists come after their page, and the feed never ends
+        page.locator(CAME[path]).first.wait_for()
 
     return show
 
 
-def report(page: Page, room: ReadingRoom, **app: object) -> None:
+def turn_to(page: Page, screen: str) -> None:
+    """Go to another screen by its link, as people do; nothing is loaded anew."""
+    page.locator(f"nav a[href='/reporting/{screen}']").click()
+    page.locator(CAME[screen]).first.wait_for()
+
+
+def report(page: Page, room: ReadingRoom, accession: str = "A91", **app: object) -> None:
     """Open a report with a text, findings, and a bracket to fill."""
     page.goto(
         room.launch(
-            "A91",
+            accession,
             mrn="P90",
             who=ADA,
             tags=TAGS,

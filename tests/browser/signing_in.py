@@ -24,6 +24,13 @@ def order(room: ReadingRoom, number: int, **tags: str) -> None:
     room.launch(f"A{number}", mrn=f"P{number}", lazyLaunch=True, registerOrder=True, tags=given)
 
 
+def admit(page: Page, room: ReadingRoom, email: str = ADA, path: str = "worklist") -> None:
+    """Open a page as somebody who has signed in before."""
+    page.context.add_cookies(room.cookies(email, PASSWORD))  # type: ignore[arg-type]
+    page.goto(f"{room.url}/reporting/{path}")
+    page.locator("header .who").wait_for()
+
+
 def sign_in(page: Page, room: ReadingRoom, email: str = ADA, path: str = "worklist") -> None:
     """Fill in the login form as a person does, and arrive."""
     page.goto(f"{room.url}/reporting/{path}")

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reading_room import ReadingRoom
-from tests.browser.screens import SCREENS, furnish, report
-from tests.browser.signing_in import sign_in
+from tests.browser.screens import SCREENS, report
+from tests.browser.signing_in import admit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -18,16 +18,9 @@ SIZES = {"wide": (1400, 900), "panel": (420, 800)}
 
 
 @pytest.fixture
-def furnished(room: ReadingRoom) -> ReadingRoom:
-    """A site with something on every screen."""
-    furnish(room)
-    return room
-
-
-@pytest.fixture
 def signed_in(furnished: ReadingRoom, page: Page) -> Page:
     """A page of an administrator."""
-    sign_in(page, furnished)
+    admit(page, furnished)
     return page
 
 
@@ -96,7 +89,7 @@ def test_axe_finds_nothing_in_dialogs(furnished: ReadingRoom, page: Page) -> Non
 
 def test_a_report_is_written_and_signed_by_keys_alone(furnished: ReadingRoom, page: Page) -> None:
     """From the open page: the bracket by Tab, the text, Ctrl+Enter; the dialog keeps the focus."""
-    report(page, furnished)
+    report(page, furnished, "A92")
     expect(page.locator("#text")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.type("4 mm")

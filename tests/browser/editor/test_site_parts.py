@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reading_room import ReadingRoom
-from tests.browser.signing_in import enrol, sign_in
+from tests.browser.signing_in import admit, enrol
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_macros_and_checks_are_set_in_the_app(room: ReadingRoom, page: Page) -> None:
     """Set by the administrator, they hold at the next report."""
     enrol(room)
-    sign_in(page, room, path="administration")
+    admit(page, room, path="administration")
     page.get_by_role("button", name="Macros").click()
     page.fill("#site-macro-trigger", ".nf")
     page.fill("#site-macro-text", "No fracture of the [bone].")

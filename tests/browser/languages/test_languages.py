@@ -2,15 +2,17 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from bridge.engine.launching.languages import LANGUAGES
 from tests.browser.reading_room import ReadingRoom
-from tests.browser.screens import SCREENS, furnish, report
-from tests.browser.signing_in import sign_in
+from tests.browser.screens import report, turn_to
+from tests.browser.signing_in import admit
+from tests.browser.watching import watched
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -19,11 +21,14 @@ KEY = re.compile(r"\b(?:shell|editor|panels|worklist|settings|administration|sig
 SIZES = ((1400, 900), (420, 800))
 
 
-@pytest.fixture
-def furnished(room: ReadingRoom) -> ReadingRoom:
-    """A site with something on every screen."""
-    furnish(room)
-    return room
+@pytest.fixture(scope="module")
+def desk(furnished: ReadingRoom, chromium: Browser) -> Iterator[Page]:
+    """The page of an administrator, who stays signed in."""
+    profile = chromium.new_context(viewport={"width": 1400, "height": 900})
+    with watched(profile) as page:
+        admit(page, furnished, path="settings")
+        yield page
+    profile.close()
 
 
 def catalogue(code: str) -> dict[str, dict[str, str]]:
@@ -58,7 +63,7 @@ def whole(page: Page) -> list[str]:
 
 def test_the_app_speaks_another_language_at_once(furnished: ReadingRoom, page: Page) -> None:
     """All 17, one after the other on the same page, which is never loaded anew."""
-    sign_in(page, furnished, path="settings")
+    admit(page, furnished, path="settings")
     page.evaluate("window.stayed = true")
     chooser = page.locator("main select").first
     for code in LANGUAGES[1:] + LANGUAGES[:1]:
@@ -72,14 +77,16 @@ def test_the_app_speaks_another_language_at_once(furnished: ReadingRoom, page: P
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
-def test_no_screen_breaks_in_any_language(furnished: ReadingRoom, page: Page, code: str) -> None:
+def test_no_screen_breaks_in_any_language(
+    furnished: ReadingRoom, desk: Page, page: Page, code: str
+) -> None:
     """Worklist, settings, administration, report: wide and in a side panel."""
-    sign_in(page, furnished, path="settings")
-    page.locator("main select").first.select_option(code)
-    expect(page.locator("html")).to_have_attribute("lang", code)
+    turn_to(desk, "settings")
+    desk.locator("main select").first.select_option(code)
+    expect(desk.locator("html")).to_have_attribute("lang", code)
     for name in ("worklist", "settings", "administration"):
-        SCREENS[name](page, furnished)
-        sound(page, code, name)
+        turn_to(desk, name)
+        sound(desk, code, name)
     report(page, furnished, AppLanguage=code)
     expect(page.locator("#sign")).to_have_text(catalogue(code)["sign"]["sign"])
     sound(page, code, "report")
@@ -97,13 +104,13 @@ def sound(page: Page, code: str, screen: str) -> None:
 
 def test_dates_are_written_as_the_language_writes_them(furnished: ReadingRoom, page: Page) -> None:
     """The same worklist, in German and in Japanese."""
-    sign_in(page, furnished, path="settings")
+    admit(page, furnished, path="settings")
     shown = {}
     for code in ("en-US", "de-DE", "ja-JP"):
-        SCREENS["settings"](page, furnished)
+        turn_to(page, "settings")
         page.locator("main select").first.select_option(code)
         expect(page.locator("html")).to_have_attribute("lang", code)
-        SCREENS["worklist"](page, furnished)
+        turn_to(page, "worklist")
         expect(page.locator("[role=row][data-report]").first).to_contain_text("CT Abdomen")
         shown[code] = page.locator("[role=row][data-report]").first.inner_text()
     assert "Mar 13, 2026" in shown["en-US"]
