@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.documents import docx, html, pdf, rtf
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.model import Exported
+from bridge.engine.http import pieces
 from bridge.engine.http.acting import zone_of
 from bridge.engine.http.guard import SessionRoute
 from bridge.engine.http.models.responses import problems
@@ -131,4 +132,4 @@ async def export(
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     name = f'attachment; filename="report.{kind.value}"'
     headers = {**_NO_STORE, "Content-Disposition": name}
-    return Response(data, headers=headers, media_type=writer.media_type)
+    return pieces.octets(data, writer.media_type, headers)

@@ -1,6 +1,5 @@
 """`export/html`, `export/json`, `export/rtf`, and for our own bridge `export/pdf`."""
 
-import base64
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import tzinfo
@@ -10,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request
 from sqlmodel import Session
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import Response
 
 from bridge.engine.documents import html, pdf, record, rtf
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.model import Exported
+from bridge.engine.http import pieces
 from bridge.engine.http.acting import look, place_of, triple_of, zone_of
 from bridge.engine.http.guard import ExportRoute
 from bridge.engine.http.models.export_record import ExportRecord
@@ -69,15 +69,14 @@ def _zone(exported: Exported) -> tzinfo:
 @router.post("/html", response_model=HtmlResponse, responses=problems())
 async def export_html(body: ExportBody, request: Request) -> Response:
     """Return the report as a self-contained HTML document."""
-    return JSONResponse({"html": await _export(request, body, html.render)})
+    return pieces.text_member("html", await _export(request, body, html.render))
 
 
 @router.post("/json", response_model=ExportRecord, responses=problems())
 async def export_json(body: ExportBody, request: Request) -> Response:
     """Return the JSON export record."""
-    return JSONResponse(
-        await _export(request, body, lambda exported, _: record.export_record(exported))
-    )
+    exported = await _export(request, body, lambda found, _: record.export_record(found))
+    return pieces.json_value(exported)
 
 
 @router.post(
@@ -104,11 +103,10 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     data = await _export(request, body, render, body.addenda)
     if body.responseType is RtfResponse.ARRAYBUFFER:
         headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
-        return Response(data, headers=headers, media_type=RTF_TYPE)
-    encoded = base64.b64encode(data).decode("ascii")
+        return pieces.octets(data, RTF_TYPE, headers)
     if request.headers.get("accept", "").startswith("text/plain"):
-        return PlainTextResponse(encoded)
-    return JSONResponse({"rtf": encoded})
+        return pieces.base64_text(data)
+    return pieces.base64_member("rtf", data)
 
 
 @router.post("/pdf", include_in_schema=False)
@@ -121,4 +119,4 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
-    return Response(data, headers=headers, media_type=PDF_TYPE)
+    return pieces.octets(data, PDF_TYPE, headers)

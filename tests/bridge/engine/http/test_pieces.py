@@ -1,0 +1,70 @@
+"""Rendered reports leave in pieces, and arrive as they were."""
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from bridge.engine.http import pieces
+from bridge.engine.http.pieces import PIECE
+
+LENGTHS = (0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 2)
+TEXT = '\u4e2d\u6587 \U0001f600 "quoted" \\ \n\t\x01 </script> '
+
+
+def sent(response: Response) -> tuple[dict[str, str], list[bytes]]:
+    """Return the headers and the pieces of a body, as the server gets them."""
+    messages: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        messages.append(dict(message))
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.4"}}
+    asyncio.run(response(scope, receive, send))
+    headers = {name.decode(): value.decode() for name, value in messages[0]["headers"]}
+    bodies = [bytes(each["body"]) for each in messages[1:] if each["body"]]
+    assert all(len(each) <= 8 * PIECE for each in bodies)
+    return headers, bodies
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_bytes(length: int) -> None:
+    """export/rtf: the binary payload, with its length, none of it twice."""
+    data = bytes(index % 251 for index in range(length))
+    headers, bodies = sent(pieces.octets(data, "application/rtf", {"X-More": "1"}))
+    assert b"".join(bodies) == data
+    assert (headers["content-length"], headers["x-more"]) == (str(length), "1")
+    assert len(bodies) == -(-length // PIECE)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_base64(length: int) -> None:
+    """export/rtf: base64 in JSON, or bare for those who ask for text."""
+    data = bytes(index % 251 for index in range(length))
+    headers, bodies = sent(pieces.base64_text(data))
+    assert base64.b64decode(b"".join(bodies), validate=True) == data
+    assert headers["content-length"] == str(len(b"".join(bodies)))
+    headers, bodies = sent(pieces.base64_member("rtf", data))
+    assert base64.b64decode(json.loads(b"".join(bodies))["rtf"], validate=True) == data
+    assert headers["content-type"] == "application/json"
+    assert len(bodies) >= length // PIECE
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_text_and_records(length: int) -> None:
+    """export/html, export/json: JSON as it would be written at once, cut anywhere."""
+    text = (TEXT * (length // len(TEXT) + 1))[:length]
+    value = {"html": text}
+    whole = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    _, bodies = sent(pieces.text_member("html", text))
+    assert b"".join(bodies) == whole
+    assert len(bodies) >= length // PIECE
+    record = {"a": None, "list": [{"b": 1, "text": text}], "yes": True}
+    _, bodies = sent(pieces.json_value(record))
+    assert json.loads(b"".join(bodies)) == record
