@@ -10,6 +10,8 @@ SITE: Final = "SITE1"
 SIGN_DELAY: Final = 3
 """Seconds in which a signature can be recalled."""
 USER, USER_NAME = "ada@example.org", "Ada Reader"
+KEEPER, KEEPER_NAME = "mara@example.org", "Mara Keeper"
+"""Who may do everything in the console."""
 
 _SETTINGS: Final = Template("""\
 # The home of the demonstration.

@@ -1,13 +1,14 @@
 """After the story: what can be opened and tried, and results that still come."""
 
 import asyncio
+import secrets
 import sys
 from pathlib import Path
 
 from bridge.demo import script
 from bridge.demo.cast import Cast
 from bridge.demo.hospital import Result
-from bridge.demo.installation import USER, Ports
+from bridge.demo.installation import KEEPER, KEEPER_NAME, SITE, USER, Ports
 from bridge.demo.stage import HOST, Stage
 
 _REPORTS = (
@@ -24,10 +25,18 @@ async def keep_running(
     """Say what there is to open, tell of each result that comes, until Ctrl-C."""
     teller = cast.teller
     teller.scene("It goes on running; Ctrl-C ends it and removes its folder")
+    password = await _console_account(stage)
     links = [(name, await cast.radiologist.link(order)) for name, order in _REPORTS]
     places = [*_places(cast, stage, ports), ("x-access-token", f"{token} ({USER})")]
+    console = [
+        ("console", f"{ports.address}/console"),
+        ("e-mail", KEEPER),
+        ("password", password),
+        ("what to do there", "docs/tutorial.md: a second sender, mapped in the console"),
+    ]
     for heading, rows in (
         ("Open a report in a browser (whoever has the link may, for some hours):", links),
+        ("Look after it in the console (messages, queues, mappings), with this account:", console),
         ("The rest:", places),
         ("Try, in another terminal:", _commands(cast, stage)),
     ):
@@ -41,6 +50,17 @@ async def keep_running(
 
     cast.hospital.on_result = tell
     await stop.wait()
+
+
+async def _console_account(stage: Stage) -> str:
+    """Let somebody into the console, who may do everything there; return their password."""
+    password = secrets.token_urlsafe(9)
+    home = ("--home", str(stage.home))
+    who = (KEEPER, *home, "--name", KEEPER_NAME, "--site", SITE, "--password-stdin")
+    await stage.bridge("user", "add", *who, typed=f"{password}\n")
+    role = ("--role", "system-administrator", "--bodies")
+    await stage.bridge("console", "grant", KEEPER, *home, *role)
+    return password
 
 
 def _places(cast: Cast, stage: Stage, ports: Ports) -> list[tuple[str, str]]:

@@ -62,13 +62,13 @@ class Stage:
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    async def bridge(self, *arguments: str) -> str:
+    async def bridge(self, *arguments: str, typed: str = "") -> str:
         """Run one `bridge` command to its end; return what it printed. Raises CommandFailed."""
         process = await self._start(
-            arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, typed=typed
         )
         try:
-            output, _ = await process.communicate()
+            output, _ = await process.communicate(typed.encode() if typed else None)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -121,7 +121,12 @@ class Stage:
         return self.folder / "serve.log"
 
     async def _start(
-        self, arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int
+        self,
+        arguments: Sequence[str],
+        *,
+        stdout: int | IO[bytes],
+        stderr: int,
+        typed: str = "",
     ) -> asyncio.subprocess.Process:
         # Settings of whoever runs the demo must not leak into its home.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BRIDGE_")}
@@ -129,7 +134,7 @@ class Stage:
             *(sys.executable, "-m", "bridge", *arguments),
             cwd=Path(bridge.__file__).parents[1],
             env=environment | {"PYTHONUTF8": "1"},
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if typed else asyncio.subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
         )
