@@ -133,6 +133,12 @@ def empty(url: str) -> None:
     ask_server(url, _EMPTY)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: no worker is left with one of them at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where nothing may be skipped (`.ci/run`), a skipped test fails the run."""
     if not os.environ.get("REPORT_BRIDGE_NOTHING_SKIPPED"):

@@ -13,6 +13,8 @@ from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
 
+pytestmark = pytest.mark.slow
+
 FOLLOWS_AFTER = 2.0
 """Seconds within which all nodes follow an activation."""
 

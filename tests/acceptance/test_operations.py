@@ -18,6 +18,8 @@ from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, Sender, Sink, ack, sink, verdict
 
+pytestmark = pytest.mark.slow
+
 TOLD: list[dict[str, Any]] = []
 
 

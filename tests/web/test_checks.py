@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.engine.launching.languages import LANGUAGES
+
 WEB = Path(__file__).resolve().parents[2] / "web"
 
 
@@ -19,6 +21,11 @@ def test_the_web_apps_pass(script: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+
+
+def test_the_app_speaks_the_languages_that_the_engine_knows() -> None:
+    """The codes that a launch may ask for are those that there is a catalogue for."""
+    assert {each.stem for each in (WEB / "locales").glob("*.json")} == set(LANGUAGES)
 
 
 def test_the_lock_bears_no_address() -> None:

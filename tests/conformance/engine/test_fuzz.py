@@ -75,7 +75,7 @@ def test_the_report_page(target: Target, tmp_path: Path) -> None:
     """The page's endpoints: nothing fails, whatever is sent; declared responses only."""
     done = target.fuzz(
         "--include-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
-        "-n", "10", "--max-time", "10", folder=tmp_path,
+        "-n", "8", "--max-time", "10", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
@@ -84,7 +84,7 @@ def test_the_interface(target: Target, tmp_path: Path) -> None:
     """Every endpoint of the interface: no failure, no stack trace, no hang, declared responses."""
     done = target.fuzz(
         "--exclude-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
-        "-n", "40", "--max-time", "30", folder=tmp_path,
+        "-n", "15", "--max-time", "20", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     with httpx.Client(base_url=target.address, headers={"x-access-token": target.token}) as client:
