@@ -1,50 +1,78 @@
 """Replies leave at once where the socket takes them, and in order where it does not."""
 
+import socket
+from collections.abc import Iterator
+
+import pytest
+
 from mllp.wire import Outlet
 
+MORE_THAN_FITS = b"x" * 2**22
 
-class Slow:
-    """A transport whose socket takes so many bytes, and which buffers what is written to it."""
 
-    def __init__(self, takes: int) -> None:
-        self.takes = takes
-        self.sent = b""
+class Transport:
+    """A transport on a real socket, which keeps what is written to it."""
+
+    def __init__(self, handle: socket.socket) -> None:
+        self.handle = handle
         self.buffered = b""
 
-    def writeSomeData(self, data: bytes) -> int | Exception:  # noqa: N802  # Twisted's name
-        """Send what the socket takes; a lost connection is told as a value."""
-        if self.takes < 0:
-            return ConnectionError()
-        part = data[: self.takes]
-        self.takes -= len(part)
-        self.sent += part
-        return len(part)
+    def getHandle(self) -> socket.socket:  # noqa: N802  # Twisted's name
+        """Give the socket."""
+        return self.handle
 
     def write(self, data: bytes) -> None:
         """Keep for later."""
         self.buffered += data
 
 
-def test_a_reply_leaves_at_once() -> None:
+@pytest.fixture
+def ends() -> Iterator[tuple[Transport, socket.socket]]:
+    """A transport, and the peer's end of its connection."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with ours, theirs:
+        yield Transport(ours), theirs
+
+
+def arrived(theirs: socket.socket) -> bytes:
+    """Read all that the socket took."""
+    found = b""
+    try:
+        while part := theirs.recv(2**16):
+            found += part
+    except BlockingIOError:
+        pass
+    return found
+
+
+def test_a_reply_leaves_at_once(ends: tuple[Transport, socket.socket]) -> None:
     """Nothing is left for the reactor to do."""
-    wire = Slow(100)
+    wire, theirs = ends
     Outlet(wire).write(b"reply")  # type: ignore[arg-type]  # as much of a transport as is used
-    assert (wire.sent, wire.buffered) == (b"reply", b"")
+    assert (arrived(theirs), wire.buffered) == (b"reply", b"")
 
 
-def test_what_the_socket_does_not_take_keeps_its_order() -> None:
+def test_what_the_socket_does_not_take_keeps_its_order(
+    ends: tuple[Transport, socket.socket],
+) -> None:
     """The rest waits in the transport, and everything after it does too."""
-    wire = Slow(7)
+    wire, theirs = ends
     outlet = Outlet(wire)  # type: ignore[arg-type]
-    outlet.write(b"first")
+    outlet.write(MORE_THAN_FITS + b"first")
+    sent = arrived(theirs)
     outlet.write(b"second")
-    wire.takes = 100
-    outlet.write(b"third")
-    assert (wire.sent, wire.buffered) == (b"firstse", b"condthird")
+    assert 0 < len(sent) < len(MORE_THAN_FITS)
+    assert arrived(theirs) == b"", "there is room now, but others are before it"
+    assert sent + wire.buffered == MORE_THAN_FITS + b"firstsecond"
 
 
-def test_a_lost_connection_is_the_transports_business() -> None:
+def test_a_lost_connection_is_the_transports_business(
+    ends: tuple[Transport, socket.socket],
+) -> None:
     """It learns of the loss, and tells the connection."""
-    wire = Slow(-1)
+    wire, theirs = ends
+    theirs.close()
     Outlet(wire).write(b"reply")  # type: ignore[arg-type]
-    assert (wire.sent, wire.buffered) == (b"", b"reply")
+    assert wire.buffered == b"reply"
