@@ -56,7 +56,8 @@ def short(digest: bytes) -> int:
     return int.from_bytes(digest[:8], signed=True)
 
 
-_NEW = Ruling(edition=0)
+NEW = Ruling(edition=0)
+"""What a message is whose identity nobody knows."""
 
 
 def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
@@ -68,7 +69,7 @@ def rule(arrivals: Sequence[Arrival], stored: Sequence[Stored]) -> list[Ruling]:
     a definition or setting has been put right since.
     """
     if not stored and len({arrival.identity for arrival in arrivals}) == len(arrivals):
-        return [_NEW] * len(arrivals)  # nearly always
+        return [NEW] * len(arrivals)  # nearly always
     known = _latest(stored)
     contents: dict[int, set[int]] = {}
     for (identity, content), each in known.items():

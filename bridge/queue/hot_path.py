@@ -12,14 +12,16 @@ from typing_extensions import override
 
 from bridge.queue import statements as sql
 from bridge.queue.admission import Stored
+from bridge.queue.packing import packed
 from bridge.queue.states import State
 
 Row = tuple[Any, ...]
 """The values of statements.COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(sql.COLUMNS)
-_LANE_1, _LANE_2, _STATE = (
-    [name for name, _ in sql.COLUMNS].index(name) for name in ("lane_1", "lane_2", "state")
+_LANE_1, _LANE_2, _STATE, _IDENTITY = (
+    [name for name, _ in sql.COLUMNS].index(name)
+    for name in ("lane_1", "lane_2", "state", "identity")
 )
 _QUEUED = State.QUEUED.value
 
@@ -32,6 +34,13 @@ class HotPath(Protocol):
 
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
         """Store messages; give their ids in the same order."""
+
+    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        """Store messages, give their ids; nothing of it where one of the identities is known."""
+
+    @property
+    def asks_once(self) -> bool:
+        """Whether `insert_new` is quicker than to look first."""
 
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
         """Note that these came again; give the acknowledgment and code that each is owed."""
@@ -46,6 +55,16 @@ class _SQLite(HotPath):
         # JSON carries 64-bit integers whole.
         cursor.execute(sql.SQLITE_KNOWN, (json.dumps(identities),))
         return [Stored(*row) for row in cursor.fetchall()]
+
+    @property
+    @override
+    def asks_once(self) -> bool:
+        return False
+
+    @override
+    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        found = self.known(cursor, [row[_IDENTITY] for row in rows])
+        return () if found else self.insert(cursor, rows)
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
@@ -82,10 +101,19 @@ class _PostgreSQL(HotPath):
         cursor.execute(sql.POSTGRES_KNOWN, (identities,), prepare=True)
         return [Stored(*row) for row in cursor.fetchall()]
 
+    @property
+    @override
+    def asks_once(self) -> bool:
+        return True
+
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        cursor.execute(sql.POSTGRES_INSERT, columns, prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT, packed(rows), prepare=True)
+        return [row[0] for row in cursor.fetchall()]
+
+    @override
+    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        cursor.execute(sql.POSTGRES_INSERT_NEW, packed(rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
     @override

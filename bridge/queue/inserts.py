@@ -8,7 +8,7 @@ transaction; decides nothing but leaves that to `admission`.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridge.queue.admission import Ruling, rule, short
+from bridge.queue.admission import NEW, Ruling, rule, short
 from bridge.queue.arrivals import Arrival, Flag, Receipt
 from bridge.queue.hot_path import HotPath, Row
 from bridge.queue.states import State
@@ -35,6 +35,13 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
         else _repeated(_original(ruling, new_ids), acks)
         for arrival, ruling, message_id in zip(arrivals, rulings, new_ids, strict=True)
     ]
+
+
+def admit_new(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    """Store what is all new, in one statement; give nothing, and store nothing, where it is not."""
+    rows = [_row(arrival, NEW) for arrival in arrivals]
+    ids = path.insert_new(cursor, rows)
+    return [_receipt(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
 
 
 def _row(arrival: Arrival, ruling: Ruling) -> Row:

@@ -47,23 +47,34 @@ SQLITE_MESSAGE = f"INSERT INTO message (id, {_NAMES}) VALUES (?{', ?' * len(COLU
 SQLITE_BODY = "INSERT INTO message_body (message_id, payload, ack) VALUES (?, ?, ?)"
 SQLITE_LANE = "INSERT INTO message_lane (lane, message_id) VALUES (?, ?)"
 
-# One round trip for a whole batch. Ids are drawn in the order of the batch.
-POSTGRES_INSERT = f"""
-    WITH given AS MATERIALIZED (
-        SELECT nextval('message_id_seq') AS id, t.*
-        FROM unnest({", ".join(f"%b::{kind}[]" for _, kind in COLUMNS)}, %b::bytea[], %b::bytea[])
-            AS t ({_NAMES}, payload, ack)
+_ARRAYS = ", ".join(f"%b::{kind}[]" for kind in (*dict(COLUMNS).values(), "bytea", "bytea"))
+_GIVEN = f"""
+    SELECT * FROM unnest({_ARRAYS}) WITH ORDINALITY AS t ({_NAMES}, payload, ack, place)
+"""  # noqa: S608  # our own names
+_STORED = f"""
+    numbered AS MATERIALIZED (
+        SELECT nextval('message_id_seq') AS id, g.* FROM (SELECT * FROM given ORDER BY place) AS g
     ), messages AS (
-        INSERT INTO message (id, {_NAMES}) SELECT id, {_NAMES} FROM given
+        INSERT INTO message (id, {_NAMES}) SELECT id, {_NAMES} FROM numbered
     ), bodies AS (
-        INSERT INTO message_body (message_id, payload, ack) SELECT id, payload, ack FROM given
+        INSERT INTO message_body (message_id, payload, ack) SELECT id, payload, ack FROM numbered
     ), lanes AS (
         INSERT INTO message_lane (lane, message_id)
-        SELECT lane_1, id FROM given WHERE state = 'queued' AND lane_1 IS NOT NULL
+        SELECT lane_1, id FROM numbered WHERE state = 'queued' AND lane_1 IS NOT NULL
         UNION ALL
-        SELECT lane_2, id FROM given WHERE state = 'queued' AND lane_2 IS NOT NULL
+        SELECT lane_2, id FROM numbered WHERE state = 'queued' AND lane_2 IS NOT NULL
     )
-    SELECT id FROM given ORDER BY id
+    SELECT id FROM numbered ORDER BY id
+"""  # noqa: S608  # our own names
+# One round trip for a whole batch. Ids are drawn in the order of the batch.
+POSTGRES_INSERT = f"WITH given AS MATERIALIZED ({_GIVEN}), {_STORED}"
+# And nothing of it where one of the identities is known: a transaction by itself.
+POSTGRES_INSERT_NEW = f"""
+    WITH asked AS MATERIALIZED ({_GIVEN}), known AS MATERIALIZED (
+        SELECT 1 FROM asked JOIN message AS m ON m.identity = asked.identity LIMIT 1
+    ), given AS MATERIALIZED (
+        SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM known)
+    ), {_STORED}
 """  # noqa: S608  # our own names
 
 _RETRANSMITTED = """

@@ -181,8 +181,9 @@ class Database:
 
     def writer(self) -> Writer:
         """Keep a connection for transactions so frequent that they go by the driver alone."""
-        begin = _begin_at_once if self.dialect == "sqlite" else _begin_by_itself
-        return Writer(self.engine, self._turnstile, begin, LOCK_TIMEOUT)
+        if self.dialect == "sqlite":
+            return Writer(self.engine, self._turnstile, _begin_at_once, LOCK_TIMEOUT)
+        return Writer(self.engine, None, _begin_by_itself, LOCK_TIMEOUT, _by_index_alone)
 
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
@@ -266,6 +267,18 @@ def _begin_at_once(cursor: Any, wait: bool) -> None:
 
 def _begin_by_itself(_cursor: Any, _wait: bool) -> None:
     """Leave it to psycopg, whose first statement begins; rows are locked one by one."""
+
+
+def _by_index_alone(driver: Any) -> None:
+    """
+    Let each statement of a hot path go by its index, whatever is known of a table's size.
+
+    Of a new table nothing is, and a plan that reads all of it would be kept until somebody
+    counts its rows: a minute, in which each batch costs more than the last.
+    """
+    for way in ("seqscan", "hashjoin", "mergejoin"):
+        driver.execute(f"SET enable_{way} = off")
+    driver.commit()
 
 
 def _postgres_engine(address: URL, pool: Pool) -> Engine:

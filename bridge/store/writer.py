@@ -23,7 +23,8 @@ class Writer:
     Write transactions on a cursor of the driver's.
 
     `begin` is what opens a transaction for as long as somebody else writes: given whether to
-    wait for that one. Errors are as for `Database.write`.
+    wait for that one. `prepare` gets a connection ready that is this writer's alone. Errors are
+    as for `Database.write`.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class Writer:
         turnstile: Turnstile | None,
         begin: Callable[[Any, bool], None],
         patience: float,
+        prepare: Callable[[Any], None] | None = None,
     ) -> None:
         self._engine = engine
         self._turnstile = turnstile
         self._begin = begin
         self._patience = patience
+        self._prepare = prepare
         self._connection: PoolProxiedConnection | None = None
 
     @contextmanager
@@ -67,15 +70,36 @@ class Writer:
             if self._turnstile is not None:
                 self._turnstile.release()
 
+    @contextmanager
+    def single(self) -> Iterator[Any]:
+        """
+        Yield a cursor whose one statement is a transaction of its own: no begin, no commit.
+
+        For a server that is asked once where it was asked three times. Errors as above.
+        """
+        try:
+            driver: Any = (self._connection or self._connect()).driver_connection
+            try:
+                driver.autocommit = True
+                yield driver.cursor()
+                driver.autocommit = False
+            except BaseException:
+                self._undo(driver)
+                raise
+        except DRIVER_ERRORS as error:
+            raise fault(error) from None  # the driver's words may quote the row
+
     def close(self) -> None:
         """Give the connection back; the next transaction takes another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._give_back(connection)
 
     def _connect(self) -> PoolProxiedConnection:
-        self._connection = self._engine.raw_connection()
-        return self._connection
+        self._connection = connection = self._engine.raw_connection()
+        if self._prepare is not None:
+            self._prepare(connection.driver_connection)
+        return connection
 
     def _undo(self, driver: Any) -> None:
         """Leave nothing open. After an error the pool decides what the connection is worth."""
@@ -87,4 +111,10 @@ class Writer:
                 connection.invalidate()
         else:
             if connection is not None:
-                connection.close()
+                self._give_back(connection)
+
+    def _give_back(self, connection: PoolProxiedConnection) -> None:
+        if self._prepare is None:
+            connection.close()
+        else:
+            connection.invalidate()  # nobody else may get it as it has been made
