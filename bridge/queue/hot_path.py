@@ -13,17 +13,12 @@ from typing_extensions import override
 from bridge.queue import statements as sql
 from bridge.queue.admission import Stored
 from bridge.queue.packing import packed
-from bridge.queue.states import State
 
 Row = tuple[Any, ...]
 """The values of statements.COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(sql.COLUMNS)
-_LANE_1, _LANE_2, _STATE, _IDENTITY = (
-    [name for name, _ in sql.COLUMNS].index(name)
-    for name in ("lane_1", "lane_2", "state", "identity")
-)
-_QUEUED = State.QUEUED.value
+_IDENTITY = [name for name, _ in sql.COLUMNS].index("identity")
 
 
 class HotPath(Protocol):
@@ -33,7 +28,11 @@ class HotPath(Protocol):
         """Find all messages that have one of these identities."""
 
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        """Store messages; give their ids in the same order."""
+        """
+        Store messages; give their ids in the same order.
+
+        Their places in the lanes too, where whoever claims could not tell which are missing.
+        """
 
     def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
         """Store messages, give their ids; nothing of it where one of the identities is known."""
@@ -73,14 +72,6 @@ class _SQLite(HotPath):
         numbered = list(enumerate(rows, first))
         cursor.executemany(sql.SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
         cursor.executemany(sql.SQLITE_BODY, [(i, *row[_WIDTH:]) for i, row in numbered])
-        places = [
-            (lane, i)
-            for i, row in numbered
-            if row[_STATE] == _QUEUED
-            for lane in (row[_LANE_1], row[_LANE_2])
-            if lane is not None
-        ]
-        cursor.executemany(sql.SQLITE_LANE, places)
         return range(first, first + len(rows))
 
     @override

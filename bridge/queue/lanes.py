@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, bindparam, text
 
-from bridge.queue.statements import LineStatements
+from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
 from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
 from bridge.store.presence import absent
@@ -64,6 +64,10 @@ class Line:
         self._held = _of_ids(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
         self._are_seen = database.dialect == "postgresql"
+        # SQLite has one writer, so ids become visible in their order: all up to one can be
+        # given their places when the first of them is asked for. Where messages are only
+        # accepted that is a page of the lanes' index less for each.
+        self._enrols = not self._are_seen and statements is INBOX
 
     def claim(
         self,
@@ -86,6 +90,8 @@ class Line:
         claimed: list[int] = []
         for _ in range(_ROUNDS):
             rows = connection.execute(self._candidates, parameters).all()
+            if self._enrols and rows:
+                self._enrol(connection, max(row.id for row in rows))
             free, blocked = self._sort_out(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
             self._take(heads, connection, owner, lease_until)
@@ -168,6 +174,13 @@ class Line:
         if blocked:
             connection.execute(self._sql.block, {"ids": sorted(blocked)})
         return set(row_ids) - blockers.keys(), blocked
+
+    def _enrol(self, connection: Connection, upto: int) -> None:
+        """Give all messages up to one their places in their lanes, before anybody looks there."""
+        enrolled: int = connection.execute(ENROLLED).scalar_one()
+        if upto > enrolled:
+            connection.execute(self._sql.enrol, {"enrolled": enrolled, "upto": upto})
+            connection.execute(ENROLLED_UP_TO, {"upto": upto})
 
     def _hold(self, connection: Connection, places: set[tuple[int, int]]) -> set[tuple[int, int]]:
         """Give those of the places that nobody is about to leave, and keep it so."""

@@ -42,10 +42,13 @@ COLUMNS = (
 
 _NAMES = ", ".join(name for name, _ in COLUMNS)
 
-SQLITE_LAST_ID = "SELECT coalesce(max(id), 0) FROM message"
+# Never an id again that was given before, even if all that is newer has been removed.
+SQLITE_LAST_ID = """
+    SELECT max(coalesce((SELECT max(id) FROM message), 0),
+               (SELECT message_id FROM message_enrolled))
+"""
 SQLITE_MESSAGE = f"INSERT INTO message (id, {_NAMES}) VALUES (?{', ?' * len(COLUMNS)})"  # noqa: S608  # our own names
 SQLITE_BODY = "INSERT INTO message_body (message_id, payload, ack) VALUES (?, ?, ?)"
-SQLITE_LANE = "INSERT INTO message_lane (lane, message_id) VALUES (?, ?)"
 
 _ARRAYS = ", ".join(f"%b::{kind}[]" for kind in (*dict(COLUMNS).values(), "bytea", "bytea"))
 _GIVEN = f"""
@@ -122,6 +125,8 @@ class LineStatements:
     unblock_head: TextClause
     overdue: str
     extend: TextClause
+    enrol: TextClause
+    """Gives those of a range of ids that nobody has given one their places."""
 
 
 _CANDIDATES = """
@@ -153,6 +158,10 @@ _HELD = """
 """
 _LEAVE = "DELETE FROM {table}_lane WHERE lane = :lane AND {key} = :id"
 _ENTER = "INSERT INTO {table}_lane (lane, {key}) VALUES (:lane, :id) ON CONFLICT DO NOTHING"
+_ENROL = """
+    SELECT {lane}, id FROM {table}
+    WHERE id > :enrolled AND id <= :upto AND state = 'queued' AND {lane} IS NOT NULL
+"""
 _FREE_LANE = "UPDATE {table}_lane SET claimed = 0 WHERE lane = :lane AND {key} = :id"
 _SETTLE = """
     UPDATE {table} SET state = :state, not_before = :not_before, owner = NULL,
@@ -188,6 +197,8 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         return text(template).bindparams(bindparam("ids", expanding=True))
 
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
+    places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
+    enrol = f"INSERT INTO {table}_lane (lane, {key}) {places} ON CONFLICT DO NOTHING"
     return LineStatements(
         lanes=lanes,
         candidates=filled(_CANDIDATES),
@@ -204,8 +215,13 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         unblock_head=each(_UNBLOCK_HEAD),
         overdue=filled(_OVERDUE),
         extend=many(filled(_EXTEND)),
+        enrol=text(enrol),
     )
 
+
+ENROLLED = text("SELECT message_id FROM message_enrolled")
+ENROLLED_UP_TO = text("UPDATE message_enrolled SET message_id = :upto")
+"""The message up to which all have their places in the lanes, on SQLite."""
 
 INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "")
 OUTBOX = _line("delivery", "delivery_id", ("lane",), "destination = :channel AND")
