@@ -165,6 +165,18 @@ def test_two_openings_of_one_lazy_link(nodes: Nodes) -> None:
     assert len(created) == ROUNDS
 
 
+def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
+    """Authentication 6: registered when first seen, once, whoever of them comes first."""
+    email = "first.seen@site1.test"
+    people = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
+    bodies = [launch_body(f"U{turn}", **people) for turn in range(ROUNDS)]
+    answers = nodes.together(*[("POST", "/api/report/launch/clinical", each) for each in bodies])
+    assert [each.status_code for each in answers] == [200] * ROUNDS
+    assert {each.json()["owner"]["email"] for each in answers} == {email}
+    users = nodes.together(("GET", "/api/admin/sites/SITE1/users", None))[0].json()
+    assert [each["name"] for each in users if each["email"] == email] == ["First Seen"]
+
+
 def test_signing_twice(nodes: Nodes) -> None:
     """sign: one signs, the other is told that it is signed."""
     for turn in range(ROUNDS):

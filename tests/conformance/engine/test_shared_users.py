@@ -18,6 +18,9 @@ from tests.bridge.engine.http.house import (
     launch_body,
 )
 from tests.conformance.engine.cases import Case, ok
+from tests.conftest import database_url
+
+__all__ = ["database_url"]  # both databases
 
 STRANGER = "nobody@site3.test"
 PICTURE = (

@@ -6,6 +6,9 @@ from sqlmodel import col
 from bridge.engine.records.tables import Membership
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
+from tests.bridge.store.test_migrate import empty
+
+__all__ = ["empty"]  # a database without any table
 
 PACKAGE, TABLE = "bridge.engine.records", "alembic_engine"
 
@@ -29,15 +32,15 @@ _BEFORE = (
 )
 
 
-def test_what_an_account_had_becomes_what_its_sites_know(database: Database) -> None:
+def test_what_an_account_had_becomes_what_its_sites_know(empty: Database) -> None:
     """Revision 0007: name, signature and settings go to each membership, as they were."""
-    upgrade(database, PACKAGE, TABLE, "0006")
-    with database.write() as connection:
+    upgrade(empty, PACKAGE, TABLE, "0006")
+    with empty.write() as connection:
         for statement in _BEFORE:
             connection.execute(text(statement))
-    upgrade(database, PACKAGE, TABLE)
+    upgrade(empty, PACKAGE, TABLE)
 
-    with database.read() as connection:
+    with empty.read() as connection:
         rows = connection.execute(select(Membership).order_by(col(Membership.site_id))).all()
     known = [(row.site_id, row.name, row.signature, row.settings, row.left_at) for row in rows]
     settings = {"AppLanguage": "ja-JP"}
