@@ -101,7 +101,7 @@ const THEME = EditorView.theme({
 /** What all views of definitions have in common, those that are only read too. */
 export function looks(file: string): Extension[] {
   const language = file.endsWith(".yaml") ? [yaml()] : file.endsWith(".py") ? [python()] : [];
-  return [lineNumbers(), THEME, syntaxHighlighting(COLOURS), ...language];
+  return [lineNumbers(), EditorView.lineWrapping, THEME, syntaxHighlighting(COLOURS), ...language];
 }
 
 /** What an editor of one file does; `changed` hears of every change by its user. */
@@ -136,7 +136,7 @@ export function writing(
       ...lintKeymap,
       indentWithTab,
     ]),
-    EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" }),
+    EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
     EditorView.updateListener.of((update) => {
       if (update.docChanged) changed(update.state.doc.toString());
     }),
@@ -148,7 +148,11 @@ export function reading(file: string, label: string): Extension[] {
   return [
     ...looks(file),
     EditorState.readOnly.of(true),
-    EditorView.contentAttributes.of({ "aria-label": label, "aria-readonly": "true" }),
+    EditorView.contentAttributes.of({
+      "aria-label": label,
+      "aria-readonly": "true",
+      tabindex: "0",
+    }),
   ];
 }
 

@@ -1,0 +1,144 @@
+"""
+One installation for the mapping pages, set up as the demonstration's, and its authors.
+
+Three orders of the first sender have come in by then.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender
+from tests.browser.signing_in import PASSWORD
+
+KEEPER, RIVAL, AUTHOR = "mara@example.org", "rita@example.org", "otto@example.org"
+NAMES = {KEEPER: "Mara Keeper", RIVAL: "Rita Rival", AUTHOR: "Otto Author"}
+AXE = Path(__file__).resolve().parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The installation, and the way to its pages."""
+
+    house: House
+
+    def call(self, email: str, method: str, path: str, body: object = None) -> httpx.Response:
+        """Call an endpoint of the mapping pages as a page of it does."""
+        with httpx.Client(base_url=self.house.url, timeout=30) as browser:
+            form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
+            assert browser.post("/reporting/login", data=form).status_code == 303
+            told = {"origin": self.house.url}
+            return browser.request(method, f"/console/api/{path}", json=body, headers=told)
+
+    def draft(self, email: str, name: str, **files: str) -> httpx.Response:
+        """Save a draft; keys are files without their ending."""
+        about = self.call(email, "GET", f"mappings/{name}")
+        known = about.json() if about.status_code == 200 else {}
+        own, active = known.get("draft") or {}, known.get("in_force") or {}
+        body = {
+            "files": {f"{file}.yaml": text for file, text in files.items()},
+            "begun_on": own.get("begun_on", active.get("version", "")),
+            "revision": own.get("revision", 0),
+        }
+        return self.call(email, "PUT", f"mappings/{name}/draft", body)
+
+    def activate(self, email: str, name: str, text: str, *listeners: str) -> httpx.Response:
+        """Write a definition of its own name, and put it into force."""
+        saved = self.draft(email, name, **{name: text}).json()
+        body = {"reason": "a test", "listeners": list(listeners)}
+        known = {key: saved[key] for key in ("begun_on", "revision")}
+        return self.call(email, "POST", f"mappings/{name}/activate", body | known)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A running service with three stored orders."""
+    house = House(Path(tmp_path_factory.mktemp("mappings")) / "home")
+    house.make()
+    house.start()
+    try:
+        for email, name in NAMES.items():
+            body = {"email": email, "name": name, "role": "user", "password": PASSWORD}
+            house.post("/api/admin/sites/SITE1/users", body, expect=None)
+        role = ("--role", "system-administrator", "--bodies")
+        house.bridge("console", "grant", KEEPER, *role)
+        house.bridge("console", "grant", RIVAL, "--role", "mapping-author", "--bodies")
+        house.bridge("console", "grant", AUTHOR, "--role", "mapping-author")
+        with Sender(house.mllp_port) as sender:
+            for number in (7001, 7002, 7003):
+                sender.ask(order(number, accession=f"A{number}"))
+        house.settle()
+        yield Desk(house)
+    finally:
+        house.stop()
+        house.kill()
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page in a fresh profile; errors in its scripts fail the test."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 720}, locale="en-GB")
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+def enter(page: Page, desk: Desk, email: str, path: str = "mappings") -> None:
+    """Sign in by the login that the console leads to, then go to a page."""
+    page.goto(f"{desk.house.url}/console")
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_label("Password", exact=True).press("Enter")
+    page.get_by_role("link", name="Mappings").wait_for()
+    if path:
+        page.goto(f"{desk.house.url}/console/{path}")
+
+
+def editor(page: Page, file: str) -> None:
+    """Put the cursor into the editor of a file, at its beginning."""
+    page.get_by_role("textbox", name=f"Text of {file}").click()
+    page.keyboard.press("Control+Home")
+
+
+def rewrite(page: Page, begins: str, text: str) -> None:
+    """Write a line of the open file anew, from its first letter on."""
+    page.locator(".cm-line").filter(has_text=begins).first.click()
+    for key in ("End", "Home", "Shift+End"):
+        page.keyboard.press(key)
+    page.keyboard.type(text)
+    page.keyboard.press("Escape")
+
+
+def saved(page: Page, verdict: str = "No mistakes") -> None:
+    """Wait until the draft is saved, and judged so."""
+    expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text("1 changed")
+    expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text(verdict)
+
+
+def complaints(page: Page) -> list[str]:
+    """What axe finds on a page."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
+    return [
+        f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]
+    ]
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing is wider or higher than the window."""
+    inside: bool = page.evaluate(
+        "document.documentElement.scrollWidth <= innerWidth"
+        " && document.documentElement.scrollHeight <= innerHeight"
+    )
+    return inside

@@ -1,0 +1,199 @@
+"""
+docs/tutorial.md, walked: a second sender, mapped in the console only.
+
+The tests follow each other as the chapters do. `REPORT_BRIDGE_WRITE_PICTURES=1` takes the
+pictures of the tutorial anew.
+"""
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+
+from mappings.hl7.files import messages_in
+from tests.acceptance.wire import Sender
+from tests.browser.mappings.conftest import (
+    KEEPER,
+    Desk,
+    complaints,
+    editor,
+    enter,
+    fits,
+    rewrite,
+    saved,
+)
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[3]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+FOLDER = ROOT / "docs" / "tutorial"
+WRITE = os.environ.get("REPORT_BRIDGE_WRITE_PICTURES") == "1"
+COLOURS = 256
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Browser) -> Iterator[Page]:
+    """One window for the whole story."""
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 720}, locale="en-GB", color_scheme="dark"
+    )
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    yield page
+    context.close()
+
+
+def picture(page: Page, name: str) -> None:
+    """Look at a page as a reader of the tutorial does; keep the picture where it is asked for."""
+    assert fits(page), name
+    assert (name, complaints(page)) == (name, [])
+    file = FOLDER / f"{name}.png"
+    assert f"tutorial/{name}.png" in TUTORIAL.read_text("utf-8"), name
+    if WRITE:
+        page.mouse.move(0, 719)
+        with Image.open(io.BytesIO(page.screenshot())) as shot:
+            shot.convert("RGB").quantize(COLOURS).save(file, optimize=True)
+    assert file.exists(), name
+
+
+def send(desk: Desk, file: str) -> bytes:
+    """Send what a file of the tutorial holds, as its sender would; give the reply."""
+    (message,) = messages_in((FOLDER / file).read_bytes())
+    with Sender(desk.house.mllp_port) as sender:
+        reply = sender.ask(message)
+    assert reply is not None
+    return reply
+
+
+def test_1_what_is_in_force(desk: Desk, window: Page) -> None:
+    """The list names what each listener reads with."""
+    enter(window, desk, KEEPER)
+    expect(window.get_by_role("table", name="Listeners")).to_contain_text("orders, patients")
+    picture(window, "1-definitions")
+
+
+def test_2_a_proposal_from_samples(desk: Desk, window: Page) -> None:
+    """Six messages tell the delimiters, the charset, the accession and the Z segment."""
+    window.get_by_role("button", name="New sender from samples").click()
+    window.get_by_label("Upload").set_input_files(FOLDER / "samples.hl7")
+    window.get_by_role("button", name="Propose a definition").click()
+    expect(window.get_by_text("From 6 messages (0 could not be read)")).to_be_visible()
+    proposal = window.get_by_role("textbox", name="Proposed definition")
+    expect(proposal).to_contain_text("OBR-3.2: 6 of 6 groups, 6 different values")
+    window.get_by_label("Name of the definition").fill("ris-c")
+    picture(window, "2-proposal")
+    window.get_by_role("button", name="Make a draft of it").click()
+
+
+def test_3_the_preview_shows_what_is_wrong(desk: Desk, window: Page) -> None:
+    """The insurance number stands where the patient's should: PID-2 is shown as not used."""
+    expect(window.get_by_text("6 of 6 accepted")).to_be_visible()
+    expect(window.get_by_role("region", name="What comes out")).to_contain_text("INS44901")
+    expect(window.get_by_title("PID-2", exact=True)).to_have_class(re.compile("unused"))
+    picture(window, "3-preview")
+
+
+def test_4_it_is_put_right(desk: Desk, window: Page) -> None:
+    """Line by line, and every key has its effect beside it a moment later."""
+    rewrite(window, "PatientMRN:", "PatientMRM: {from: PID-2.1, required: true}")
+    problems = window.get_by_role("region", name="Problems")
+    expect(problems.get_by_role("button").first).to_contain_text("did you mean 'PatientMRN'?")
+    expect(window.get_by_role("button", name="Activate …")).to_be_disabled()
+    picture(window, "4-mistake")
+    rewrite(window, "PatientMRM:", "PatientMRN: {from: PID-2.1, required: true}")
+    rewrite(window, "ZRM_2_1:", "ReadingRoom: ZRM-2.1")
+    rewrite(window, "ZRM_3_1:", "Protocol: ZRM-3.1")
+    rewrite(window, "ZRM_4_1:", "Price: ZRM-4.1")
+    saved(window)
+    result = window.get_by_role("region", name="What comes out")
+    expect(result).to_contain_text(re.compile(r"Metadata\.ReadingRoom\s*Room 3"))
+    expect(result).to_contain_text(re.compile(r"PatientMRN\s*S901"))
+    expect(result).to_contain_text(re.compile(r"Accession\s*S26-901"))
+    expect(result).to_contain_text("Šimák^Zoë")
+    expect(result).to_contain_text("60 €")
+    picture(window, "5-draft")
+
+
+def test_5_what_would_change_for_others(desk: Desk, window: Page) -> None:
+    """Nothing: no message that came in so far is this sender's."""
+    window.get_by_role("button", name="Compare").click()
+    window.get_by_role("button", name="What would come out differently?").click()
+    expect(window.get_by_text("0 of 3 messages come out differently.")).to_be_visible()
+    picture(window, "6-compare")
+
+
+def test_6_it_comes_into_force(desk: Desk, window: Page) -> None:
+    """With a reason, and before all else that the listener reads with."""
+    window.get_by_role("button", name="Activate …").click()
+    window.get_by_label("Why").fill("A second sender: RISC of SOUTH")
+    window.get_by_role("checkbox", name="orders").check()
+    picture(window, "7-activate")
+    window.get_by_role("button", name="Activate", exact=True).click()
+    expect(window.get_by_text("in force since")).to_be_visible()
+
+
+def test_7_its_orders_arrive(desk: Desk, window: Page) -> None:
+    """Acknowledged, mapped, and on the worklist under the right numbers."""
+    desk.house.bridge("mapping", "history", "ris-c")
+    pause = window.evaluate("() => new Promise(done => setTimeout(done, 2000))")
+    assert pause is None
+    assert b"MSA$AA$RC907" in send(desk, "order.hl7")
+    desk.house.settle()
+    row = desk.house.row("S26-907")
+    assert row is not None
+    (tags,) = row["clinicalInfo"]
+    assert (tags["PatientMRN"], tags["PatientName"]) == ("S907", "Šebesta^Chloë")
+    metadata: dict[str, Any] = tags["Metadata"]
+    assert metadata["ReadingRoom"] == "Room 3"
+    assert metadata["Price"] == "60 €"
+    window.goto(f"{desk.house.url}/console/mappings/ris-c")
+    window.get_by_role("button", name="Last 10 stored").click()
+    result = window.get_by_role("region", name="What comes out")
+    expect(result).to_contain_text(re.compile(r"Accession\s*S26-907"))
+    picture(window, "8-in-force")
+
+
+def test_8_one_step_back(desk: Desk, window: Page) -> None:
+    """A second version, which was none too good, and the first again."""
+    editor(window, "ris-c.yaml")
+    rewrite(window, "Price:", "Price: ZRM-5")
+    saved(window)
+    window.get_by_role("button", name="Activate …").click()
+    window.get_by_label("Why").fill("The price has moved, they say")
+    window.get_by_role("button", name="Activate", exact=True).click()
+    window.get_by_role("button", name="History").click()
+    expect(window.get_by_role("row")).to_have_count(3)
+    window.get_by_role("button", name="Roll back …").click()
+    window.get_by_label("Why").fill("It has not")
+    window.get_by_role("button", name="Roll back", exact=True).click()
+    newest = window.get_by_role("row").nth(1)
+    expect(newest).to_contain_text("rolled back")
+    expect(newest).to_contain_text("It has not")
+    expect(window.get_by_role("row")).to_have_count(4)
+    picture(window, "9-history")
+
+
+def test_the_tutorial_names_what_is_there() -> None:
+    """Whatever it tells to press or to look at has this name in the console."""
+    words = json.loads((ROOT / "web" / "src" / "console" / "en.json").read_text("utf-8"))
+    known = set(texts(words))
+    told = re.findall(r"\*\*(.+?)\*\*", TUTORIAL.read_text("utf-8"))
+    assert len(told) > 10
+    assert [each for each in told if each not in known] == []
+
+
+def texts(words: dict[str, Any]) -> Iterator[str]:
+    """All texts of the console; a number stands where they have one."""
+    for value in words.values():
+        if isinstance(value, dict):
+            yield from texts(value)
+        else:
+            yield value.replace("{count}", "10")
