@@ -5,7 +5,6 @@ What runs and what it is killed by is the same; most of what starting costs is i
 forked one has them already. What is measured, or wants another interpreter, is started.
 """
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,18 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tests.processes import FORKED
+
 ROOT = Path(__file__).resolve().parents[2]
-_LOADED = [
-    "pytest",  # which a child looks up again as the main module of its grandparent
-    "bridge.cli.application",
-    "bridge.queue.browse",
-    "bridge.runtime.service",
-    "bridge.wiring.stores",
-    "uvicorn.protocols.http.httptools_impl",
-    "uvicorn.lifespan.on",
-]
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(_LOADED)
 
 
 class Running(Protocol):
@@ -68,7 +58,7 @@ class Forked:
         self, arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
     ) -> None:
         environment = {**os.environ, **env}
-        self._process = _CONTEXT.Process(
+        self._process = FORKED.Process(
             target=_become, args=(list(arguments), environment, output, errors), daemon=True
         )
         self._process.start()

@@ -1,15 +1,10 @@
-"""
-One engine in a process of its own: `python -m tests.conformance.engine.node DATABASE PORT KEY`.
-
-Everything is the real thing: sockets, clock, database. Quotas are off.
-"""
+"""Engines in processes of their own: sockets, clock, database are real. Quotas are off."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
@@ -18,6 +13,7 @@ import uvicorn
 from bridge.engine.http.application import create_application
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.store.database import Database
+from tests.processes import FORKED
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,32 +40,31 @@ async def serve(url: str, port: int, key: bytes) -> None:
 @contextmanager
 def running(url: str, ports: Sequence[int], key: bytes) -> Iterator[list[str]]:
     """Run nodes on one database; give their addresses once they answer."""
-    commands = [
-        [sys.executable, "-m", "tests.conformance.engine.node", url, str(port), key.hex()]
-        for port in ports
-    ]
     with ExitStack() as stack:
         processes = []
-        for command in commands:
-            processes.append(stack.enter_context(subprocess.Popen(command, cwd=ROOT)))
-            stack.callback(processes[-1].terminate)
+        for port in ports:
+            process = FORKED.Process(target=_run, args=(url, port, key), daemon=True)
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.terminate)
+            processes.append(process)
         addresses = [f"http://127.0.0.1:{port}" for port in ports]
         for pair in zip(addresses, processes, strict=True):
             _wait(*pair)
         yield addresses
 
 
-def _wait(address: str, process: "subprocess.Popen[bytes]") -> None:
+def _run(url: str, port: int, key: bytes) -> None:
+    asyncio.run(serve(url, port, key))
+
+
+def _wait(address: str, process: BaseProcess) -> None:
     for _ in range(600):
         try:
             httpx.get(f"{address}/readyz").raise_for_status()
         except httpx.HTTPError:
-            assert process.poll() is None, "the node ended"
+            assert process.exitcode is None, "the node ended"
             time.sleep(0.1)
         else:
             return
     raise AssertionError("the node does not answer")
-
-
-if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])))

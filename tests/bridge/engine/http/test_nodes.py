@@ -1,7 +1,6 @@
 """Several processes on one database: openings that race, and openings that are killed."""
 
 import asyncio
-import multiprocessing
 import os
 import secrets
 import time
@@ -14,6 +13,7 @@ from bridge.engine.records.tables import metadata
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from tests.bridge.engine.http.house import BASE, OTHER, READER, Service, boot, identity, user
+from tests.processes import FORKED
 
 KEY = secrets.token_bytes(32)
 
@@ -76,12 +76,11 @@ def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> Non
         service.launch(userInfo=user(email), lazyLaunch=True).json()["reportLink"]
         for email in (READER, OTHER)
     ]
-    context = multiprocessing.get_context("spawn")
     ends = []
     for link in links:
-        mine, theirs = context.Pipe()
+        mine, theirs = FORKED.Pipe()
         arguments = (address(service), KEY, service.clock.now, link, theirs)
-        process = context.Process(target=open_elsewhere, args=arguments)
+        process = FORKED.Process(target=open_elsewhere, args=arguments)
         process.start()
         ends.append((process, mine))
     for _, mine in ends:
@@ -102,10 +101,9 @@ def test_a_process_killed_while_it_opens_leaves_nothing(service: Service) -> Non
     link = service.launch(
         userInfo=user(READER), lazyLaunch=True, tags={"KeyFindings": "Nodule"}
     ).json()["reportLink"]
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
+    mine, theirs = FORKED.Pipe()
     arguments = (address(service), KEY, service.clock.now, link, theirs)
-    process = context.Process(target=killed_inside, args=arguments)
+    process = FORKED.Process(target=killed_inside, args=arguments)
     process.start()
     assert mine.recv() == "ready"
     process.join()

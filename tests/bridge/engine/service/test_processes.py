@@ -2,7 +2,6 @@
 
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 
@@ -15,6 +14,7 @@ from bridge.engine.service.sign import sign
 from bridge.engine.service.work import Actor, transaction
 from bridge.store.database import Database
 from tests.bridge.engine.service.ward import SITE, START, Ward
+from tests.processes import FORKED
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_two_processes_sign_the_same_reports(ward: Ward, database_url: str) -> N
     for name in names:
         ward.draft(name)
 
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, mp_context=FORKED) as pool:
         one, two = pool.map(sign_all, [database_url] * 2, [names, names])
 
     assert one + two == {"ok": 12, "already_signed": 12}
@@ -60,7 +60,7 @@ def test_two_processes_sign_the_same_reports(ward: Ward, database_url: str) -> N
 def test_a_reader_of_the_feed_misses_nothing(ward: Ward, database_url: str) -> None:
     """Cursors grow in commit order: who reads on from the last one seen sees every change."""
     seen: list[int] = []
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, mp_context=FORKED) as pool:
         running: list[Future[int]] = [
             pool.submit(register_all, database_url, prefix, 60) for prefix in "BC"
         ]
