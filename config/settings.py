@@ -155,9 +155,30 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     except pydantic_settings.SettingsError as error:
         raise SettingsError([Mistake("environment", str(error))]) from error
     except ValidationError as error:
-        raise SettingsError([_mistake(each, text, file) for each in error.errors()]) from error
+        twice = list(_twice(values, text, file))
+        said = [each for each in error.errors() if each["loc"] or not twice]
+        raise SettingsError([*(_mistake(each, text, file) for each in said), *twice]) from error
     # The home is where the file lies, whatever a stray BRIDGE_HOME says.
     return settings.model_copy(update={"home": home.absolute()})
+
+
+def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
+    """
+    Find what the file uses twice, and where.
+
+    The model says so only of settings without another mistake, and of the environment's.
+    """
+    for section, key in (("listener", "name"), ("listener", "bind"), ("destination", "name")):
+        entries = values.get(section)
+        seen: set[str] = set()
+        for at, entry in enumerate(entries if isinstance(entries, list) else ()):
+            value = entry.get(key) if isinstance(entry, dict) else None
+            if not isinstance(value, str) or (key == "bind" and value.endswith(":0")):
+                continue
+            if value in seen:
+                place = f"{file}:{line_of(text, (section, at, key))}"
+                yield Mistake(place, f"{section}.{key} {value} is used more than once")
+            seen.add(value)
 
 
 def _mistake(error: Any, text: str, file: Path) -> Mistake:

@@ -54,6 +54,20 @@ def test_names_used_twice(tmp_path: Path) -> None:
         read(text, tmp_path)
 
 
+def test_names_used_twice_beside_other_mistakes(tmp_path: Path) -> None:
+    """Nothing hides behind another mistake, and the place is the second one's."""
+    text = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\n' * 2 + "colour = 1\n"
+
+    with pytest.raises(SettingsError) as raised:
+        read(text, tmp_path)
+
+    assert [str(each).rpartition("bridge.toml:")[2] for each in raised.value.mistakes] == [
+        "7: listener.2.colour: unknown key",
+        "5: listener.name a is used more than once",
+        "6: listener.bind 127.0.0.1:1 is used more than once",
+    ]
+
+
 def test_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BRIDGE_HTTP__BIND overrides the file, and the file's other keys stay."""
     monkeypatch.setenv("BRIDGE_HTTP__BIND", "127.0.0.1:9999")
