@@ -6,6 +6,7 @@ for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 
 from mappings.conditions import Condition, compile_condition
@@ -38,6 +39,7 @@ class Each:
 
     def fill(self, scope: Scope, filled: dict[str, str]) -> None:
         """Add the keys of every segment; equal keys are numbered, none is lost."""
+        numbers: Counter[str] = Counter()
         for row in scope.every(self.segment):
             one = scope.only(row)
             if self.condition is not None and not self.condition(one):
@@ -45,10 +47,10 @@ class Each:
             key, value = self.key(one), self.value(one)
             if key in ("", NULL) or value in ("", NULL):
                 continue
-            name, number = key, 1
-            while name in filled:
-                number += 1
-                name = f"{key} ({number})"
+            name = key
+            while name in filled:  # a message may have any number of one key: count on
+                numbers[key] += 1
+                name = f"{key} ({numbers[key] + 1})"
             filled[name] = value
 
 

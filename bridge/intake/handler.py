@@ -5,12 +5,11 @@ A positive acknowledgment leaves only after the commit. Whatever fails before is
 negatively; what fails is logged by class and place. Runs on the reactor, never blocks it.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, chain
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
@@ -20,6 +19,7 @@ from bridge.intake.answers import HEAD, Answers, NewId
 from bridge.intake.batches import looks_like_batch, open_batch
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
+from bridge.intake.needs import APPLIED, Inbox, Outcomes, all_applied
 from bridge.intake.remnants import Remnants
 from bridge.intake.replies import owed, split
 from bridge.intake.verdict import Judge, Verdict
@@ -39,26 +39,6 @@ Clock = Callable[[], datetime]
 """Tells the time, with its zone."""
 
 
-class Inbox(Protocol):
-    """What the handler needs of the durable ledger."""
-
-    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        """Store one message; calls `settle` after the commit."""
-
-    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
-        """Store all or none."""
-
-    def acknowledged(self, message_id: int) -> None:
-        """Note that a message's acknowledgment went to the connection it was owed to."""
-
-
-class Outcomes(Protocol):
-    """What the handler needs to wait for the report service (`acknowledge = "applied"`)."""
-
-    def wait(self, message_id: int, limit: float) -> "asyncio.Future[State]":
-        """Resolve when the message is finished, or with its state after `limit` seconds."""
-
-
 _Judge = Callable[[Frame, datetime], Verdict]
 Rule = Callable[[Verdict, bytes], Verdict]
 """Gives what a verdict about a payload comes to in the end."""
@@ -75,7 +55,8 @@ class _Case(NamedTuple):
     """Row ids of the other parts of the message."""
 
 
-APPLIED = frozenset({State.DONE, State.IGNORED})
+Prepared = tuple[Sequence[_Case], Sequence[Arrival] | None]
+"""The messages of a frame and their records; None where these could not be made."""
 
 
 class IntakeHandler:
@@ -115,11 +96,14 @@ class IntakeHandler:
         """Answer one frame: nothing positive before it is durable."""
         now = self._clock()
         if looks_like_batch(frame.payload):
-            return self._batch(frame, peer, now)
+            return self.keep(frame, self.prepare(frame, peer))
         verdict = self._judged(frame, now)
-        case = _Case(frame.payload, verdict, peer, now)
+        return self._keep(_Case(frame.payload, verdict, peer, now))
+
+    def _keep(self, case: _Case, arrival: Arrival | None = None) -> Deferred[Replies]:
         try:
-            arrival = self._answers.arrival(verdict, frame.payload, now)
+            verdict, payload = case.verdict, case.payload
+            arrival = arrival or self._answers.arrival(verdict, payload, case.now)
             if verdict.parts:
                 return self._in_parts(case, arrival)
             answered: Deferred[Replies] = Deferred()
@@ -218,7 +202,7 @@ class IntakeHandler:
         if codes is None or codes.application is None:
             return replies
         ids, limit = (receipt.message_id, *case.further), self._listening.applied_limit
-        applied = Deferred.fromFuture(_all(self._outcomes.wait(each, limit) for each in ids))
+        applied = Deferred.fromFuture(all_applied(self._outcomes.wait(each, limit) for each in ids))
         answer: Deferred[Replies] = applied.addCallbacks(
             self._applied, self._not_stored, (replies[-1:], case), {}, (case,), {}
         )
@@ -234,12 +218,31 @@ class IntakeHandler:
         verdict = case.verdict._replace(refusals=(InternalError(),))
         return self._answers.application(verdict, case.payload, self._clock())
 
-    def _batch(self, frame: Frame, peer: Peer, now: datetime) -> Deferred[Replies]:
-        """Store all messages of a batch or none, and answer them in one batch."""
-        messages = open_batch(frame)
+    def prepare(self, frame: Frame, peer: Peer) -> Prepared:
+        """Judge a frame and make its records, for `keep`. Touches nothing: any thread may."""
+        now = self._clock()
+        messages = open_batch(frame) if looks_like_batch(frame.payload) else [frame]
         cases = [_Case(each.payload, self._judged(each, now), peer, now) for each in messages]
         try:
-            wholes = [self._answers.arrival(each.verdict, each.payload, now) for each in cases]
+            return cases, [self._answers.arrival(e.verdict, e.payload, now) for e in cases]
+        except Exception as error:  # noqa: BLE001  # there is always an answer
+            self._alarm(error)
+            return cases, None
+
+    def keep(self, frame: Frame, prepared: Prepared) -> Deferred[Replies]:
+        """Store what was prepared, and answer it as the frame itself would have been."""
+        cases, wholes = prepared
+        if looks_like_batch(frame.payload):
+            return self._keep_batch(frame, cases, wholes)
+        return self._keep(cases[0], None if wholes is None else wholes[0])
+
+    def _keep_batch(
+        self, frame: Frame, cases: Sequence[_Case], wholes: Sequence[Arrival] | None
+    ) -> Deferred[Replies]:
+        """Store all messages of a batch or none, and answer them in one batch."""
+        if wholes is None:
+            return succeed(self._joined(frame, [self._unavailable(each) for each in cases]))
+        try:
             parts = list(map(self._answers.parted, wholes, [each.verdict for each in cases]))
             stored = Deferred.fromFuture(self._inbox.accept_many([*chain(*parts)]))
         except Exception as error:  # noqa: BLE001  # there is always an answer
@@ -273,16 +276,6 @@ class IntakeHandler:
 
 def _ruled(judge: _Judge, rule: Rule) -> _Judge:
     return lambda frame, now: rule(judge(frame, now), frame.payload)
-
-
-def _all(waiting: "Iterable[asyncio.Future[State]]") -> "asyncio.Future[State]":
-    """Give the state of all: the first that was not applied, if there is any."""
-
-    async def last() -> State:
-        states = await asyncio.gather(*waiting)
-        return next((each for each in states if each not in APPLIED), states[0])
-
-    return asyncio.ensure_future(last())
 
 
 def _send_later(late: Replies, peer: Peer) -> None:

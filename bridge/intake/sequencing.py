@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from bridge.intake.batches import looks_like_batch, open_batch
-from bridge.intake.handler import Inbox
 from bridge.intake.listening import SequenceNumbers
+from bridge.intake.needs import Inbox
 from bridge.intake.parts import number_of
 from bridge.intake.sequence import Advance, advance
 from bridge.intake.verdict import Verdict

@@ -22,6 +22,7 @@ from bridge.store.database import Database
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
 _ACKNOWLEDGMENTS_EVERY = 0.5  # seconds a note may wait for others to share its statement
+_LARGE = 256 * 2**10  # bytes of an arrival that would hold the loop up for too long
 _MOST_HERE = 200  # arrivals that are kept in the loop's own turn
 
 
@@ -51,6 +52,7 @@ class Ledger:
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
+        self._is_large = False  # one of this turn's
         self._put_off = False  # until the thread has answered for what it has in hand
         self._seen = 0  # of this turn's, when last looked
         self._handed = 0  # to the thread, and not answered yet
@@ -124,6 +126,7 @@ class Ledger:
         if not self._turn:  # what arrives in one turn of the loop is kept together
             self._on_loop(self._end_turn)
         self._turn.append(group)
+        self._is_large |= group.size > _LARGE
         self.arrived += len(group.arrivals)
 
     def _end_turn(self) -> None:
@@ -149,7 +152,8 @@ class Ledger:
 
     def _is_quick(self) -> bool:
         """Whether a commit holds the loop up for less than handing it over would cost."""
-        return self._keeper.is_local and self._gathering.at_once and len(self._turn) <= _MOST_HERE
+        few = len(self._turn) <= _MOST_HERE and not self._is_large
+        return self._keeper.is_local and self._gathering.at_once and few
 
     def _keep_here(self, groups: list[Group]) -> bool:
         """Commit in the loop's own turn; say whether that went smoothly."""
@@ -165,6 +169,7 @@ class Ledger:
     def _hand_over(self) -> None:
         """Give the thread what this turn of the loop has brought, and wake it once."""
         groups, self._turn = self._turn, []
+        self._is_large = False
         self._handed += len(groups)
         with self._changed:
             self._waiting.extend(groups)

@@ -8,6 +8,7 @@ acknowledge can be stored and applied.
 import asyncio
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import structlog
@@ -18,6 +19,7 @@ from bridge.intake.acquaintance import Acquaintance
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.handler import IntakeHandler
+from bridge.intake.large import Aside
 from bridge.intake.listening import Listening
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
@@ -98,6 +100,7 @@ class Intake:
         self._listenings = self._compiled()
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
+        self._threads = ThreadPoolExecutor(1, "large frames")
         self._waiting = Waiting(self._state_of)
         self._forwarder = Forwarder(
             client, Memory(database, now_ms), self._listenings, self._waiting, metrics
@@ -154,7 +157,8 @@ class Intake:
         counted = sequencer(listener, self._ledger, self._database)
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         self._takings[listener.name] = _Taking(answering, check, known)
-        taken: Handler = answering if counted is None else counted.in_front(answering)
+        aside = Aside(answering, self._threads)
+        taken: Handler = aside if counted is None else counted.in_front(answering)
         timed: Handler = Timed(in_front(taken, check, known), self._metrics, listener.name)
         if tracer is not None:
             timed = traced_handler(timed, tracer, listener.name)

@@ -15,8 +15,9 @@ from typing import Any
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
 
 from bridge.intake.counting import AckCounter, WireCounter
-from bridge.intake.handler import Inbox, IntakeHandler, Outcomes
+from bridge.intake.handler import IntakeHandler
 from bridge.intake.listening import Listening, SequenceNumbers
+from bridge.intake.needs import Inbox, Outcomes
 from bridge.intake.sequencing import Sequencer
 from bridge.observability.metrics import Metrics
 from bridge.store.database import Database

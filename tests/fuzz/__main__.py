@@ -1,7 +1,7 @@
 """
 Fuzz: `python -m tests.fuzz SECONDS [TARGET]`; all targets share the seconds, one after another.
 
-Each runs under atheris in a process of its own, with 2 GB of memory and 10 s for one input.
+Each runs under atheris in a process of its own, with 2 GB of memory and a minute for one input.
 Exit 1 when one failed; its bytes are kept in the folder that is told.
 """
 
@@ -15,7 +15,7 @@ from tests.fuzz.targets import DICTIONARY, TARGETS, seeds
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = [
-    "-timeout=10",
+    "-timeout=60",
     "-rss_limit_mb=2048",
     "-max_len=4096",
     "-print_final_stats=1",

@@ -237,6 +237,15 @@ class TestSizes:
         (issue,) = SHIPPED.check(message("ORC|NW|P1", f"OBR|1|{'9' * 2000}"), DEFAULTS)
         assert (issue.code, issue.path) == ("102", "OBR-18")
 
+    def test_any_number_of_one_key(self) -> None:
+        """Equal keys are counted on, however many there are, within time that grows with them."""
+        many = [f"OBX|{n}|TX|A^b||{n}" for n in range(30_000)]
+        (event,) = events(*order("P1"), *many[:3])
+        found = event.clinical_info["Metadata"]
+        assert [found[key] for key in ("b", "b (2)", "b (3)")] == ["0", "1", "2"]
+        (event,) = events(*order("P1"), *many)
+        assert "b (2)" in event.clinical_info["Metadata"]
+
     def test_metadata_that_does_not_fit(self) -> None:
         """Keys that do not fit are left out whole, and named."""
         values = [f"OBX|{n}|TX|{n}^Key {n}||{'✓' * 2000}" for n in range(30)]

@@ -111,10 +111,15 @@ class Desk:
         (reply,) = await self.send(payload, truncated=truncated)
         return read_ack(reply)
 
-    def rows(self, columns: str = "state, ack_code, error_code, error_place") -> Sequence[Any]:
+    def rows(
+        self,
+        columns: str = "state, ack_code, error_code, error_place",
+        table: str = "message",
+        key: str = "id",
+    ) -> Sequence[Any]:
         """What is stored."""
         with self.database.read() as connection:
-            rows = connection.execute(text(f"SELECT {columns} FROM message ORDER BY id"))  # noqa: S608
+            rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {key}"))  # noqa: S608
             return [tuple(row) for row in rows]
 
 

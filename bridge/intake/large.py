@@ -1,0 +1,58 @@
+"""
+Large frames: judged and digested in a thread, so that others are answered meanwhile.
+
+What comes behind one on its own connection waits for it: nobody is overtaken. Frames of ordinary
+size on other connections go straight on.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+from twisted.internet.defer import Deferred
+
+from bridge.intake.handler import IntakeHandler
+from mllp.contract import Peer
+from mllp.framing import Frame
+
+LARGE = 256 * 2**10
+"""Bytes from which a frame takes longer to judge than to hand to a thread."""
+
+
+class Aside:
+    """Stands before the handler of a listener."""
+
+    def __init__(self, handler: IntakeHandler, threads: Executor, *, least: int = LARGE) -> None:
+        """Judge frames of `least` bytes and more in one of `threads`."""
+        self._handler = handler
+        self._threads = threads
+        self._least = least
+        self._latest: dict[int, asyncio.Future[None]] = {}
+
+    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """Answer a frame; those of one connection are handed over in their order."""
+        if len(frame.payload) < self._least and peer.connection_id not in self._latest:
+            return self._handler(frame, peer)
+        return Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
+
+    async def _in_turn(self, frame: Frame, peer: Peer) -> Sequence[bytes]:
+        loop, connection = asyncio.get_running_loop(), peer.connection_id
+        before = self._latest.get(connection)
+        handed: asyncio.Future[None] = loop.create_future()
+        self._latest[connection] = handed
+        try:
+            if before is not None:
+                await before
+            answered = await self._handed(frame, peer)
+        finally:
+            handed.set_result(None)
+            if self._latest.get(connection) is handed:
+                del self._latest[connection]
+        return await answered.asFuture(loop)
+
+    async def _handed(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        if len(frame.payload) < self._least:
+            return self._handler(frame, peer)
+        loop = asyncio.get_running_loop()
+        prepared = await loop.run_in_executor(self._threads, self._handler.prepare, frame, peer)
+        return self._handler.keep(frame, prepared)

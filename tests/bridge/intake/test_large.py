@@ -1,0 +1,70 @@
+"""Large frames are judged aside: nobody of their own connection overtakes them, others do."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bridge.intake.large import Aside
+from bridge.store.database import Database
+from mappings.hl7.ack import read_ack
+from mllp.framing import Frame
+from tests.bridge.intake.desk import Caller, Desk, open_desk, order
+
+pytestmark = pytest.mark.anyio
+
+LEAST = 10_000
+LARGE = b"NTE|1||" + b"x" * LEAST + b"\r"
+
+
+def sending(desk: Desk, aside: Aside) -> "Callable[[bytes, int], asyncio.Future[list[bytes]]]":
+    """Hand frames over on connections."""
+
+    async def answer(payload: bytes, connection: int) -> list[bytes]:
+        answered = aside(Frame(payload), Caller(connection_id=connection))
+        return list(await answered.asFuture(asyncio.get_running_loop()))
+
+    return lambda payload, connection: asyncio.ensure_future(answer(payload, connection))
+
+
+async def test_order_within_a_connection(database: Database) -> None:
+    """What comes behind a large frame is stored behind it; another connection does not wait."""
+    gate = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(gate.wait, 30)
+    async with open_desk(database) as desk:
+        send = sending(desk, Aside(desk.handler, threads, least=LEAST))
+        large = send(order("L1", "A1") + LARGE, 1)
+        await asyncio.sleep(0)
+        behind = send(order("S2", "A2"), 1)
+        other = await send(order("S3", "A3"), 2)
+        assert read_ack(other[0]).control_id == b"S3"
+        assert not large.done()
+        assert not behind.done()
+        gate.set()
+        for future, name in ((large, b"L1"), (behind, b"S2")):
+            (reply,) = await future
+            assert read_ack(reply).control_id == name
+        sizes = [
+            row[0] > LEAST for row in desk.rows("length(payload)", "message_body", "message_id")
+        ]
+        assert sizes == [False, True, False]
+
+
+async def test_what_is_answered_is_the_same(database: Database) -> None:
+    """Batches, refusals and what is no message get the answers that small ones get."""
+    async with open_desk(database) as desk:
+        aside = Aside(desk.handler, ThreadPoolExecutor(1), least=0)
+        send = sending(desk, aside)
+        batch = b"BHS|^~\\&|R\r" + order("B1") + order("B2", mrn="") + b"BTS|2\r"
+        (reply,) = await send(batch, 1)
+        assert b"MSA|AA|B1" in reply
+        assert b"MSA|AE|B2" in reply
+        (reply,) = await send(order("X1", mrn=""), 1)
+        assert read_ack(reply).error_codes == ("101",)
+        (reply,) = await send(b"nothing of ours", 1)
+        assert read_ack(reply).error_codes == ("100",)
+        first = await send(order("X2"), 1)
+        assert await send(order("X2"), 1) == first
