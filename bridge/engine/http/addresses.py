@@ -29,11 +29,14 @@ class Addresses:
 
     def base(self, scheme: str, headers: Mapping[str, str], peer: str) -> str:
         """Return the public address without a trailing slash."""
-        host = headers.get("host", "")
+        host, schemes = headers.get("host", ""), [scheme]
         if self._trusts(peer):
             host = _first(headers.get("x-forwarded-host", "")) or host
-            scheme = _first(headers.get("x-forwarded-proto", "")) or scheme
-        return self._known.get(_origin(f"{scheme}://{host}"), self._public)
+            told = _first(headers.get("x-forwarded-proto", ""))
+            # A proxy that does not say how it was reached may well have taken the TLS off.
+            schemes = [told] if told else [scheme, "https"]
+        found = (self._known.get(_origin(f"{each}://{host}")) for each in schemes)
+        return next((each for each in found if each), self._public)
 
     def client(self, headers: Mapping[str, str], peer: str) -> str:
         """Return the address of whoever asks: the last hop that is not a trusted proxy."""

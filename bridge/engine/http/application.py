@@ -79,6 +79,11 @@ def create_application(
     application = FastAPI(
         title="Clinical report service",
         summary="Launch, read, sign, link and export clinical reports.",
+        description=(
+            "Paths are not versioned: changes are additive, and `X-API-Version` says when one is "
+            "not. What is to go is marked `deprecated` here, and its answers bear `Deprecation` "
+            "and `Sunset`, at least twelve months ahead."
+        ),
         version=_version(),
         docs_url=None,
         redoc_url=None,

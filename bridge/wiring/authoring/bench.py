@@ -122,7 +122,9 @@ class AuthorsBench(Bench):
             sources = whole(self._settings, self._database, name)
         found = checked(sources, name)
         if found.made is None:
-            raise Mistaken("the definition has mistakes", issues=[issue(each) for each in found.issues])
+            raise Mistaken(
+                "the definition has mistakes", issues=[issue(each) for each in found.issues]
+            )
         return found.made
 
     def _reader(self, name: str) -> Compiled:

@@ -18,7 +18,9 @@ def test_regional_addresses(service: Service) -> None:
     forwarded = {"x-forwarded-host": "au.reports.test", "x-forwarded-proto": "https"}
     cases = [
         (forwarded, regional),
-        ({"host": "au.reports.test"}, BASE),  # over http it is not that address
+        ({"host": "au.reports.test"}, regional),  # the proxy does not say how it was reached
+        ({"x-forwarded-host": "au.reports.test"}, regional),
+        ({**forwarded, "x-forwarded-proto": "http"}, BASE),  # over http it is not that address
         ({"x-forwarded-host": "evil.test", "x-forwarded-proto": "https"}, BASE),
         ({**forwarded, "x-forwarded-host": "au.reports.test:444"}, BASE),
         ({**forwarded, "x-forwarded-host": "au.reports.test@evil.test"}, BASE),
@@ -35,8 +37,9 @@ def test_regional_addresses(service: Service) -> None:
         answer = service.post("report/init", body, headers=headers)
         assert answer.json()["sessionLink"].startswith(f"{base}/reporting/init?"), headers
     engine.addresses = type(engine.addresses)(BASE, [regional], ["10.0.0.0/8"])
-    answer = service.post("report/launch/clinical", launch_body(), headers=forwarded)
-    assert answer.json()["reportLink"].startswith(f"{BASE}/reporting/")
+    for headers in (forwarded, {"host": "au.reports.test"}):
+        answer = service.post("report/launch/clinical", launch_body(), headers=headers)
+        assert answer.json()["reportLink"].startswith(f"{BASE}/reporting/")
 
 
 @pytest.mark.parametrize("origin", ["https://evil.test", "null", BASE])

@@ -28,7 +28,7 @@ async def readyz(request: Request) -> Response:
     return JSONResponse({"status": "stopping"} if engine.stopping else {"status": "ready"})
 
 
-@router.get("/docs", include_in_schema=False)
+@router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Return the description for people; everything on it comes from here."""
     return docs_page(engine_of(request).settings)
