@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from bridge.store.database import Database, lock_key
+from bridge.store.database import Database
 from bridge.store.errors import NameTaken
 from bridge.store.faults import DRIVER_ERRORS
+from bridge.store.postgres import lock_key
 
 LOOK_SECONDS = 2.0
 """How long it takes at most until a free leadership is taken, or one that was lost is noticed."""

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bridge.store.database import Database, Pool
+from bridge.store.database import Database
 from bridge.store.migrate import upgrade
+from bridge.store.pool import Pool
 from config import Settings, load
 
 ENGINE_PACKAGE: Final = "bridge.engine.records"

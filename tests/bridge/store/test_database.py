@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session
 
-from bridge.store.database import Database, Pool
+from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StatementRefused, StoreError, UnsupportedStore
+from bridge.store.pool import Pool
 
 
 @pytest.fixture(autouse=True)

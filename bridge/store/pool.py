@@ -1,0 +1,23 @@
+"""How many connections are kept, and how long anybody waits for one, or for another's lock."""
+
+from dataclasses import dataclass
+from typing import Any
+
+LOCK_TIMEOUT = 30.0
+"""Seconds a statement may wait for another's lock before it is `Busy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`."""
+
+    size: int = 10
+    overflow: int = 10
+    timeout: float = LOCK_TIMEOUT
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Give what SQLAlchemy calls them."""
+        return {
+            "pool_size": self.size, "max_overflow": self.overflow, "pool_timeout": self.timeout
+        }  # fmt: skip

@@ -1,0 +1,69 @@
+"""
+PostgreSQL's side: its settings, and what a connection of the hot path is told.
+
+No statements but those.
+"""
+
+import hashlib
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from bridge.store.pool import LOCK_TIMEOUT, Pool
+
+_ARGUMENTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
+    "options": f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)}",
+}
+# A server that was told to commit lazily would make liars of our acknowledgments.
+_DURABLE = """
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') = 'off'
+"""
+
+
+def begin_by_itself(_cursor: Any, _wait: bool) -> None:
+    """Leave it to psycopg, whose first statement begins; rows are locked one by one."""
+
+
+def by_index_alone(driver: Any) -> None:
+    """
+    Let each statement of a hot path go by its index, whatever is known of a table's size.
+
+    Of a new table nothing is, and a plan that reads all of it would be kept until somebody
+    counts its rows: a minute, in which each batch costs more than the last.
+    """
+    for way in ("seqscan", "hashjoin", "mergejoin"):
+        driver.execute(f"SET enable_{way} = off")
+    driver.commit()
+
+
+def engine(address: URL, pool: Pool) -> Engine:
+    """Make an engine whose transactions are durable when they are committed."""
+    # Whatever the server's default: each statement must see what was committed before it.
+    made = sqlalchemy.create_engine(
+        address,
+        connect_args=_ARGUMENTS,
+        isolation_level="READ COMMITTED",
+        hide_parameters=True,
+        **pool.arguments,
+    )
+    event.listen(made, "connect", _prepare)
+    return made
+
+
+def _prepare(connection: DBAPIConnection, record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute(_DURABLE)
+    cursor.close()
+    connection.commit()
+
+
+def lock_key(name: str) -> int:
+    """Give the signed 64 bits by which PostgreSQL knows a lock's name."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

@@ -1,0 +1,70 @@
+"""
+SQLite's side: its settings, and how a transaction begins.
+
+No statements but those.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from bridge.store.errors import UnsupportedStore
+from bridge.store.pool import LOCK_TIMEOUT, Pool
+
+_PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
+_SETTINGS = (
+    _PATIENCE,
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # WAL with NORMAL loses acknowledged messages at a power cut
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA cache_size = -16384",  # KiB
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+
+def file_of(address: URL) -> Path:
+    """Give the file that an address names. Raises UnsupportedStore."""
+    if not address.database or address.database == ":memory:":
+        raise UnsupportedStore("sqlite", "a file is needed, memory forgets")
+    return Path(address.database)
+
+
+def engine(address: URL, pool: Pool) -> Engine:
+    """Make an engine whose transactions are durable when they are committed."""
+    # isolation_level None: the module must not open transactions of its own, `_begin` does.
+    arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
+    made = sqlalchemy.create_engine(
+        address, connect_args=arguments, hide_parameters=True, **pool.arguments
+    )
+    event.listen(made, "connect", _prepare)
+    event.listen(made, "begin", _begin)
+    return made
+
+
+def _prepare(connection: DBAPIConnection, record: object) -> None:
+    cursor = connection.cursor()
+    for setting in _SETTINGS:
+        cursor.execute(setting)
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    how = connection.get_execution_options().get("bridge_begin", "BEGIN")
+    connection.exec_driver_sql(how)
+
+
+def begin_at_once(cursor: Any, wait: bool) -> None:
+    """Begin as SQLite's writer; another process's turn is waited for only if asked."""
+    if wait:
+        cursor.execute("BEGIN IMMEDIATE")
+        return
+    cursor.execute("PRAGMA busy_timeout = 0")
+    try:
+        cursor.execute("BEGIN IMMEDIATE")
+    finally:
+        cursor.execute(_PATIENCE)
