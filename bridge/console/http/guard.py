@@ -147,7 +147,8 @@ def _allowed(person: Person, wanted: Act) -> str:
         return ""
     sites = wanted.sites()
     within_reach(person, sites)
-    return next(iter(sites)) if len(sites) == 1 else ""
+    named = set(sites) - {"*"}
+    return named.pop() if len(named) == 1 else ""
 
 
 def _note(backstage: Backstage, person: Person, wanted: Act, site: str, outcome: str) -> None:

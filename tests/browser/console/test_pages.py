@@ -13,7 +13,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 AXE = Path(__file__).resolve().parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-PAGES = ["dashboard", "messages", "parked", "deliveries", "find", "channels", "deeds"]
+PAGES = [
+    *("dashboard", "messages", "parked", "deliveries", "worklist", "find", "channels"),
+    *("sites", "sites/SITE1", "access", "deeds"),
+]
 
 
 @pytest.fixture
@@ -105,8 +108,10 @@ def test_a_viewer_is_offered_nothing_that_is_refused(ward: Ward, page: Page) -> 
     expect(page.get_by_text("shown to those who may read bodies")).to_be_visible()
     expect(page.get_by_role("button", name="Replay")).to_have_count(0)
     expect(page.get_by_role("link", name="Audit")).to_have_count(0)
-    expect(page.get_by_role("link", name="Where is it?")).to_have_count(0)
-    page.get_by_role("link", name="Listeners and destinations").click()
+    for name in ("Where is it?", "Worklist", "Sites", "Access", "Mappings"):
+        expect(page.get_by_role("link", name=name)).to_have_count(0)
+    expect(page.get_by_role("button", name="Edit and send again")).to_have_count(0)
+    page.get_by_role("link", name="Connections").click()
     expect(page.get_by_role("table", name="Listeners")).to_contain_text("orders")
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
@@ -119,6 +124,7 @@ def test_where_it_is(ward: Ward, page: Page) -> None:
     expect(page.get_by_role("table", name="Orders")).to_contain_text("Final")
     expect(page.get_by_role("table", name="Messages")).to_contain_text("orders")
     expect(page.get_by_role("table", name="Deliveries")).to_contain_text("done")
+    expect(page.get_by_role("listitem").filter(has_text="Accepted by ris")).to_be_visible()
     assert complaints(page) == []
     page.get_by_role("table", name="Deliveries").get_by_role("link").click()
     page.get_by_role("button", name="Show content").click()

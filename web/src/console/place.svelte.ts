@@ -6,9 +6,12 @@ export const PAGES = [
   "messages",
   "parked",
   "deliveries",
+  "worklist",
   "find",
   "channels",
   "mappings",
+  "sites",
+  "access",
   "deeds",
 ] as const;
 export type PageName = (typeof PAGES)[number];

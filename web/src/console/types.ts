@@ -71,6 +71,20 @@ export interface Channel {
   paused_by: string;
   active_at: number | null;
   certificate: number | null;
+  /** Until when a destination that does not answer is left alone; null: it answers. */
+  open_until: number | null;
+  sites: string[];
+  /** After how many milliseconds without a message somebody is told; 0: never. */
+  silence: number;
+}
+
+/** One step of a connection that was tried. */
+export interface Trial {
+  name: string;
+  ok: boolean;
+  code: string;
+  took: number;
+  expires: number | null;
 }
 
 export interface Channels {
@@ -109,6 +123,7 @@ export interface Whereabouts {
   orders: Order[];
   deliveries: DeliveryRow[];
   messages: MessageRow[];
+  steps: Step[];
 }
 
 export interface Deed {
@@ -118,4 +133,88 @@ export interface Deed {
   action: string;
   subject: string;
   outcome: string;
+  site: string;
+  reason: string;
+}
+
+/** An event of the report service's trail. */
+export interface AuditEvent {
+  sequence: number;
+  at: number;
+  action: string;
+  outcome: string;
+  userEmail: string;
+  tokenId: number | null;
+  reportId: string | null;
+  details: Record<string, unknown>;
+}
+
+export interface Verdict {
+  events: number;
+  head: string;
+  /** The first entry that is not as it was written; null: all are. */
+  broken: number | null;
+}
+
+/** A message made of another by a person. */
+export interface Edit {
+  message_id: number;
+  origin_id: number;
+  at: number;
+  email: string;
+  reason: string;
+}
+
+/** A message laid out to be edited, a segment a line. */
+export interface Sheet {
+  segments: string[];
+  charset: string;
+}
+
+export interface Fault {
+  code: string;
+  place: string;
+  text: string;
+}
+
+export interface Replayed {
+  queued: number;
+  later: number;
+  failed: { id: number; detail: string }[];
+  more: boolean;
+}
+
+export interface SiteRow {
+  SiteID: string;
+  name: string;
+  timeZone?: string;
+  signDelay?: number;
+}
+
+export interface WorklistRow {
+  reportId: string;
+  status: string;
+  ownerName: string | null;
+  createdAt: number;
+  updatedAt: number;
+  orders: {
+    Accession?: string;
+    PatientMRN?: string;
+    PatientName?: string;
+    StudyDescription?: string;
+    Modality?: string;
+  }[];
+}
+
+export interface Listed {
+  rows: WorklistRow[];
+  next: string;
+}
+
+export interface Grant {
+  email: string;
+  role: string;
+  bodies: boolean;
+  /** The sites that the person is limited to; null: none. */
+  sites: string[] | null;
 }

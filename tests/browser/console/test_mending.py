@@ -1,0 +1,167 @@
+"""What people mend in the console, in Chromium: by mouse and by keyboard."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender
+from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, Ward
+from tests.browser.console.test_pages import complaints, enter
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page in a fresh profile; errors in its scripts fail the test."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 720})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: dialog.accept())
+    yield page
+    context.close()
+    assert errors == []
+
+
+def test_a_parked_message_is_edited_and_sent_again(ward: Ward, page: Page) -> None:
+    """The check speaks as one types; the new message is led to, and the old one leads to it."""
+    row = ward.found(OPERATOR, kind="order", number="A7003")[0]
+    enter(page, ward, OPERATOR, f"messages/{row['id']}")
+    page.get_by_role("button", name="Edit and send again").focus()
+    page.keyboard.press("Enter")
+    send = page.get_by_role("button", name="Send as a new message")
+    patient = page.get_by_label("Segment 2, PID")
+    kept = patient.input_value()
+    patient.fill(kept.replace("M7003", ""))
+    expect(page.get_by_text("PID-3.1")).to_be_visible()
+    expect(send).to_be_disabled()
+    page.get_by_label("Segment 1, MSH").fill("MSH!^~\\&")
+    expect(page.get_by_text("the delimiters stay as they were")).to_be_visible()
+    assert complaints(page) == []
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Edit and send again").click()
+    patient.fill(kept.replace("M7003", "M7009"))
+    expect(page.get_by_text("The check finds nothing wrong")).to_be_visible()
+    page.get_by_label("Reason").fill("patient number was mistyped")
+    page.get_by_label("Reason").press("Enter")
+    expect(page.get_by_text(f"Edited from message {row['id']} by {OPERATOR}")).to_be_visible()
+    expect(page.get_by_text("patient number was mistyped")).to_be_visible()
+    page.get_by_role("link", name=f"Edited from message {row['id']}").click()
+    expect(page.get_by_text("Edited and sent again as message")).to_be_visible()
+
+
+def test_all_that_a_search_finds_is_replayed(ward: Ward, page: Page) -> None:
+    """Where it is parked; the record has each."""
+    enter(page, ward, OPERATOR, "messages")
+    page.get_by_label("State").select_option("parked")
+    page.get_by_label("Listener").select_option("stray")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("button", name="Replay all").click()
+    expect(page.get_by_role("status").filter(has_text="queued again")).to_be_visible()
+    ward.house.settle()
+
+
+def test_a_destination_is_tested(ward: Ward, page: Page) -> None:
+    """Connected to for real; what is found stands below it, and no message was sent."""
+    before = len(ward.ris.received)
+    enter(page, ward, OPERATOR, "channels")
+    page.get_by_role("button", name="Test ris").click()
+    expect(page.get_by_text("Stays connected")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="ris can be reached")).to_be_visible()
+    page.get_by_role("button", name="Test orders").click()
+    expect(page.get_by_role("status").filter(has_text="orders can be reached")).to_be_visible()
+    assert complaints(page) == []
+    assert len(ward.ris.received) == before
+
+
+def test_a_site_is_added_and_its_parts_are_changed(ward: Ward, page: Page) -> None:
+    """The reporting app's own forms, by the console's rights; a token is shown once."""
+    enter(page, ward, CHIEF, "sites")
+    page.get_by_label("SiteID").fill("NORTH")
+    page.get_by_label("Name").fill("North clinic")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("button", name="Users")).to_be_visible()
+    page.get_by_label("Sign delay").fill("45")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status").filter(has_text="Saved")).to_be_visible()
+    page.get_by_role("button", name="Users").click()
+    page.get_by_label("E-mail").fill("nora@north.test")
+    page.get_by_label("Name").fill("Nora")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("cell", name="nora@north.test", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_label("E-mail").fill("nora@north.test")
+    page.get_by_role("button", name="Make").click()
+    expect(page.get_by_text("it is shown this once")).to_be_visible()
+    for part in ("Prelim groups", "Templates", "Billing codes"):
+        page.get_by_role("button", name=part).click()
+        page.wait_for_load_state("networkidle")
+        assert (part, complaints(page)) == (part, [])
+
+
+def test_a_role_is_given_and_limits_what_is_seen(ward: Ward, page: Page) -> None:
+    """To one site: of another site's listener and messages there is nothing."""
+    enter(page, ward, CHIEF, "access")
+    page.get_by_label("E-mail").fill("sven@site1.test")
+    page.get_by_role("combobox", name="Role").select_option("site-administrator")
+    page.get_by_label("Only these sites").fill("SITE1")
+    page.get_by_role("button", name="Give", exact=True).click()
+    row = page.get_by_role("row", name="sven@site1.test")
+    expect(row).to_contain_text("SITE1")
+    page.context.clear_cookies()
+    enter(page, ward, "sven@site1.test", "channels")
+    listeners = page.get_by_role("table", name="Listeners")
+    expect(listeners).to_contain_text("orders")
+    expect(listeners).not_to_contain_text("stray")
+    page.get_by_role("link", name="Messages").click()
+    found = page.get_by_role("table", name="Messages found")
+    expect(found).to_contain_text("orders")
+    expect(found).not_to_contain_text("stray")
+    page.context.clear_cookies()
+    enter(page, ward, CHIEF, "access")
+    row.get_by_role("button", name="Take away").click()
+    expect(row).to_have_count(0)
+
+
+def test_the_record_is_searched_and_verified(ward: Ward, page: Page) -> None:
+    """The console's, by what was done; the service's, by site; the chain is whole."""
+    ward.call(VIEWER, "POST", "messages/1/replay", {})
+    enter(page, ward, CHIEF, "deeds")
+    page.get_by_label("Did").fill("replay")
+    page.get_by_label("Did").press("Enter")
+    table = page.get_by_role("table", name="Audit")
+    expect(table.get_by_role("row", name="vera@site1.test").first).to_contain_text("not_permitted")
+    page.get_by_label("Did").fill("")
+    page.get_by_role("combobox", name="Record").select_option("service")
+    page.get_by_role("combobox", name="Site").select_option("SITE1")
+    page.get_by_label("Who").fill("ada@example.org")
+    page.get_by_label("Who").press("Enter")
+    expect(table.get_by_role("cell", name="sign", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Verify the chain").click()
+    expect(page.get_by_role("status").filter(has_text="Whole")).to_be_visible()
+    assert complaints(page) == []
+
+
+def test_the_worklist_leads_to_where_it_is(ward: Ward, page: Page) -> None:
+    """Patients with bodies; an accession goes along, and stands in no address."""
+    enter(page, ward, OPERATOR, "worklist")
+    page.get_by_role("combobox", name="Site").select_option("SITE1")
+    table = page.get_by_role("table", name="Worklist")
+    expect(table.get_by_role("row", name="A7001")).to_contain_text("M7001")
+    page.get_by_role("button", name="Where is it? A7001").click()
+    expect(page.get_by_role("table", name="Orders")).to_contain_text("Final")
+    assert "A7001" not in page.url
+
+
+def test_the_dashboard_is_live(ward: Ward, page: Page) -> None:
+    """A message that comes while one looks is counted without a touch."""
+    enter(page, ward, VIEWER)
+    received = page.get_by_role("listitem").filter(has_text="Received, last hour")
+    expect(received).to_be_visible()
+    before = int(received.locator(".count").inner_text())
+    with Sender(ward.house.mllp_port) as sender:
+        sender.ask(order(7090))
+    expect(received.locator(".count")).to_have_text(str(before + 1), timeout=30_000)
