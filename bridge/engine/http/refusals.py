@@ -24,6 +24,9 @@ UNAVAILABLE = Problem(
     "the database is not available at the moment",
     headers={"Retry-After": "1"},
 )
+LONGEST_PATH = 1024
+"""Characters of the request's path that an answer gives back."""
+
 _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 
 
@@ -41,7 +44,8 @@ def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 def answer(request: Request, problem: Problem) -> Response:
     """Return a problem as the response to this request."""
-    return problem.response(instance=request.url.path, request_id=request.state.request_id)
+    instance = request.url.path[:LONGEST_PATH]
+    return problem.response(instance=instance, request_id=request.state.request_id)
 
 
 def problem_of(error: EngineError) -> Problem:
@@ -92,7 +96,8 @@ async def _plain(request: Request, error: Exception) -> Response:
     code = _PLAIN_CODES.get(error.status_code, "invalid_request")
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_methods(request))
+        own = ", ".join(_methods(request))
+        headers.update({"Allow": own} if own else {})  # the framework's routes say it themselves
     return answer(request, Problem(error.status_code, code, str(error.detail), headers=headers))
 
 

@@ -93,6 +93,21 @@ def test_paths_that_are_none(service: Service, path: str) -> None:
     is_problem(service.call("POST", path, json={}), 404)
 
 
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/healthz", "/reporting/init"])
+def test_every_path_says_its_methods(service: Service, path: str) -> None:
+    """405 bears Allow (RFC 9110 §15.5.6), on pages and descriptions, too."""
+    answer = service.call("DELETE", path)
+    is_problem(answer, 405)
+    assert "GET" in answer.headers["allow"].split(", ")
+
+
+def test_a_path_without_end_is_not_given_back(service: Service) -> None:
+    """Problem bodies: `instance` is the path, as far as it is one."""
+    answer = service.call("GET", "/" + "a" * 60_000)
+    is_problem(answer, 404)
+    assert len(answer.content) < 4096
+
+
 def test_hostile_values_come_back_in_no_problem(service: Service) -> None:
     """Error bodies repeat nothing of what was sent."""
     canary = "CANARY-4711"
