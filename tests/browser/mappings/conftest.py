@@ -112,12 +112,16 @@ def editor(page: Page, file: str) -> None:
 
 
 def rewrite(page: Page, begins: str, text: str) -> None:
-    """Write a line of the open file anew, from its first letter on."""
-    page.locator(".cm-line").filter(has_text=begins).first.click()
-    for key in ("End", "Home", "Shift+End"):
-        page.keyboard.press(key)
+    """Write a line of the open file anew, as deep as it stood."""
+    old = page.locator(".cm-line").filter(has_text=begins).first
+    if old.count() == 0:  # lines are drawn where they are looked at
+        page.keyboard.press("Control+End")
+    old.click()
+    page.keyboard.press("Control+Enter")  # a line below
     page.keyboard.type(text)
     page.keyboard.press("Escape")
+    old.click()
+    page.keyboard.press("Control+Shift+K")
 
 
 def saved(page: Page, verdict: str = "No mistakes") -> None:
