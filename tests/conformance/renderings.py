@@ -1,9 +1,10 @@
 """Releases to render, and the words that destinations may say about how: data of the tests."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import combinations as combinations_of
 from itertools import product
 from typing import Any
 
@@ -103,19 +104,29 @@ def orders() -> tuple[ResultOrder, ResultOrder]:
     return first, second
 
 
+def covering(choices: Sequence[Sequence[Any]], together: int) -> Iterator[tuple[Any, ...]]:
+    """Choose one of each, until each has been with every choice of so many others."""
+    met: set[tuple[tuple[int, int], ...]] = set()
+    for numbers in product(*(range(len(each)) for each in choices)):
+        new = set(combinations_of(enumerate(numbers), together)) - met
+        if new:
+            met |= new
+            yield tuple(each[number] for each, number in zip(choices, numbers, strict=True))
+
+
 def combinations() -> Iterator[Words]:
-    """Words that belong together, each with each."""
+    """Words that belong together, each with each; in threes where there are many."""
     cut = (*product(LAYOUTS, SECTIONS[:2]), ("lines", "dicom"))
-    for version, (layout, sections), addenda in product(VERSIONS, cut, ADDENDA):
+    for version, (layout, sections), addenda in covering((VERSIONS, cut, ADDENDA), 2):
         yield {"version": version, "layout": layout, "sections": sections, "addenda": addenda}
-    for version, linked, interpreter, times, echo in product(
-        VERSIONS, LINKED, INTERPRETERS, TIMES, ECHOES
+    for version, linked, interpreter, times, echo in covering(
+        (VERSIONS, LINKED, INTERPRETERS, TIMES, ECHOES), 3
     ):
         yield {
             "version": version, "orders": linked, "interpreter": interpreter, "times": times,
             "echo": echo,
         }  # fmt: skip
-    for version, content, targets in product(VERSIONS, CONTENTS, TARGETS):
+    for version, content, targets in covering((VERSIONS, CONTENTS, TARGETS), 2):
         yield {"version": version, "content": content, "metadata": targets}
 
 

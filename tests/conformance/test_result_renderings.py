@@ -47,7 +47,7 @@ def assert_valid(raw: bytes, version: str, structure: str = "ORU_R01") -> Messag
 
 @pytest.mark.parametrize("words", list(combinations()), ids=named)
 def test_every_combination(words: Words) -> None:
-    """Whatever a destination's settings say: a valid ORU^R01 of that version, read alike by all."""
+    """Each word with each other one: a valid ORU^R01 of that version, read alike by all."""
     mapping = compiled(**words)
     both = PAIR if mapping.combined else PAIR[:1]
     context = replace(CONTEXT, event=ResultEvent.ADDENDUM, addenda=LATE, orders=both)
