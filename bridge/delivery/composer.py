@@ -4,8 +4,7 @@ Compose one message: the report's export, the order's numbers and segments, the 
 Asks the report service and the order index; sends nothing.
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -71,8 +70,12 @@ class Exporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What our own database knows: the orders as they came in, and what was told before."""
+class Known:
+    """
+    What our own database knows: the orders as they came in, and what was told before.
+
+    An order is found by accession alone where a merge has changed the MRN.
+    """
 
     orders: list[IndexedOrder | None]
     told: list[Told]
@@ -89,15 +92,36 @@ class Composer:
         self._database = database
         self._clock = clock
 
+    def look_up(self, deliveries: Sequence[ClaimedDelivery]) -> dict[int, Known]:
+        """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
+        keys = {
+            each.delivery_id: [
+                Key(key.site, key.mrn, key.accession) for key in map(key_of, each.orders["orders"])
+            ]
+            for each in deliveries
+        }
+        with self._database.read() as connection:
+            found = order_index.find(connection, chain.from_iterable(keys.values()))
+            return {
+                each.delivery_id: Known(
+                    [
+                        found.get(key)
+                        or order_index.find_by_accession(connection, key.site, key.accession)
+                        for key in keys[each.delivery_id]
+                    ],
+                    told_before(connection, each),
+                )
+                for each in deliveries
+            }
+
     async def compose(
-        self, delivery: ClaimedDelivery, destination: Destination
+        self, delivery: ClaimedDelivery, known: Known, destination: Destination
     ) -> tuple[bytes, str]:
         """
-        Give the message and its control id.
+        Give the message and its control id; `known` is what `look_up` found.
 
-        Raises EngineFailure, StoreError and CompositionError.
+        Raises EngineFailure and CompositionError.
         """
-        known = await asyncio.to_thread(self._known, delivery)
         now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
         mapping = destination.mapping_for(now.event)
         orders = delivery.orders["orders"]
@@ -164,19 +188,6 @@ class Composer:
         if wanted is Format.PDF:
             return await self._exporter.export_pdf(order, zone, addenda=addenda)
         return await self._exporter.export_rtf(order, zone, addenda=addenda)
-
-    def _known(self, delivery: ClaimedDelivery) -> _Known:
-        """Find the orders as they came in; by accession alone where a merge changed the MRN."""
-        keys = [
-            Key(key.site, key.mrn, key.accession) for key in map(key_of, delivery.orders["orders"])
-        ]
-        with self._database.read() as connection:
-            found = order_index.find(connection, keys)
-            orders = [
-                found.get(key) or order_index.find_by_accession(connection, key.site, key.accession)
-                for key in keys
-            ]
-            return _Known(orders, told_before(connection, delivery))
 
 
 def _orders(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultOrder]:

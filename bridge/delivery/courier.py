@@ -14,18 +14,16 @@ from typing import Protocol
 import structlog
 from twisted.internet.defer import Deferred
 
-from bridge.delivery.appraisal import Appraiser, given_up, not_composed
+from bridge.delivery.appraisal import Appraiser, given_up
 from bridge.delivery.breaker import Breaker, Circuit
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
-from bridge.delivery.errors import CompositionError
 from bridge.delivery.replies import LOST, Reply, read_reply
-from bridge.engine_client.errors import EngineFailure
+from bridge.delivery.writing import Writing
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import Failure
 from bridge.queue.waking import Alarm
 from bridge.store.errors import StoreError, StoreUnavailable
 from bridge.transports.errors import NoAcknowledgment
@@ -33,7 +31,7 @@ from mllp.errors import NotConnected, ReplyLost, Unframeable
 
 LOOK_EVERY = 0.25  # seconds, when nobody notifies
 PAUSE = 1.0  # seconds, when the database is not to be had
-AT_ONCE = 16  # reports whose messages are composed together
+AT_ONCE = 64  # reports whose messages are composed together
 SETTLE_EVERY = 0.2  # seconds that outcomes may wait to share a commit
 
 
@@ -75,7 +73,6 @@ class Courier:
         self.destination = destination
         self._log = structlog.get_logger("courier").bind(destination=destination.name)
         self._outbox = outbox
-        self._composer = composer
         self._sender = sender
         self._metrics = metrics
         self._clock = clock
@@ -93,6 +90,7 @@ class Courier:
             random=random,
             on_pause=self._pause_for,
         )
+        self._writing = Writing(composer, outbox, self._appraiser, self._alarm)
         self._in_hand: dict[int, ClaimedDelivery] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -181,7 +179,7 @@ class Courier:
 
         Tells whether the destination could be reached.
         """
-        composed = await asyncio.gather(*(self._compose(each) for each in claimed))
+        composed = await self._writing.compose(claimed, self.destination)
         outcomes = [each for each in composed if isinstance(each, DeliveryOutcome)]
         loop = asyncio.get_running_loop()
         settled_at = loop.time()
@@ -202,31 +200,6 @@ class Courier:
             await self._settle(outcomes)
             await self._give_back()
         return True
-
-    async def _compose(self, delivery: ClaimedDelivery) -> bytes | DeliveryOutcome:
-        """Give the bytes to send: those of the first attempt, if there was one."""
-        if delivery.payload is not None:
-            return delivery.payload
-        try:
-            return await self._compose_first(delivery)
-        except EngineFailure as failure:
-            return self._appraiser.postponed(
-                delivery, failure.failure, failure.code, failure.retry_after
-            )
-        except StoreError:
-            return self._appraiser.postponed(delivery, Failure.TRANSIENT, "store", None)
-        except CompositionError as error:
-            return not_composed(delivery, error)
-        except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
-            self._alarm("not composed", error)
-            return given_up(delivery, "not_composed")
-
-    async def _compose_first(self, delivery: ClaimedDelivery) -> bytes:
-        payload, name = await self._composer.compose(delivery, self.destination)
-        kept, _ = await asyncio.to_thread(
-            self._outbox.store_payload, delivery.delivery_id, payload, name
-        )
-        return kept
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
         """Send one message; None when there is no connection, so that no other is tried."""

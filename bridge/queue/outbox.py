@@ -6,7 +6,7 @@ is composed once and kept: every repeat sends the same bytes. Blocking: call it 
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, text
@@ -49,6 +49,17 @@ _STORED = text("""
     SELECT b.payload, d.control_id FROM delivery_body AS b
     JOIN delivery AS d ON d.id = b.delivery_id WHERE d.id = :id
 """)
+_STORE_MANY = text("""
+    INSERT INTO delivery_body (delivery_id, payload)
+    SELECT id, :payload FROM delivery WHERE id = :id
+    ON CONFLICT (delivery_id) DO NOTHING
+""")
+_NAME_MANY = text("""
+    UPDATE delivery SET control_id = :control_id WHERE id = :id AND control_id = ''
+""")
+_STORED_MANY = text(
+    "SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids"
+).bindparams(bindparam("ids", expanding=True))
 _ANSWERED = text("""
     UPDATE delivery SET reply = coalesce(:reply, reply), sent_at = coalesce(:sent_at, sent_at),
         acknowledged_at = coalesce(:acknowledged_at, acknowledged_at), tries = :tries
@@ -127,6 +138,22 @@ class Outbox:
             if row is None:
                 raise NoSuchRow("delivery", delivery_id)
             return bytes(row.payload), row.control_id
+
+    def store_payloads(self, composed: Mapping[int, tuple[bytes, str]]) -> dict[int, bytes]:
+        """
+        Keep composed messages with their control ids, by delivery; give what is to be sent.
+
+        As `store_payload`, all or none; a delivery that there is not is absent.
+        """
+        with self._database.write() as connection:
+            rows = [
+                {"id": number, "payload": payload, "control_id": name}
+                for number, (payload, name) in sorted(composed.items())
+            ]
+            connection.execute(_STORE_MANY, rows)
+            connection.execute(_NAME_MANY, rows)
+            kept = connection.execute(_STORED_MANY, {"ids": list(composed)})
+            return {row.delivery_id: bytes(row.payload) for row in kept}
 
     def settle(self, outcomes: Sequence[DeliveryOutcome], now: int) -> set[int]:
         """Write down what came of claimed deliveries; give the ids that were still ours."""

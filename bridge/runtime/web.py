@@ -66,7 +66,9 @@ class WebServer:
 def bind(address: Address) -> socket.socket:
     """Return a listening socket; OSError names the address where it is taken."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol by its name: only then does asyncio switch Nagle's algorithm off, which holds
+    # the second part of an answer back until the first is acknowledged (40 ms).
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address.host, address.port))

@@ -1,74 +1,83 @@
 """
 What is compared, each started afresh for its turn and killed after it.
 
-So nobody's backlog is worked off in somebody else's time: the floor, python-hl7, our intake
+So nobody's backlog is worked off in somebody else's time: the floors, the peers, our intake
 alone (as an installation of several processes runs it), and the whole service.
 """
 
-import itertools
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
-
 from tests.acceptance.forked import ROOT, started
 from tests.acceptance.house import House, free_port
+from tests.benchmarks.installation import Postgres
+from tests.benchmarks.peers import Peers
 
 STARTS_WITHIN = 20.0
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A listener; `start` runs it on the port it gives. `slow` ones get fewer messages."""
+    """
+    A listener; `start` runs it on the port it gives. `slow` ones get fewer messages.
+
+    `pipelines` says whether it answers several messages of one connection that are in flight.
+    """
 
     name: str
     start: Callable[[], AbstractContextManager[int]]
     slow: bool = False
+    pipelines: bool = True
 
 
-def contestants(folder: Path, postgres: str) -> list[Contestant]:
-    """Name all of them; `postgres` is the address of a server without a database's name."""
-    return [
-        Contestant("durable floor", lambda: _module("floor", str(_fresh(folder) / "floor.db"))),
-        Contestant("python-hl7", lambda: _module("python_hl7"), slow=True),
-        Contestant("intake, SQLite", lambda: _ours(_fresh(folder), "", "--role", "intake")),
+def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contestant]:
+    """Name all of them."""
+
+    def fresh() -> Path:
+        return Path(tempfile.mkdtemp(dir=folder))
+
+    ours = [
+        Contestant("intake, SQLite", lambda: _ours(fresh(), "", "--role", "intake")),
         Contestant(
             "intake, PostgreSQL",
-            lambda: _ours(_fresh(folder), _database(postgres), "--role", "intake"),
+            lambda: _ours(fresh(), postgres.database(), "--role", "intake"),
         ),
-        Contestant("whole service, SQLite", lambda: _ours(_fresh(folder), "")),
+        Contestant("whole service, SQLite", lambda: _ours(fresh(), "")),
+    ]
+    others = [
+        Contestant(
+            peer.name,
+            lambda command=peer.command: _running(command),
+            peer.slow,
+            peer.pipelines,  # type: ignore[misc]  # bound at once
+        )
+        for peer in peers.installed
+    ]
+    return [
+        Contestant("durable floor", lambda: _floor(str(fresh() / "floor.db"))),
+        Contestant("durable floor, PostgreSQL", lambda: _floor(plain(postgres.database()))),
+        *others,
+        *ours,
     ]
 
 
-def _fresh(folder: Path) -> Path:
-    made = folder / str(next(_numbers))
-    made.mkdir()
-    return made
+def plain(address: str) -> str:
+    """Give an address as the driver itself has it."""
+    return address.replace("postgresql+psycopg://", "postgresql://")
 
 
-def _database(server: str) -> str:
-    """Make an empty database; give its address as our settings have it."""
-    name = f"bench{next(_numbers)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return server.replace("postgresql://", "postgresql+psycopg://").replace(
-        "/postgres?", f"/{name}?"
-    )
+def _floor(where: str) -> AbstractContextManager[int]:
+    def command(port: int) -> list[str]:
+        return [sys.executable, "-m", "tests.benchmarks.floor", str(port), where]
 
-
-@contextmanager
-def _module(name: str, *arguments: str) -> Iterator[int]:
-    port = free_port()
-    command = [sys.executable, "-m", f"tests.benchmarks.{name}", str(port), *arguments]
-    with _running(command, port):
-        yield port
+    return _running(command)
 
 
 @contextmanager
@@ -76,18 +85,19 @@ def _ours(folder: Path, database: str, *roles: str) -> Iterator[int]:
     house = House(folder / "home", database=database, program=started)
     house.make()
     command = [sys.executable, "-m", "bridge", "serve", "--home", str(house.home), *roles]
-    with _running(command, house.mllp_port):
-        yield house.mllp_port
+    with _running(lambda _: command, house.mllp_port) as port:
+        yield port
 
 
 @contextmanager
-def _running(command: list[str], port: int) -> Iterator[None]:
+def _running(command: Callable[[int], list[str]], port: int = 0) -> Iterator[int]:
+    port = port or free_port()
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(port), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         _wait(port)
-        yield
+        yield port
     finally:
         process.kill()
         process.wait()

@@ -1,28 +1,59 @@
 """
-The durable floor: bare Twisted, frames split, one SQLite commit a reactor turn, no parsing.
+The durable floor: bare Twisted, frames split, one commit a reactor turn, no parsing.
 
 What a listener that keeps messages can reach at most on this machine; started as
-`python -m tests.benchmarks.floor PORT FILE`.
+`python -m tests.benchmarks.floor PORT FILE`, or with the address of a PostgreSQL database.
 """
 
 import sqlite3
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
+import psycopg
 from twisted.internet import protocol, reactor
+
+Keep = Callable[[list[bytes]], None]
+"""Stores payloads; they are on disk when it returns."""
 
 VT, FS_CR = b"\x0b", b"\x1c\r"
 _ACK = b"\x0bMSH|^~\\&|F|F|S|S|20260101||ACK|1|P|2.5.1\rMSA|AA|%s\r\x1c\r"
 
 
+def in_sqlite(file: str) -> Keep:
+    """Open an empty SQLite file, as safe as ours."""
+    database = sqlite3.connect(file, isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, payload BLOB)")
+
+    def keep(payloads: list[bytes]) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        rows = [(payload,) for payload in payloads]
+        database.executemany("INSERT INTO message (payload) VALUES (?)", rows)
+        database.execute("COMMIT")
+
+    return keep
+
+
+def in_postgres(address: str) -> Keep:
+    """Open an empty PostgreSQL database; a batch is one statement."""
+    database = psycopg.connect(address)
+    database.execute("CREATE TABLE message (id bigserial PRIMARY KEY, payload bytea)")
+    database.commit()
+
+    def keep(payloads: list[bytes]) -> None:
+        statement = "INSERT INTO message (payload) SELECT unnest(%s::bytea[])"
+        database.execute(statement, (payloads,), prepare=True)
+        database.commit()
+
+    return keep
+
+
 class Store:
     """Commits everything that arrived in one turn of the reactor, then answers it."""
 
-    def __init__(self, file: Path) -> None:
-        self.database = sqlite3.connect(file, isolation_level=None)
-        self.database.execute("PRAGMA journal_mode = WAL")
-        self.database.execute("PRAGMA synchronous = FULL")
-        self.database.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, payload BLOB)")
+    def __init__(self, keep: Keep) -> None:
+        self.keep = keep
         self.waiting: list[tuple[Floor, bytes]] = []
 
     def add(self, connection: "Floor", payload: bytes) -> None:
@@ -34,10 +65,7 @@ class Store:
     def commit(self) -> None:
         """Flush to disk, then acknowledge."""
         batch, self.waiting = self.waiting, []
-        self.database.execute("BEGIN IMMEDIATE")
-        rows = [(payload,) for _, payload in batch]
-        self.database.executemany("INSERT INTO message (payload) VALUES (?)", rows)
-        self.database.execute("COMMIT")
+        self.keep([payload for _, payload in batch])
         replies: dict[Floor, list[bytes]] = {}
         for connection, payload in batch:
             control_id = payload.split(b"|", 10)[9]
@@ -62,8 +90,8 @@ class Floor(protocol.Protocol):
 
 def main() -> None:
     """Listen until killed."""
-    port, file = int(sys.argv[1]), Path(sys.argv[2])
-    store = Store(file)
+    port, where = int(sys.argv[1]), sys.argv[2]
+    store = Store(in_postgres(where) if "://" in where else in_sqlite(where))
     factory = protocol.ServerFactory.forProtocol(lambda: Floor(store))  # type: ignore[arg-type]
     reactor.listenTCP(port, factory, interface="127.0.0.1")  # type: ignore[attr-defined]
     reactor.run()  # type: ignore[attr-defined]

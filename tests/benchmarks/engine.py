@@ -1,0 +1,112 @@
+"""The engine by itself: launches, the status of 500 orders, links that are opened; with a stock."""
+
+import asyncio
+import statistics
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.benchmarks.api import Caller, identity, launch_body
+from tests.benchmarks.filling import fill_engine
+from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
+from tests.benchmarks.load import percentile
+from tests.benchmarks.tables import Options, show
+
+STOCK = 20_000
+LAUNCHES = 300
+CALLERS = 10
+STATUSES = 40
+LINKS = 60
+LAUNCH = "/api/report/launch/clinical"
+
+
+def _alone(caller: Caller, prefix: str) -> list[float]:
+    """Launch one after the other; seconds each."""
+    return [
+        caller.timed(LAUNCH, launch_body(f"{prefix}{number}", PatientName="DOE^JANE")) / 1000
+        for number in range(LAUNCHES)
+    ]
+
+
+async def _together(at: Installation, prefix: str) -> float:
+    """Launch from several callers at once; launches a second."""
+    headers = {"x-access-token": at.house.token}
+
+    async def one(number: int) -> None:
+        async with httpx.AsyncClient(base_url=at.house.url, headers=headers, timeout=60) as http:
+            for turn in range(LAUNCHES // CALLERS):
+                body = launch_body(f"{prefix}{number}-{turn}")
+                (await http.post(LAUNCH, json=body)).raise_for_status()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one(number) for number in range(CALLERS)))
+    return LAUNCHES / (time.perf_counter() - began)
+
+
+def _statuses(caller: Caller, stock: int) -> float:
+    """Milliseconds for the status of 500 orders, spread over all; the median."""
+    numbers = range(1, stock + 1, max(1, stock // 500))
+    orders = [identity(f"FA{number}", f"FM{number // 5}") for number in numbers][:500]
+    body = {"clinicalInfo": orders}
+    return statistics.median(caller.timed("/api/report/status", body) for _ in range(STATUSES))
+
+
+def _links(at: Installation, caller: Caller) -> float:
+    """Milliseconds in which a link is opened by a browser that was never here; the median."""
+    links = []
+    for number in range(LINKS):
+        body = launch_body(f"L{number}", KeyFindings="Clear.")
+        body["userInfo"] = {"UserEmail": "ada@example.org", "UserName": "Ada Reader"}
+        links.append(caller.post(LAUNCH, body)["reportLink"])
+    took = []
+    with httpx.Client(timeout=60, headers={"connection": "keep-alive"}) as http:
+        for link in links:
+            http.cookies.clear()
+            before = time.perf_counter()
+            http.get(link).raise_for_status()
+            took.append(1000 * (time.perf_counter() - before))
+    return statistics.median(took)
+
+
+def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, ...]:
+    with installed(folder, postgres, (("engine",),)) as at:
+        caller = Caller(at)
+        _alone(caller, "W")
+        fill_engine(at.house.home, stock)
+        before = at.cpu()
+        took = _alone(caller, "A")
+        cpu = (at.cpu() - before) / LAUNCHES
+        rate = asyncio.run(_together(at, "T"))
+        figures = (
+            percentile(took, 0.5), percentile(took, 0.99), 1e6 * cpu, rate,
+            _statuses(caller, stock), _links(at, caller),
+        )  # fmt: skip
+        caller.close()
+    return figures
+
+
+def main(folder: Path, options: Options) -> None:
+    """Measure on both databases, in turn, and print."""
+    server, stock = Postgres(folder / "postgres"), options.count or STOCK
+    found: dict[str, list[tuple[float, ...]]] = {}
+    try:
+        for _ in range(options.rounds):
+            for dialect in DIALECTS:
+                postgres = server if dialect == "PostgreSQL" else None
+                found.setdefault(dialect, []).append(_turn(folder, postgres, stock))
+    finally:
+        server.close()
+    rows = [
+        (
+            dialect,
+            f"{stock:,}",
+            *(f"{statistics.median(each):.1f}" for each in zip(*turns, strict=True)),
+        )
+        for dialect, turns in found.items()
+    ]
+    columns = (
+        "database", "stored reports", "launch p50 ms", "p99 ms", "CPU µs",
+        f"launches/s, {CALLERS} callers", "status of 500, ms", "link opens, ms",
+    )  # fmt: skip
+    show(f"the engine, medians of {options.rounds} rounds", columns, rows)

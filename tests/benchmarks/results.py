@@ -1,0 +1,178 @@
+"""
+From a signature to the first byte of its ORU, and how many ORU a second a destination is sent.
+
+The receiver answers at once. The time begins when the signing call is sent. For the rate, the
+destination is away while reports are signed, and then comes back.
+"""
+
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from typing_extensions import override
+
+from tests.acceptance.house import free_port
+from tests.benchmarks.api import Caller, identity, launch_body
+from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
+from tests.benchmarks.load import FS_CR, VT, percentile
+from tests.benchmarks.tables import Options, show
+
+SIGNATURES = 100
+PER_SECOND = 20.0
+WAITING = 600
+PATIENCE = 120.0
+
+
+class Receiver:
+    """Answers each message at once, on a thread of its own; notes when each began to arrive."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.began: dict[str, float] = {}
+        self._lines: list[_Line] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def open(self) -> Iterator["Receiver"]:
+        """Listen meanwhile."""
+        listening = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        try:
+            yield self
+        finally:
+            asyncio.run_coroutine_threadsafe(self._leave(listening), self._loop).result()
+
+    async def _listen(self) -> asyncio.Server:
+        def line() -> _Line:
+            self._lines.append(_Line(self.began))
+            return self._lines[-1]
+
+        return await self._loop.create_server(line, "127.0.0.1", self.port)
+
+    async def _leave(self, listening: asyncio.Server) -> None:
+        listening.close()
+        for line in self._lines:
+            line.close()
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many different orders have their result."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.began) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(self.began)} of {count} results came")
+            time.sleep(0.005)
+
+
+class _Line(asyncio.Protocol):
+    def __init__(self, began: dict[str, float]) -> None:
+        self._began = began
+        self._buffer = b""
+        self._first = 0.0
+        self._transport: asyncio.Transport | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if not self._buffer:
+            self._first = time.perf_counter()
+        *messages, self._buffer = (self._buffer + data).split(FS_CR)
+        for message in messages:
+            self._began.setdefault(_accession(message), self._first)
+            control_id = message.split(b"|", 10)[9]
+            head = b"MSH|^~\\&|R|H|B|R|20260101||ACK|1|P|2.5.1\rMSA|AA|" + control_id
+            if self._transport is not None:
+                self._transport.write(VT + head + b"\r" + FS_CR)
+
+
+def _accession(message: bytes) -> str:
+    found = next(line for line in message.split(b"\r") if line.startswith(b"OBR|"))
+    return found.split(b"|")[18].split(b"^")[0].decode()
+
+
+def dictate(caller: Caller, accession: str) -> None:
+    """Bring a report with a text into being."""
+    body = launch_body(accession, KeyFindings="Lungs are clear. " * 60)
+    caller.post("/api/report/launch/clinical", body)
+
+
+def sign(caller: Caller, accession: str) -> float:
+    """Sign; return when the call was sent."""
+    sent = time.perf_counter()
+    caller.post("/api/report/sign", {"clinicalInfo": identity(accession)})
+    return sent
+
+
+def delays(caller: Caller, receiver: Receiver, prefix: str) -> list[float]:
+    """Sign at a steady pace; how long after it does each result begin to arrive."""
+    names = [f"{prefix}{number}" for number in range(SIGNATURES)]
+    for name in names:
+        dictate(caller, name)
+    began, sent = time.perf_counter(), {}
+    for number, name in enumerate(names):
+        time.sleep(max(0.0, began + number / PER_SECOND - time.perf_counter()))
+        sent[name] = sign(caller, name)
+    deadline = time.monotonic() + PATIENCE
+    while not sent.keys() <= receiver.began.keys() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return [receiver.began[name] - sent[name] for name in names]
+
+
+def rate(at: Installation, caller: Caller, receiver: Receiver) -> tuple[float, float]:
+    """Let results wait for a receiver that is away; results a second when it is back, and CPU."""
+    names = [f"W{number}" for number in range(WAITING)]
+    for name in names:
+        dictate(caller, name)
+        sign(caller, name)
+    known, before = len(receiver.began), at.cpu()
+    with receiver.open():
+        receiver.wait_for(known + WAITING)
+        time.sleep(1)
+    arrived = sorted(receiver.began[name] for name in names)
+    skipped = WAITING // 20  # until the connection stands
+    took = arrived[-1] - arrived[skipped]
+    return (WAITING - skipped) / took, (at.cpu() - before) / WAITING
+
+
+def main(folder: Path, options: Options) -> None:
+    """Measure on both databases, in turn, and print."""
+    server, rows = Postgres(folder / "postgres"), []
+    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    try:
+        for _ in range(options.rounds):
+            for dialect in DIALECTS:
+                postgres = server if dialect == "PostgreSQL" else None
+                found.setdefault(dialect, []).append(_turn(folder, postgres))
+    finally:
+        server.close()
+    for dialect, turns in found.items():
+        p50, p99, per_second, cpu = (statistics.median(each) for each in zip(*turns, strict=True))
+        row = (dialect, "", f"{p50:.1f}", f"{p99:.1f}", f"{per_second:.0f}", f"{1e6 * cpu:.0f}")
+        rows.append(row)
+    columns = ("database", "", "p50 ms", "p99 ms", "ORU/s", "CPU µs for an ORU")
+    show(f"from signature to result, medians of {options.rounds} rounds", columns, rows)
+
+
+def _turn(folder: Path, postgres: Postgres | None) -> tuple[float, float, float, float]:
+    receiver = Receiver(free_port())
+    with installed(folder, postgres, destination=receiver.port) as at:
+        caller = Caller(at)
+        with receiver.open():
+            delays(caller, receiver, "A")  # warms up
+            took = delays(caller, receiver, "B")
+        per_second, cpu = rate(at, caller, receiver)
+        caller.close()
+    return percentile(took, 0.5), percentile(took, 0.99), per_second, cpu

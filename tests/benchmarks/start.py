@@ -1,0 +1,74 @@
+"""Start: from cold to ready with many stored messages; `bridge --help`; what idling costs."""
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.acceptance.forked import ROOT
+from tests.benchmarks.filling import fill_inbox
+from tests.benchmarks.installation import (
+    DIALECTS,
+    WHOLE,
+    Postgres,
+    cpu_seconds,
+    installed,
+    resident,
+)
+from tests.benchmarks.load import drive
+from tests.benchmarks.tables import Options, show
+
+STOCK = 50_000
+IDLE = 10.0
+
+
+def _help() -> float:
+    """Seconds of `bridge --help`."""
+    before = time.perf_counter()
+    command = [sys.executable, "-m", "bridge", "--help"]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - before
+
+
+def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, ...]:
+    with installed(folder, postgres, WHOLE) as at:
+        drive(at.house.mllp_port, 1, 1, 5, 0)
+        at.house.settle()
+        at.house.stop()
+        fill_inbox(at.house.home, stock)
+        before = time.perf_counter()
+        at.house.start()
+        ready = time.perf_counter() - before
+        (pid,) = at.processes
+        started = cpu_seconds(pid)
+        time.sleep(3)  # what is done once, after the start
+        first = cpu_seconds(pid)
+        time.sleep(IDLE)
+        idle = (cpu_seconds(pid) - first) / IDLE
+        return ready, started, 100 * idle, resident(pid)
+
+
+def main(folder: Path, options: Options) -> None:
+    """Measure on both databases, in turn, and print."""
+    server, stock = Postgres(folder / "postgres"), options.count or STOCK
+    found: dict[str, list[tuple[float, ...]]] = {}
+    helps = [_help() for _ in range(options.rounds)]
+    try:
+        for _ in range(options.rounds):
+            for dialect in DIALECTS:
+                postgres = server if dialect == "PostgreSQL" else None
+                found.setdefault(dialect, []).append(_turn(folder, postgres, stock))
+    finally:
+        server.close()
+    rows = [
+        (
+            dialect,
+            f"{stock:,}",
+            *(f"{statistics.median(each):.2f}" for each in zip(*turns, strict=True)),
+            f"{statistics.median(helps):.2f}",
+        )
+        for dialect, turns in found.items()
+    ]
+    columns = ("database", "messages", "ready s", "CPU s", "idle CPU %", "idle MiB", "--help s")
+    show(f"start, medians of {options.rounds} rounds", columns, rows)
