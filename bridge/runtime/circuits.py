@@ -75,6 +75,8 @@ class Circuits:
             for name, (_, replies) in pulses.items()
             if replies != self._replies[name]
         }
+        if not changed and not active:
+            return
         try:
             await asyncio.to_thread(note_circuits, self._database, changed)
             await asyncio.to_thread(note_activity, self._database, active)

@@ -20,7 +20,7 @@ from bridge.store.errors import StoreError
 from bridge.store.listening import Listener
 from bridge.store.presence import Presence
 
-LOOK_EVERY = 1.5  # seconds between looks for claims of the dead
+LOOK_EVERY = 2.0  # seconds between looks for claims of the dead
 
 Wake = Callable[[], None]
 

@@ -13,7 +13,7 @@ from typing import Any
 from bridge.store.database import Database
 from bridge.store.faults import DRIVER_ERRORS
 
-GLANCE_SECONDS = 0.5
+GLANCE_SECONDS = 1.0
 """How long it takes at most until a listener notices that it is to stop."""
 
 RETRY_SECONDS = 1.0

@@ -44,7 +44,7 @@ async def wait_for_changes(
         if page.changes or left <= 0 or engine.stopping:
             bell.cancel()
             break
-        await heard(bell, min(left, POLL_SECONDS))
+        await heard(bell, min(left, engine.work.glance))
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
         engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))

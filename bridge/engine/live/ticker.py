@@ -21,8 +21,8 @@ from bridge.engine.service.repeats import purge_repeats
 from bridge.engine.service.sessions import purge_sessions
 from bridge.store.errors import StoreError
 
-POLL_SECONDS = 0.5
-"""How late a due time that another process wrote may be noticed."""
+RETRY_SECONDS = 0.5
+"""How soon to look again at what could not be released."""
 
 TIDY_SECONDS = 600.0
 """How often what has expired is removed."""
@@ -63,7 +63,7 @@ class Ticker:
                     await self._tidy()
             except StoreError as error:
                 log.warning("release_check_failed", failure=type(error).__name__)
-                pause = POLL_SECONDS
+                pause = RETRY_SECONDS
             # A change may bring a nearer due time: then look again at once.
             await heard(bell, pause)
 
@@ -86,5 +86,6 @@ class Ticker:
             if await self._work.run(lambda: release_due(self._work.database, now)):
                 self._work.changed.ring()
                 return 0.0
-            return POLL_SECONDS  # somebody works on that report at this moment
-        return POLL_SECONDS if due is None else min(POLL_SECONDS, (due - now) / 1000)
+            return RETRY_SECONDS  # somebody works on that report at this moment
+        glance = self._work.glance
+        return glance if due is None else min(glance, (due - now) / 1000)

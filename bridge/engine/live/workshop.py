@@ -32,12 +32,17 @@ LANES = {"sqlite": 1, "postgresql": 4}
 """So many transactions of use cases at a time: one that waits for a lock holds up its own lane."""
 
 
+GLANCE_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
+"""How often to look for what another process wrote: on PostgreSQL its writers ring."""
+
+
 class Workshop:
     """The only way from the event loop to the database."""
 
     def __init__(self, database: Database, threads: int) -> None:
         self.database = database
         self.changed = Wakeups()
+        self.glance = GLANCE_SECONDS[database.dialect]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._changes = Gatherer[Piece, Any](self._share, MOST_SHARING, LANES[database.dialect])
 
