@@ -14,6 +14,9 @@ CHANNEL = "bridge_queue"
 HEARD = 2.0
 """Seconds between looks where announcements are heard."""
 
+UNHEARD = 1.0
+"""Where they are not: so long waits what a command or another process of the machine has queued."""
+
 
 class Alarm:
     """The moments (ms) at which what we postponed falls due, and how long to rest until then."""

@@ -10,7 +10,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bridge.delivery.composer import Composer
-from bridge.delivery.courier import LOOK_EVERY, Courier
+from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
 from bridge.delivery.learning import Learner
@@ -23,7 +23,7 @@ from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.outbox import Outbox
-from bridge.queue.waking import HEARD
+from bridge.queue.waking import HEARD, UNHEARD
 from bridge.runtime.circuits import Circuits
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
@@ -112,7 +112,7 @@ class Delivery:
             clock=now_ms,
             random=chance(),
             on_pause=partial(self._pause_for, destination.name),
-            poll=HEARD if heard else LOOK_EVERY,
+            poll=HEARD if heard else UNHEARD,
         )
 
     def _compiled(self) -> list[Destination]:

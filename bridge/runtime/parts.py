@@ -32,8 +32,8 @@ from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
-from bridge.queue.waking import HEARD
-from bridge.queue.worker import POLL, Worker
+from bridge.queue.waking import HEARD, UNHEARD
+from bridge.queue.worker import Worker
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
@@ -112,7 +112,7 @@ class Intake:
             self._forwarder.apply,
             clock=now_ms,
             courtesy=courtesy,
-            poll=HEARD if database.dialect == "postgresql" else POLL,
+            poll=HEARD if database.dialect == "postgresql" else UNHEARD,
         )
         membership.wakes(self._worker.notify)
         self._ledger.announce(self._worker.notify)
