@@ -81,7 +81,9 @@ class AccountRoute(APIRoute):
                 raise Refused(Problem(401, "signed_out", "sign in to do this"))
             request.state.signed = signed
             account = signed.account
-            request.state.caller = Caller(NO_TOKEN, account.id, account.email)
+            request.state.caller = Caller(
+                NO_TOKEN, account.id, account.email, site_id=signed.only_site
+            )
             await json_body(strict)
             return await handler(strict)
 

@@ -29,10 +29,10 @@ from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.service import sharing as shares
 from bridge.engine.service.audit import Deed
-from bridge.engine.service.caller import SITES, Scope, account_role_in
+from bridge.engine.service.caller import SITES, Scope, Visitor, account_role_in
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
-from bridge.engine.service.opening import Door, Opened, Visit, Visitor, open_link, reopen
+from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import Session, find_session
 from bridge.engine.service.work import Actor, Work
@@ -71,7 +71,7 @@ async def visitor(engine: Engine, request: Request) -> Session | None:
 async def _known(engine: Engine, request: Request) -> Visitor | None:
     """Return who sits at the browser: whoever signed in, or whose report is open there."""
     if signed := await whoever_signed_in(engine, request):
-        return Visitor(signed.account.id)
+        return signed.visitor
     session = await visitor(engine, request)
     return Visitor(session.account_id, session.site_id) if session else None
 

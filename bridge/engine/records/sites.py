@@ -51,6 +51,7 @@ class Account(Record, table=True):
     id: int | None = key()
     email: str = Field(unique=True)
     password_hash: str | None = None
+    password_site_id: str | None = None  # whose administrator gave it: it opens no other site
     created_at: int = moment()
     disabled_at: int | None = moment_or_none()
 

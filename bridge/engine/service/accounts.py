@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, exists, select, update
+from sqlalchemy import ColumnElement, Connection, Row, exists, select, true, update
 
 from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
 from bridge.engine.service import users
-from bridge.engine.service.caller import MEMBERSHIPS, SITES
+from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor, account_role
 from bridge.engine.service.sessions import (
     SESSIONS,
     NewSession,
@@ -44,15 +44,27 @@ class SignedIn:
     session: Session
     account: Account
 
+    @property
+    def only_site(self) -> str | None:
+        """The one site that the session is good for; None: all sites of the account."""
+        return self.session.details.get("only_site")
+
+    @property
+    def visitor(self) -> Visitor:
+        """Who this is, and where."""
+        return Visitor(self.account.id, self.only_site)
+
 
 def sign_in(
     connection: Connection, account: Account, random_bytes: RandomBytes, now: int, life: Lifetimes
 ) -> str:
     """Begin a session for an account and return its secret; raise `Forbidden` without a site."""
-    home = users.home_of(connection, account.id)
-    if home is None:
+    query = select(ACCOUNTS.c.password_site_id).where(ACCOUNTS.c.id == account.id)
+    only = connection.execute(query).scalar_one()
+    home = only or users.home_of(connection, account.id)
+    if home is None or account_role(connection, account.id, home) is None:
         raise Forbidden
-    new = NewSession(home, account.id, details={"kind": _KIND})
+    new = NewSession(home, account.id, details={"kind": _KIND, "only_site": only})
     return begin_session(connection, random_bytes, new, now, life)
 
 
@@ -66,7 +78,9 @@ def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) ->
             ACCOUNTS.c.id == session.account_id,
             ACCOUNTS.c.disabled_at.is_(None),
             exists().where(
-                MEMBERSHIPS.c.account_id == ACCOUNTS.c.id, MEMBERSHIPS.c.left_at.is_(None)
+                MEMBERSHIPS.c.account_id == ACCOUNTS.c.id,
+                MEMBERSHIPS.c.left_at.is_(None),
+                _within(session.details.get("only_site")),
             ),
         )
     ).first()
@@ -75,18 +89,27 @@ def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) ->
     return SignedIn(session, Account(session.account_id, row.email))
 
 
-def profile(connection: Connection, account_id: int) -> dict[str, Any]:
-    """
-    Return an account as its owner sees it, with the sites they work on.
+def _within(only_site: str | None) -> ColumnElement[bool]:
+    return true() if only_site is None else MEMBERSHIPS.c.site_id == only_site
 
-    Name, signature and choices are those that their first site knows.
+
+def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
     """
+    Return an account as its owner sees it, with the sites that they have come in to.
+
+    Name, signature and choices are those that the first of them knows.
+    """
+    account_id = visitor.account_id
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
-    known = _known_at_home(connection, account_id)
+    known = _known_at_home(connection, visitor)
     sites = connection.execute(
         select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
-        .where(MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.left_at.is_(None))
+        .where(
+            MEMBERSHIPS.c.account_id == account_id,
+            MEMBERSHIPS.c.left_at.is_(None),
+            _within(visitor.site_id),
+        )
         .order_by(SITES.c.name, SITES.c.site_id)
     )
     return {
@@ -107,23 +130,23 @@ def profile(connection: Connection, account_id: int) -> dict[str, Any]:
     }
 
 
-def choose(connection: Connection, account_id: int, choices: Mapping[str, Any]) -> None:
+def choose(connection: Connection, visitor: Visitor, choices: Mapping[str, Any]) -> None:
     """Change what a user has chosen, for all their sites; an empty choice puts the default back."""
-    kept = {**_known_at_home(connection, account_id).settings, **choices}
+    kept = {**_known_at_home(connection, visitor).settings, **choices}
     settings = {name: value for name, value in kept.items() if value not in ("", None)}
-    users.tell(connection, account_id, settings=settings)
+    users.tell(connection, visitor.account_id, visitor.site_id, settings=settings)
 
 
-def rename(connection: Connection, account_id: int, name: str) -> None:
+def rename(connection: Connection, visitor: Visitor, name: str) -> None:
     """Change the name that a user's reports are signed with from now on, on all their sites."""
-    if name != _known_at_home(connection, account_id).name:
-        users.tell(connection, account_id, name=name)
+    if name != _known_at_home(connection, visitor).name:
+        users.tell(connection, visitor.account_id, visitor.site_id, name=name)
 
 
-def _known_at_home(connection: Connection, account_id: int) -> Row[Any]:
-    home = users.home_of(connection, account_id)
+def _known_at_home(connection: Connection, visitor: Visitor) -> Row[Any]:
+    home = visitor.site_id or users.home_of(connection, visitor.account_id)
     query = select(MEMBERSHIPS).where(
-        MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id == home
+        MEMBERSHIPS.c.account_id == visitor.account_id, MEMBERSHIPS.c.site_id == home
     )
     return connection.execute(query).one()
 
@@ -134,7 +157,7 @@ def change_password(
     """Change a password and end the account's other sessions; raise `WrongPassword`."""
     if users.check_password(connection, signed.account.email, present) is None:
         raise WrongPassword(pointer="/present")
-    users.set_password(connection, signed.account.id, wanted)
+    users.set_password(connection, signed.account.id, wanted, signed.only_site)
     connection.execute(
         update(SESSIONS)
         .where(

@@ -41,14 +41,14 @@ def add_member(
     """
     Add a user to a site, or change their name and role there.
 
-    A password opens all sites of an account: it counts where there is no other site, and is
-    passed over in silence where there is.
+    A password counts where the account has no other site, and opens this site only for good;
+    where there is another one it is passed over in silence.
     """
     if not users.is_email(email):
         raise BadUser("email is not an e-mail address", pointer="/email")
     person = users.register(work.connection, site_id, email, name, work.now, role=role)
     if password is not None and users.is_only_on(work.connection, person.id, site_id):
-        users.set_password(work.connection, person.id, password)
+        users.set_password(work.connection, person.id, password, site_id)
     return {"email": person.email, "name": person.name, "role": role.value}
 
 

@@ -50,6 +50,24 @@ class Caller:
         return self.site_id in (None, site_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """
+    Who sits at the browser, by a session that was already there.
+
+    `site_id` bounds what the session proves: one that a link began, or a password of a site's
+    administrator, proves nothing on other sites, which have not vouched for it. None: it is good
+    for all of the account's sites.
+    """
+
+    account_id: int
+    site_id: str | None = None
+
+    def on(self, site_id: str) -> int | None:
+        """Return whom a site may take them for; None: nobody."""
+        return self.account_id if self.site_id in (None, site_id) else None
+
+
 def role_on(connection: Connection, caller: Caller, site_id: str) -> Role | None:
     """Return the caller's role on a site, None for strangers; service tokens administer all."""
     if caller.service:

@@ -21,7 +21,7 @@ from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service import lease, links
 from bridge.engine.service.assigning import needs_transfer
-from bridge.engine.service.caller import SITES, account_role
+from bridge.engine.service.caller import SITES, Visitor, account_role
 from bridge.engine.service.finding import current_triple, lock_orders, lock_report_by_id
 from bridge.engine.service.seating import (
     Seat,
@@ -37,23 +37,6 @@ from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
 GROUPS = metadata.tables["engine_prelim_group"]
-
-
-@dataclass(frozen=True, slots=True)
-class Visitor:
-    """
-    Who sits at the browser, by a session that was already there.
-
-    `site_id` bounds what the session proves: one that a link began proves nothing on other sites,
-    whose administrators have not vouched for it. None: they signed in.
-    """
-
-    account_id: int
-    site_id: str | None = None
-
-    def on(self, site_id: str) -> int | None:
-        """Return whom a site may take them for; None: nobody."""
-        return self.account_id if self.site_id in (None, site_id) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service import lease
 from bridge.engine.service.assigning import needs_transfer, unassign_report
-from bridge.engine.service.caller import account_role
+from bridge.engine.service.caller import Visitor, account_role
 from bridge.engine.service.finding import lock_report_by_id
 from bridge.engine.service.opening import Door, Opened, present
 from bridge.engine.service.seating import Seat
@@ -32,7 +32,7 @@ class NoSuchReader(Forbidden):
 
 
 def open_picked(
-    work: Work, door: Door, account_id: int, report_id: str, before: Session | None
+    work: Work, door: Door, visitor: Visitor, report_id: str, before: Session | None
 ) -> Opened:
     """
     Open a report for a member of its site; raise `ReportNotFound` for anybody else.
@@ -40,7 +40,8 @@ def open_picked(
     `before` is the session whose page is loaded anew, and gives its writing lease back.
     """
     report = lock_report_by_id(work, report_id)
-    if account_role(work.connection, account_id, report.site_id) is None:
+    account_id = visitor.on(report.site_id)
+    if account_id is None or account_role(work.connection, account_id, report.site_id) is None:
         raise ReportNotFound
     if before is not None and before.report_id == report_id and before.account_id == account_id:
         lease.release(work, before.holder, report)
@@ -54,9 +55,9 @@ def open_picked(
     )
 
 
-def assign(work: Work, administrator_id: int, report_id: str, email: str) -> Report:
+def assign(work: Work, administrator: Visitor, report_id: str, email: str) -> Report:
     """Give an unsigned report to a reader of its site; an Ordered one becomes their Draft."""
-    report = _administered(work, administrator_id, report_id)
+    report = _administered(work, administrator, report_id)
     reader = find_member(work.connection, report.site_id, email)
     if reader is None:
         raise NoSuchReader(pointer="/email")
@@ -65,13 +66,16 @@ def assign(work: Work, administrator_id: int, report_id: str, email: str) -> Rep
     return give(work, report, reader.id)
 
 
-def put_back(work: Work, administrator_id: int, report_id: str) -> Report:
+def put_back(work: Work, administrator: Visitor, report_id: str) -> Report:
     """Give a Draft back to the worklist; its content stays."""
-    return unassign_report(work, _administered(work, administrator_id, report_id))
+    return unassign_report(work, _administered(work, administrator, report_id))
 
 
-def _administered(work: Work, account_id: int, report_id: str) -> Report:
+def _administered(work: Work, visitor: Visitor, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
+    account_id = visitor.on(report.site_id)
+    if account_id is None:
+        raise ReportNotFound
     role = account_role(work.connection, account_id, report.site_id)
     if role is None:
         raise ReportNotFound

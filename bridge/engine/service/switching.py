@@ -10,7 +10,8 @@ from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.following import Answer, Refusal
 from bridge.engine.service import following, lease, links
-from bridge.engine.service.opening import Door, Opened, Visit, Visitor, open_found
+from bridge.engine.service.caller import Visitor
+from bridge.engine.service.opening import Door, Opened, Visit, open_found
 from bridge.engine.service.sessions import Session, end_session
 from bridge.engine.service.work import Work
 

@@ -138,9 +138,12 @@ def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
         )
 
 
-def list_tokens(connection: Connection, account_ids: Sequence[int]) -> list[TokenView]:
-    """Return the tokens of these accounts, newest first, without their secrets."""
-    return _views(connection, TOKENS.c.account_id.in_(account_ids))
+def list_tokens(
+    connection: Connection, account_ids: Sequence[int], only_site: str | None = None
+) -> list[TokenView]:
+    """Return the tokens of these accounts, or those for one site, newest first, no secrets."""
+    where = true() if only_site is None else TOKENS.c.site_id == only_site
+    return _views(connection, TOKENS.c.account_id.in_(account_ids) & where)
 
 
 def tokens_of_site(

@@ -79,6 +79,15 @@ def find_account(connection: Connection, email: str) -> Account | None:
     return None if row is None else Account(row.id, row.email)
 
 
+def known_account(connection: Connection, email: str) -> Account | None:
+    """Return the account of an address that somebody else vouches for, if it may come in."""
+    query = select(ACCOUNTS.c.id, ACCOUNTS.c.email).where(
+        ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else Account(row.id, row.email)
+
+
 def find_member(connection: Connection, site_id: str, email: str) -> Person | None:
     """Return who has this e-mail address on a site, or None."""
     where = (ACCOUNTS.c.email == canonical_email(email)) & _PRESENT
@@ -161,12 +170,15 @@ def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
     return own & (_PRESENT if site_id is None else MEMBERSHIPS.c.site_id == site_id)
 
 
-def set_password(connection: Connection, account_id: int, password: str) -> None:
-    """Store the Argon2 hash of a password."""
+def set_password(
+    connection: Connection, account_id: int, password: str, site_id: str | None = None
+) -> None:
+    """Store the Argon2 hash of a password; with a `site_id` it opens that site only."""
+    hashed = _HASHER.hash(password)
     connection.execute(
         update(ACCOUNTS)
         .where(ACCOUNTS.c.id == account_id)
-        .values(password_hash=_HASHER.hash(password))
+        .values(password_hash=hashed, password_site_id=site_id)
     )
 
 

@@ -195,3 +195,39 @@ def test_a_session_that_a_link_began_is_good_for_its_site_only(service: Service)
     assert boot(answer)["mode"] == "login"
     assert service.open(f"{BASE}/reporting/init?SiteID=SITE1").status_code == 401
     assert service.open(f"{BASE}/reporting/init?SiteID=SITE2").status_code == 200
+
+
+def test_a_password_given_before_another_site_came_opens_the_givers_site(service: Service) -> None:
+    """Isolation: whoever knew an address first cannot come in where it is a member later."""
+    body = {"email": STRANGER, "name": "First", "password": "chosen by another"}
+    ok(service.post("admin/sites/SITE2/users", body, FOREIGN))
+    service.clock.pass_seconds(1)
+    ok(service.post("admin/sites/SITE1/users", {"email": STRANGER, "role": "administrator"}))
+    report = ok(service.launch(READER, tags={"PatientName": "SECRET^NAME"})).json()["reportId"]
+    form = {"email": STRANGER, "password": "chosen by another"}
+    ours = {"origin": BASE, "sec-fetch-site": "same-origin"}
+    came = service.call("POST", "/reporting/login", None, data=form, headers=ours)
+    assert came.status_code == 303
+
+    def account(method: str, path: str, body: Any = None) -> httpx.Response:
+        address = f"/reporting/api/account{path}"
+        return service.call(method, address, None, json=body, headers=ours)
+
+    sites = ok(account("GET", "")).json()["sites"]
+    assert [each["SiteID"] for each in sites] == ["SITE2"]
+    for path in ("/rows?SiteID=SITE1", "/site?SiteID=SITE1", "/admin/sites/SITE1/users"):
+        assert account("GET", path).status_code == 403, path
+    assert account("POST", "/assign", {"reportId": report, "email": STRANGER}).status_code == 404
+    opened = service.call("GET", f"/reporting/report/{report}", None, headers=ours)
+    assert opened.status_code == 404
+    made = account("POST", "/tokens", {"label": "mine"}).json()["token"]
+    assert service.get("worklist", made, SiteID="SITE1").status_code == 403
+    change = {"present": "chosen by another", "wanted": "chosen once more"}
+    ok(account("POST", "/password", change))
+    form["password"] = "chosen once more"
+    service.http.cookies.clear()
+    assert service.call("POST", "/reporting/login", None, data=form, headers=ours).is_redirect
+    assert account("GET", "/rows?SiteID=SITE1").status_code == 403
+    ok(service.call("DELETE", f"/api/admin/sites/SITE2/users/{STRANGER}", FOREIGN))
+    assert account("GET", "").status_code == 401
+    assert service.call("POST", "/reporting/login", None, data=form, headers=ours).is_error

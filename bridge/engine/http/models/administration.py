@@ -78,7 +78,7 @@ class UserBody(Body):
         min_length=8,
         max_length=1024,
         repr=False,
-        description="Counts while this is the account's only site; else the user's own stays",
+        description="Opens this site; where the account has another site, what it has stays",
     )
 
 

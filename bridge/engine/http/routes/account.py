@@ -26,7 +26,7 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 @router.get("")
 async def read_profile(engine: EngineDep, signed: SignedDep) -> Response:
     """Return the user, what they have chosen, and their sites."""
-    return JSONResponse(await engine.work.read(lambda c: accounts.profile(c, signed.account.id)))
+    return JSONResponse(await engine.work.read(lambda c: accounts.profile(c, signed.visitor)))
 
 
 @router.put("")
@@ -36,13 +36,13 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
     def deed(work: Work) -> dict[str, Any]:
-        accounts.choose(work.connection, key, body.choices())
+        accounts.choose(work.connection, signed.visitor, body.choices())
         if body.name:
-            accounts.rename(work.connection, key, body.name)
+            accounts.rename(work.connection, signed.visitor, body.name)
         if "signature" in body.model_fields_set:
-            users.tell(work.connection, key, signature=image)
+            users.tell(work.connection, key, signed.only_site, signature=image)
         work.note(deed_of(request, "profile-update"))
-        return accounts.profile(work.connection, key)
+        return accounts.profile(work.connection, signed.visitor)
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
 
@@ -69,7 +69,9 @@ async def leave(request: Request) -> Response:
 @router.get("/tokens")
 async def own_tokens(engine: EngineDep, signed: SignedDep) -> Response:
     """Return the user's access tokens, newest first, without their secrets."""
-    found = await engine.work.read(lambda c: tokens.list_tokens(c, [signed.account.id]))
+    found = await engine.work.read(
+        lambda c: tokens.list_tokens(c, [signed.account.id], signed.only_site)
+    )
     return JSONResponse([token_json(each) for each in found])
 
 
@@ -87,6 +89,7 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) 
             random_bytes=engine.random,
             label=body.label,
             expires_at=None if days is None else work.now + days * DAY_MS,
+            site_id=signed.only_site,
         )
         work.note(deed_of(request, "token-create", token=token_id))
         return {"id": token_id, "token": secret}
@@ -100,7 +103,8 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Re
     engine, key = engine_of(request), signed.account.id
 
     def deed(work: Work) -> None:
-        if tokens.owner_of(work.connection, token_id)[0] != key:
+        account_id, site_id = tokens.owner_of(work.connection, token_id)
+        if account_id != key or signed.only_site not in (None, site_id):
             raise NotFound
         tokens.revoke_token(work.connection, token_id, work.now)
         work.note(deed_of(request, "token-revoke", token=token_id))

@@ -69,7 +69,7 @@ async def report(report_id: str, request: Request) -> Response:
     account_id = signed.account.id
 
     def deed(work: Work) -> Opened:
-        opened = open_picked(work, door, account_id, report_id, before)
+        opened = open_picked(work, door, signed.visitor, report_id, before)
         site_id, opened_id = opened.site_id, opened.report_id
         work.note(deed_of(request, "open", site_id, opened_id, account_id=account_id))
         return opened
@@ -87,6 +87,6 @@ async def report(report_id: str, request: Request) -> Response:
 
 
 async def _boot(engine: Engine, signed: SignedIn) -> dict[str, Any]:
-    own = await engine.work.read(lambda c: profile(c, signed.account.id))
+    own = await engine.work.read(lambda c: profile(c, signed.visitor))
     language, theme = str(own["AppLanguage"]), own["theme"] or "dark"
     return {"mode": "worklist", "locale": first_language([language]), "theme": theme}

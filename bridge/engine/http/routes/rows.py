@@ -19,6 +19,7 @@ from bridge.engine.live.wakeups import heard
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.status import Status
 from bridge.engine.service import picking, users
+from bridge.engine.service.accounts import SignedIn
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.feed import read_changes
 from bridge.engine.service.sites import get_site, list_prelim_groups
@@ -64,8 +65,9 @@ def _query(
     )
 
 
-def _member(connection: Connection, account_id: int, site_id: str) -> Role:
-    role = account_role(connection, account_id, site_id)
+def _member(connection: Connection, signed: SignedIn, site_id: str) -> Role:
+    account_id = signed.visitor.on(site_id)
+    role = None if account_id is None else account_role(connection, account_id, site_id)
     if role is None:
         raise Forbidden
     return role
@@ -79,7 +81,7 @@ async def rows(
     engine, key = engine_of(request), signed.account.id
 
     def reading(session: Session) -> Any:
-        _member(session.connection(), key, query.site_id)
+        _member(session.connection(), signed, query.site_id)
         return read_rows(session, query, key, engine.clock())
 
     found = await engine.work.read_session(reading)
@@ -97,7 +99,7 @@ async def site(
     """Return what can be filtered by and, for administrators, to whom reports can be given."""
 
     def reading(connection: Connection) -> dict[str, Any]:
-        role = _member(connection, signed.account.id, SiteID)
+        role = _member(connection, signed, SiteID)
         groups = list_prelim_groups(connection, SiteID)
         readers = users.members(connection, SiteID) if role is Role.ADMINISTRATOR else []
         return {
@@ -123,7 +125,7 @@ async def changes(
 ) -> Response:
     """Return which reports of a site changed after a cursor; wait for it up to `wait` seconds."""
     engine, loop = engine_of(request), asyncio.get_running_loop()
-    await engine.work.read(lambda c: _member(c, signed.account.id, SiteID))
+    await engine.work.read(lambda c: _member(c, signed, SiteID))
     deadline = loop.time() + wait
     while True:
         bell = engine.work.changed.bell()
@@ -144,9 +146,9 @@ async def assign(body: AssignBody, request: Request, signed: SignedDep) -> Respo
 
     def deed(work: Work) -> None:
         if body.email:
-            report = picking.assign(work, key, body.reportId, body.email)
+            report = picking.assign(work, signed.visitor, body.reportId, body.email)
         else:
-            report = picking.put_back(work, key, body.reportId)
+            report = picking.put_back(work, signed.visitor, body.reportId)
         action = "assign" if body.email else "unassign"
         work.note(deed_of(request, action, report.site_id, report.report_id))
 
