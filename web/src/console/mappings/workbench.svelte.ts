@@ -9,7 +9,13 @@ import type { Definition, Files, Issue, Message, Saved, Trial, Trials } from "./
 
 const PAUSE = 350; // ms without a key before a draft is saved
 const MOST_PLACES = 400;
-const LARGEST_PARTING = 60_000; // characters; browsers send 64 kB after a page has gone
+
+/** What a page leaves behind that was not saved yet. */
+interface Parting {
+  files: Files;
+  begunOn: string;
+  revision: number;
+}
 
 /** Messages that another page leaves for the next workbench: those of a new sender. */
 export const carried: { messages: Message[] } = { messages: [] };
@@ -46,6 +52,10 @@ export class Workbench {
 
   get path(): string {
     return `/console/api/mappings/${encodeURIComponent(this.name)}`;
+  }
+
+  get #parting(): string {
+    return `report-bridge.mapping ${this.name}`;
   }
 
   /** The text of a file, as the draft has it. */
@@ -97,6 +107,7 @@ export class Workbench {
     this.begunOn = found.draft?.begun_on ?? found.in_force?.version ?? "";
     this.state = "saved";
     this.#learn(found);
+    this.#resume();
     if (!this.tree.includes(this.file)) this.file = this.changed[0] ?? this.tree[0] ?? "";
     this.epoch += 1;
     this.schema ??= (await attempt(() => api.get<Schema>("/console/api/mapping-schema"))) ?? null;
@@ -153,15 +164,23 @@ export class Workbench {
     await this.tryOut();
   }
 
-  /** Saves while the page is being left: by a request that outlives it, if it is small enough. */
-  leave(): boolean {
-    if (this.state === "saved" || this.state === "saving") return true;
-    const body = { files: this.files, begun_on: this.begunOn, revision: this.revision };
-    if (JSON.stringify(body).length > LARGEST_PARTING) return false;
-    clearTimeout(this.#timer);
-    this.state = "saved";
-    void api.put(`${this.path}/draft`, body, { keepalive: true });
-    return true;
+  /** Keeps what is not saved yet while the page is being left, for the next one to save. */
+  leave(): void {
+    if (this.state === "saved") return;
+    const words: Parting = { files: this.files, begunOn: this.begunOn, revision: this.revision };
+    localStorage.setItem(this.#parting, JSON.stringify(words));
+  }
+
+  /** Takes up what an earlier page left, unless more was saved since. */
+  #resume(): void {
+    const words = localStorage.getItem(this.#parting);
+    localStorage.removeItem(this.#parting);
+    if (words === null) return;
+    const left = JSON.parse(words) as Parting;
+    if (left.begunOn !== this.begunOn || this.revision > left.revision + 1) return;
+    this.files = left.files;
+    this.state = "unsaved";
+    void this.save();
   }
 
   /** Tries the draft on the messages at hand; an earlier trial under way is given up. */

@@ -1,0 +1,185 @@
+"""The workbench in Chromium: drafts that are never lost, completion, and who was faster."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.mappings.conftest import (
+    AUTHOR,
+    KEEPER,
+    RIVAL,
+    Desk,
+    complaints,
+    editor,
+    enter,
+    fits,
+    rewrite,
+    saved,
+)
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SENDER = "include: orders.yaml\naccept:\n  senders: [{application: RISX}]\n"
+HANGS = "def f(message):\n    while True:\n        pass\n"
+
+
+def test_what_is_written_outlives_the_page(desk: Desk, page: Page) -> None:
+    """Also what was typed the moment before; another author sees that there is a draft."""
+    desk.draft(KEEPER, "kept", kept=SENDER)
+    enter(page, desk, KEEPER, "mappings/kept")
+    editor(page, "kept.yaml")
+    page.keyboard.type("about: the last words\n")
+    page.reload()
+    expect(page.locator(".cm-line").first).to_have_text("about: the last words")
+    assert desk.call(RIVAL, "GET", "mappings/kept").json()["draft"] is None
+    enter(page, desk, RIVAL, "mappings/kept")
+    expect(page.get_by_text(f"{KEEPER} has a draft too")).to_be_visible()
+
+
+def test_keys_words_and_places_are_offered_by_keyboard(desk: Desk, page: Page) -> None:
+    """From the schema, and from the message at hand; Enter takes what is chosen."""
+    desk.draft(KEEPER, "offered", offered=SENDER)
+    enter(page, desk, KEEPER, "mappings/offered")
+    page.get_by_role("button", name="Last 10 stored").click()
+    expect(page.get_by_role("tablist", name="Messages tried")).to_be_visible()
+    editor(page, "offered.yaml")
+    page.keyboard.press("Control+End")
+    for typed, offered in (
+        ("tags:\n  Acc", "Accession"),
+        ("{fr", "from"),
+        ("OBR-18", "OBR-18"),
+        (", req", "required"),
+        ("t", "true"),
+    ):
+        page.keyboard.type(typed)
+        expect(page.get_by_role("option", selected=True)).to_contain_text(offered)
+        page.wait_for_timeout(100)  # what has just appeared is not taken at once
+        page.keyboard.press("Enter")
+    expect(page.locator(".cm-line").last).to_have_text(
+        "  Accession: {from: OBR-18, required: true}"
+    )
+    saved(page)
+
+
+def test_a_mistake_is_led_to_and_is_never_in_force(desk: Desk, page: Page) -> None:
+    """By keyboard from the list of problems to its place; the server refuses it as well."""
+    draft = desk.draft(KEEPER, "wrong", wrong=f"{SENDER}tags:\n  PatientMRM: PID-2\n").json()
+    enter(page, desk, KEEPER, "mappings/wrong")
+    problem = page.get_by_role("region", name="Problems").get_by_role("button").first
+    expect(problem).to_contain_text("wrong.yaml:5:3")
+    problem.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("textbox", name="Text of wrong.yaml")).to_be_focused()
+    page.keyboard.press("Control+Delete")
+    page.keyboard.type("PatientMRN")
+    expect(page.get_by_text("PatientMRM")).to_have_count(0)
+    body = {"reason": "I insist", "begun_on": "", "revision": draft["revision"], "listeners": []}
+    bad = desk.draft(RIVAL, "wrong", wrong=f"{SENDER}tags:\n  PatientMRM: PID-2\n").json()
+    answer = desk.call(RIVAL, "POST", "mappings/wrong/activate", body | bad_revision(bad))
+    assert (answer.status_code, answer.json()["code"]) == (422, "mistakes")
+    assert answer.json()["issues"][0]["line"] == 5
+    assert desk.call(RIVAL, "GET", "mappings/wrong").json()["in_force"] is None
+
+
+def bad_revision(saved_draft: dict[str, object]) -> dict[str, object]:
+    """The revision of a draft, as an activation names it."""
+    return {"revision": saved_draft["revision"]}
+
+
+def test_who_was_faster_is_shown_beside_ones_own(desk: Desk, page: Page) -> None:
+    """Nothing is in force by accident; what the other changed is taken over by a key."""
+    assert desk.activate(KEEPER, "both", f"{SENDER}tags:\n  Notes: NTE-3\n").status_code == 200
+    enter(page, desk, KEEPER, "mappings/both")
+    editor(page, "both.yaml")
+    rewrite(page, "Notes:", "Notes: OBX-5")
+    saved(page)
+    theirs = f"{SENDER}about: theirs\ntags:\n  Notes: NTE-3\n"
+    assert desk.activate(RIVAL, "both", theirs).status_code == 200
+    page.get_by_role("button", name="Activate …").click()
+    page.get_by_label("Why").fill("mine")
+    page.get_by_role("button", name="Activate", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Somebody else was faster")
+    expect(dialog).to_contain_text(RIVAL)
+    expect(dialog.get_by_role("textbox", name="both.yaml, theirs")).to_contain_text("about: theirs")
+    expect(dialog.get_by_role("textbox", name="both.yaml, yours")).to_contain_text("Notes: OBX-5")
+    assert complaints(page) == []
+    dialog.get_by_role("button", name="Take theirs over").first.press("Enter")
+    dialog.get_by_role("button", name="Keep my text").click()
+    page.get_by_label("Why").fill("both of us")
+    page.get_by_role("button", name="Activate", exact=True).click()
+    expect(page.get_by_role("button", name="Discard draft")).to_be_disabled()
+    text = desk.call(KEEPER, "GET", "mappings/both").json()["sources"]["both.yaml"]
+    assert "about: theirs" in text
+    assert "Notes: OBX-5" in text
+
+
+def test_a_hook_that_hangs_costs_its_own_trial(desk: Desk, page: Page) -> None:
+    """It is stopped and named; Python is for system administrators."""
+    text = f"{SENDER.replace('RISX', 'RIS')}tags:\n  Notes: {{hook: 'hangs:f'}}\n"
+    files = {"hung.yaml": text, "hangs.py": HANGS}
+    body = {"files": files, "begun_on": "", "revision": 0}
+    refused = desk.call(AUTHOR, "PUT", "mappings/hung/draft", body)
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_permitted")
+    assert desk.call(KEEPER, "PUT", "mappings/hung/draft", body).json()["issues"] == []
+    enter(page, desk, KEEPER, "mappings/hung")
+    page.get_by_role("button", name="Last 10 stored").click()
+    issues = page.get_by_role("list", name="Issues")
+    expect(issues).to_contain_text("hook hangs:f was stopped: it took too long or too much memory")
+
+
+def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
+    """Own messages, yes; of stored ones how many differ and in which fields, and no value."""
+    stored = desk.call(AUTHOR, "POST", "mappings/orders/stored", {"last": 5})
+    assert stored.status_code == 403
+    desk.draft(AUTHOR, "blind", blind="include: orders.yaml\ntags: {PatientName: {const: X}}\n")
+    words = {"before": "now", "after": "draft", "last": 10}
+    told = desk.call(AUTHOR, "POST", "mappings/blind/compare", words)
+    assert told.json()["differing"] == 3
+    assert "DOE" not in told.text
+    assert "M7001" not in told.text
+    enter(page, desk, AUTHOR, "mappings/blind")
+    expect(page.get_by_role("button", name="Paste")).to_be_visible()
+    expect(page.get_by_role("button", name="Last 10 stored")).to_have_count(0)
+    page.get_by_role("button", name="Paste").click()
+    page.get_by_role("textbox", name="Messages, pasted").fill(
+        "MSH|^~\\&|A|B|||20260101||ORM^O01|1|P|2.3\nPID|1||M1"
+    )
+    page.get_by_role("button", name="Try").click()
+    expect(page.get_by_role("tab", name="1")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_every_page_and_dialog_is_accessible_and_fits(desk: Desk, page: Page, theme: str) -> None:
+    """Axe has no complaint, nothing is wider than the window, Escape closes."""
+    enter(page, desk, KEEPER)
+    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+    for button in ("New sender from samples", "New definition", "Change orders"):
+        page.get_by_role("button", name=button).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        assert (button, complaints(page)) == (button, [])
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("link", name="orders", exact=True).first.click()
+    page.get_by_role("button", name="Last 10 stored").click()
+    expect(page.get_by_role("tablist", name="Messages tried")).to_be_visible()
+    for view in ("Edit", "Compare", "History"):
+        page.get_by_role("button", name=view, exact=True).click()
+        expect(page.get_by_role("main")).to_be_visible()
+        assert (view, complaints(page)) == (view, [])
+        assert fits(page), view
+
+
+def test_what_a_listener_reads_with_is_put_in_order(desk: Desk, page: Page) -> None:
+    """By keyboard, with a reason; and as the settings say again."""
+    enter(page, desk, KEEPER)
+    page.get_by_role("button", name="Change orders").press("Enter")
+    page.get_by_role("button", name="Earlier: patients").press("Enter")
+    page.get_by_label("Why").fill("patients first")
+    page.get_by_label("Why").press("Enter")
+    table = page.get_by_role("table", name="Listeners")
+    expect(table).to_contain_text("patients, orders")
+    expect(table).to_contain_text(f"said by {KEEPER}")
+    page.get_by_role("button", name="Change orders").click()
+    page.get_by_role("button", name="As in the settings").click()
+    page.get_by_label("Why").fill("as it was")
+    page.get_by_role("button", name="Save").click()
+    expect(table).to_contain_text("as in the settings")
