@@ -17,6 +17,7 @@ from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
 from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
+from config.sign_in import SignIn
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("database", Database),
@@ -26,6 +27,7 @@ _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("rates", Rates),
     ("sizes", Sizes),
     ("lifetimes", Lifetimes),
+    ("sign_in", SignIn),
     ("schedule", Schedule),
     ("alerts", Alerts),
     ("retention", Retention),
@@ -55,6 +57,8 @@ _COMMENTED: Final = {
     "destination.metadata": '{ "*" = "OBX", Room = "NTE", Dose = "OBR-21", Plan = "ZMD-3" }',
     "alerts.mail": '{ host = "smtp.example.org", from = "a@example.org", to = ["b@example.org"] }',
     "alerts.webhook": '{ url = "https://alerts.example.org/bridge" }',
+    "sign_in.oidc": '{ issuer = "https://id.example.org", client_id = "bridge", '
+    'client_secret_file = "secrets/oidc.secret" }',
     "transcription_key_file": '"secrets/transcription.key"',
     "placing_key_file": '"secrets/placing.key"',
     "retention.archive": '"archive"',

@@ -26,6 +26,7 @@ from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
 from config.places import line_of
 from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
+from config.sign_in import SignIn
 
 FILE_NAME = "bridge.toml"
 
@@ -45,6 +46,7 @@ class Settings(BaseSettings):
     rates: Rates = Rates()
     sizes: Sizes = Sizes()
     lifetimes: Lifetimes = Lifetimes()
+    sign_in: SignIn = SignIn()
     listener: list[Listener] = Field(default_factory=list)
     destination: list[Destination] = Field(default_factory=list)
     schedule: Schedule = Schedule()

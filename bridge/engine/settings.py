@@ -90,6 +90,24 @@ class Assistance:
 
 
 @dataclass(frozen=True, slots=True)
+class SingleSignOn:
+    """
+    An OpenID Connect provider: `issuer` as it calls itself, without a slash at its end.
+
+    `label` stands on the button; `ca` is a file with its authorities, '' for the machine's.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    label: str = "Single sign-on"
+    scopes: str = "openid email"
+    email_claim: str = "email"
+    verified_only: bool = True
+    ca: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """
     The engine as one installation runs it.
@@ -115,3 +133,5 @@ class EngineSettings:
     sizes: SizeLimits = SizeLimits()
     lifetimes: Lifetimes = Lifetimes()
     assistance: Assistance = Assistance()
+    single_sign_on: SingleSignOn | None = None
+    passwords: bool = True  # people may sign in with a password of ours

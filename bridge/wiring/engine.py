@@ -15,6 +15,7 @@ from bridge.engine.settings import (
     ModelEndpoint,
     Quota,
     RateLimits,
+    SingleSignOn,
     SizeLimits,
 )
 from bridge.engine_client.client import EngineClient
@@ -44,6 +45,8 @@ def engine_settings(settings: Settings) -> EngineSettings:
         service_token=read_token(settings.path(settings.engine.token_file)),
         browser_init=settings.engine.browser_init,
         assistance=_assistance(settings),
+        single_sign_on=_single_sign_on(settings),
+        passwords=settings.sign_in.passwords,
         rates=_rates(settings),
         sizes=SizeLimits(**settings.sizes.model_dump()),
         lifetimes=Lifetimes(
@@ -63,6 +66,23 @@ def _assistance(settings: Settings) -> Assistance:
         endpoint(given.transcription_url, given.transcription_model, given.transcription_key_file),
         endpoint(given.placing_url, given.placing_model, given.placing_key_file),
         given.browser_speech,
+    )
+
+
+def _single_sign_on(settings: Settings) -> SingleSignOn | None:
+    given = settings.sign_in.oidc
+    if given is None:
+        return None
+    secret, ca = given.client_secret_file, given.ca
+    return SingleSignOn(
+        given.issuer,
+        given.client_id,
+        read_secret(settings.path(secret)) if secret else "",
+        given.label,
+        given.scopes,
+        given.email_claim,
+        given.verified_only,
+        str(settings.path(ca)) if ca else "",
     )
 
 

@@ -35,13 +35,16 @@ def login_page(
     request: Request, *, handle: str = "", problem: str = "", status: int = 200
 ) -> Response:
     """Return the page that asks who is there; `problem` is a key of the app's catalogue."""
-    query = request.query_params
+    query, settings = request.query_params, engine_of(request).settings
+    sso = settings.single_sign_on
     boot = {
         "mode": "login",
         "locale": language_of(request),
         "handle": handle or query.get("token", ""),
         "next": place(query.get("next", "")),
         "message": problem,
+        "sso": "" if sso is None else sso.label,
+        "passwords": settings.passwords,
     }
     return pages.app_page(boot, status=status, fallback=_form(boot))
 
@@ -54,6 +57,9 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
         refused(request, "login", code="foreign_origin")
         return login_page(request, handle=handle, problem="not_in_frames", status=403)
     email = canonical_email(form.get("email", ""))
+    if not engine.settings.passwords:
+        refused(request, "login", code="no_passwords")
+        return login_page(request, handle=handle, status=403)
     if not _may_try(engine, request, email):
         return login_page(request, handle=handle, problem="too_many_attempts", status=429)
     account = await engine.work.read(lambda c: check_password(c, email, form.get("password", "")))
@@ -62,13 +68,19 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
         refused(request, "login", code="wrong_password")
         return login_page(request, handle=handle, problem="wrong_password", status=401)
     try:
-        secret = await _begin(engine, request, account)
+        return await enter(request, account, handle, form.get("next", ""))
     except Forbidden:
         refused(request, "login", code=Forbidden.code)
         return login_page(request, handle=handle, problem="no_site", status=403)
+
+
+async def enter(request: Request, account: Account, handle: str, wanted: str) -> Response:
+    """Begin a session for whoever was recognized and go on; raise `Forbidden` without a site."""
+    engine = engine_of(request)
+    secret = await _begin(engine, request, account)
     link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
     headers = {"Set-Cookie": account_cookie(engine, secret), "Cache-Control": "no-store"}
-    return RedirectResponse(link if handle else place(form.get("next", "")), 303, headers)
+    return RedirectResponse(link if handle else place(wanted), 303, headers)
 
 
 async def _begin(engine: Engine, request: Request, account: Account) -> str:
@@ -122,6 +134,11 @@ def place(wanted: str) -> str:
 
 def _form(boot: dict[str, Any]) -> str:
     """Return the form as it stands until the app takes its place, or where no script runs."""
+    asked = urlencode({"next": boot["next"], "token": boot["handle"]})
+    label = html.escape(boot["sso"])
+    link = f'<a href="/reporting/login/oidc?{html.escape(asked)}">{label}</a>' if label else ""
+    if not boot["passwords"]:
+        return link
     hidden = "".join(
         f'<input type="hidden" name="{name}" value="{html.escape(boot[key], quote=True)}">'
         for name, key in (("token", "handle"), ("next", "next"))
@@ -131,5 +148,5 @@ def _form(boot: dict[str, Any]) -> str:
         '<label>E-mail <input name="email" type="email" autocomplete="username" required></label>'
         '<label>Password <input name="password" type="password" '
         'autocomplete="current-password" required></label>'
-        '<button type="submit">Sign in</button></form>'
+        f'<button type="submit">Sign in</button></form>{link}'
     )

@@ -12,6 +12,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from bridge.engine.http.addresses import Addresses
+from bridge.engine.http.provider import Provider
 from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.bearers import Bearers
@@ -50,6 +51,8 @@ class Engine:
         self._listener = Listener(database, FEED_CHANNEL, self.work.changed.ring)
         self._bearers = Bearers(self.work, clock)
         self.launches = Launches(self.work, clock)
+        sso = settings.single_sign_on
+        self.provider = None if sso is None else Provider(sso)
 
     async def start(self) -> None:
         """Make the service token known and begin to watch for releases that fall due."""

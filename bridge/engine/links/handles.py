@@ -24,6 +24,7 @@ class Purpose(StrEnum):
     INIT = "init"
     SESSION = "session"
     SHARE = "share"
+    SIGN_ON = "sign-on"
 
 
 def new_handle(random_bytes: RandomBytes) -> str:

@@ -41,6 +41,10 @@ export interface Boot {
   handle: string;
   /** mode 'login': the page that it leads to otherwise */
   next: string;
+  /** mode 'login': what the button of the OpenID Connect provider says; empty: there is none */
+  sso: string;
+  /** mode 'login': whether people sign in with a password of ours */
+  passwords: boolean;
 }
 
 const NOTHING: Boot = {
@@ -65,6 +69,8 @@ const NOTHING: Boot = {
   message: "",
   handle: "",
   next: "",
+  sso: "",
+  passwords: true,
 };
 
 /** Returns what the page was started with; what the engine left out has its neutral value. */

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.app import built
-from bridge.engine.http import pages, signing_in, visiting
+from bridge.engine.http import pages, signing_in, single_sign_on, visiting
 from bridge.engine.http.problems import bad_request, too_large
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
@@ -46,6 +46,18 @@ async def login(request: Request) -> Response:
     except ValueError:
         raise bad_request("not a form") from None
     return await signing_in.sign_in(request, form)
+
+
+@router.get("/login/oidc")
+async def login_elsewhere(request: Request) -> Response:
+    """Sign in by the OpenID Connect provider."""
+    return await single_sign_on.begin(request)
+
+
+@router.get("/login/oidc/callback")
+async def login_returned(request: Request) -> Response:
+    """Come back from the OpenID Connect provider."""
+    return await single_sign_on.finish(request)
 
 
 @router.get("/assets/{name}")

@@ -1,0 +1,47 @@
+"""How people sign in to the report engine, and so to the console."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from config.sections import Section
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class OpenIDConnect(Section):
+    """A provider that says who somebody is; accounts and roles stay ours."""
+
+    issuer: str
+    client_id: str = Field(min_length=1)
+    client_secret_file: Path | None = None
+    label: str = Field("Single sign-on", min_length=1, max_length=60)
+    scopes: str = "openid email"
+    email_claim: str = Field("email", min_length=1)
+    verified_only: bool = True
+    ca: Path | None = None
+
+    @field_validator("issuer")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        clear = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        if not parts.netloc or parts.query or not (parts.scheme == "https" or clear):
+            raise ValueError('write an address such as "https://id.example.org/realm"')
+        return value.rstrip("/")
+
+
+class SignIn(Section):
+    """Accounts of our own with passwords, an OpenID Connect provider, or both."""
+
+    passwords: bool = Field(True, description="false: by the provider alone")
+    oidc: OpenIDConnect | None = Field(
+        None, description="also label, scopes, email_claim, verified_only, ca"
+    )
+
+    @model_validator(mode="after")
+    def _somehow(self) -> "SignIn":
+        if not self.passwords and self.oidc is None:
+            raise ValueError("passwords: false needs oidc, or nobody comes in")
+        return self

@@ -1,0 +1,131 @@
+"""A small OpenID Connect provider on a real socket, that can be told to lie."""
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
+
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+from typing_extensions import override
+
+CLIENT, SECRET = "bridge", "client secret"
+
+
+@dataclass
+class IdentityProvider:
+    """Vouches for `email`; `lies` are claims that it puts into tokens instead of true ones."""
+
+    issuer: str = ""
+    email: str = "ada@example.org"
+    verified: bool = True
+    lies: dict[str, Any] = field(default_factory=dict)
+    claimed_issuer: str = ""
+    by_userinfo: bool = False
+    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, auto_kid=True))
+    signing: RSAKey | None = None
+    attempts: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def description(self) -> dict[str, Any]:
+        """The discovery document."""
+        return {
+            "issuer": self.claimed_issuer or self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "jwks_uri": f"{self.issuer}/keys",
+            "userinfo_endpoint": f"{self.issuer}/userinfo",
+        }
+
+    def authorize(self, asked: dict[str, str]) -> str:
+        """Let the person in; give where the browser goes."""
+        assert asked["code_challenge_method"] == "S256"
+        code = secrets.token_urlsafe(8)
+        self.attempts[code] = asked
+        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
+
+    def token(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
+        """Exchange a code once, for whoever knows its verifier and the client's secret."""
+        asked = self.attempts.pop(form["code"], None)
+        challenge = hashlib.sha256(form["code_verifier"].encode()).digest()
+        known = base64.b64encode(f"{CLIENT}:{quote_plus(SECRET)}".encode()).decode()
+        if asked is None or authorization != f"Basic {known}":
+            return None
+        if asked["code_challenge"] != base64.urlsafe_b64encode(challenge).decode().rstrip("="):
+            return None
+        now = int(time.time())
+        person = {} if self.by_userinfo else self.person()
+        claims = {
+            "iss": self.issuer,
+            "aud": CLIENT,
+            "iat": now,
+            "exp": now + 60,
+            "sub": "4711",
+            "nonce": asked["nonce"],
+            **person,
+            **self.lies,
+        }
+        header = {"alg": "RS256", "kid": self.key.kid}
+        signed = jwt.encode(header, claims, self.signing or self.key)
+        return {"access_token": "access", "token_type": "Bearer", "id_token": signed}
+
+    def person(self) -> dict[str, Any]:
+        """Who is there."""
+        return {"email": self.email, "email_verified": self.verified}
+
+
+@contextmanager
+def identity_provider() -> Iterator[IdentityProvider]:
+    """Serve on a free port."""
+    provider = IdentityProvider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            if parts.path == "/authorize":
+                asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                self.send_response(302)
+                self.send_header("Location", provider.authorize(asked))
+                self.end_headers()
+                return
+            answers: dict[str, Any] = {
+                "/.well-known/openid-configuration": provider.description(),
+                "/keys": {"keys": [provider.key.as_dict(private=False)]},
+                "/userinfo": {"sub": "4711", **provider.person()},
+            }
+            self._tell(answers.get(parts.path))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            form = {name: values[0] for name, values in parse_qs(body).items()}
+            self._tell(provider.token(form, self.headers.get("Authorization", "")))
+
+        def _tell(self, answer: dict[str, Any] | None) -> None:
+            data = json.dumps(answer or {"error": "invalid_grant"}).encode()
+            self.send_response(200 if answer else 400)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    provider.issuer = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield provider
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,181 @@
+"""People sign in by an OpenID Connect provider; what it vouches for wrongly lets nobody in."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from joserfc.jwk import RSAKey
+from sqlalchemy import text
+
+from bridge.engine.http.application import create_application
+from bridge.engine.service import sites, trail, users
+from bridge.engine.service.sites import SiteSettings
+from bridge.engine.settings import EngineSettings, SingleSignOn
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
+from tests.bridge.engine.http.identity_provider import (
+    CLIENT,
+    SECRET,
+    IdentityProvider,
+    identity_provider,
+)
+
+BASE = "http://reports.test"
+ADA = "ada@example.org"
+
+
+@dataclass
+class Door:
+    """An engine and its provider; walks a browser through both."""
+
+    runner: asyncio.Runner
+    application: FastAPI
+    database: Database
+    provider: IdentityProvider
+
+    def get(self, path: str, cookie: str = "") -> httpx.Response:
+        """Load a page."""
+
+        async def load() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.application)
+            async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+                return await client.get(path, headers={"cookie": cookie} if cookie else {})
+
+        return self.runner.run(load())
+
+    def walk(self, query: str = "next=/console") -> httpx.Response:
+        """Press the button, be let in by the provider, come back."""
+        sent = self.get(f"/reporting/login/oidc?{query}")
+        assert sent.status_code == 303, sent.text
+        back = httpx.get(sent.headers["location"], follow_redirects=False)
+        return self.get(back.headers["location"], cookie_of(sent))
+
+
+def cookie_of(answer: httpx.Response) -> str:
+    """The first cookie that an answer sets."""
+    return answer.headers.get_list("set-cookie")[0].partition(";")[0]
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    """One site with Ada, who has no password."""
+    database = Database(f"sqlite:///{tmp_path / 'engine.db'}")
+    upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    with database.write() as connection:
+        sites.add_site(connection, SiteSettings("SITE1"), 1)
+        users.register(connection, "SITE1", ADA, "Ada Reader", 1)
+    with identity_provider() as provider, asyncio.Runner() as runner:
+        sso = SingleSignOn(provider.issuer, CLIENT, SECRET, label="Hospital account")
+        settings = EngineSettings(
+            link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, single_sign_on=sso
+        )
+        clock = lambda: time.time_ns() // 1_000_000  # noqa: E731  # a clock
+        application = create_application(settings, database, clock=clock)
+        yield Door(runner, application, database, provider)
+        runner.run(application.state.engine.stop())
+    database.dispose()
+
+
+def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
+    """To the page that was asked for, with a session like any other; recorded as a login."""
+    answer = door.walk()
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+    account = door.get("/reporting/api/account", cookie_of(answer))
+    assert account.json()["email"] == ADA
+    with door.database.read() as connection:
+        (event,) = trail.page(connection, trail.TrailQuery(action="login"))
+    assert (event.user, event.outcome) == (ADA, "success")
+
+
+def test_an_address_that_only_the_provider_is_asked_for_counts_too(door: Door) -> None:
+    """Where the ID token leaves it out."""
+    door.provider.by_userinfo = True
+    assert door.walk().status_code == 303
+
+
+def test_a_link_to_a_report_is_opened_afterwards(door: Door) -> None:
+    """As after a password; and no page of somebody else is."""
+    answer = door.walk("token=abc")
+    assert answer.headers["location"] == "/reporting/launch-report/clinical?token=abc"
+    away = door.walk("next=https://evil.test/")
+    assert away.headers["location"] == "/reporting/worklist"
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {"iss": "https://other.example.org"},
+        {"aud": "somebody else"},
+        {"nonce": "of another attempt"},
+        {"exp": 1_600_000_000},
+        {"email_verified": False},
+        {"email": "stranger@example.org"},
+        {"email": ""},
+        {"azp": "somebody else"},
+    ],
+    ids=lambda lies: next(iter(lies)) if isinstance(lies, dict) else str(lies),
+)
+def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]) -> None:
+    """No session, and the record says why without saying who."""
+    door.provider.lies = lies
+    answer = door.walk()
+    assert answer.status_code == 401
+    assert "report_account" not in str(answer.headers)
+    door.runner.run(door.application.state.engine.journal.flush())
+    with door.database.read() as connection:
+        (event,) = trail.page(connection, trail.TrailQuery(action="login"))
+    assert event.outcome == "refused"
+    assert "stranger" not in str(event)
+
+
+def test_a_signature_of_another_key_lets_nobody_in(door: Door) -> None:
+    """Even under the name of the right one."""
+    door.provider.signing = RSAKey.generate_key(2048)
+    assert door.walk().status_code == 401
+
+
+def test_exchanged_keys_are_read_again(door: Door) -> None:
+    """A provider may exchange them at any time."""
+    assert door.walk().status_code == 303
+    door.provider.key = RSAKey.generate_key(2048, auto_kid=True)
+    assert door.walk().status_code == 303
+
+
+def test_a_provider_that_calls_itself_otherwise_is_none(door: Door) -> None:
+    """Nobody is sent there."""
+    door.provider.claimed_issuer = "https://other.example.org"
+    assert door.get("/reporting/login/oidc").status_code == 401
+
+
+def test_an_attempt_belongs_to_its_browser(door: Door) -> None:
+    """Without its cookie, with another's, or with another state, it comes to nothing."""
+    sent = door.get("/reporting/login/oidc")
+    back = httpx.get(sent.headers["location"], follow_redirects=False).headers["location"]
+    other = cookie_of(door.get("/reporting/login/oidc"))
+    for cookie in ("", "report_sign_on=1.AAAA", "report_sign_on=9.!", other):
+        assert door.get(back, cookie).status_code == 401
+    assert door.get(back.replace("state=", "state=x"), cookie_of(sent)).status_code == 401
+    assert door.get(back, cookie_of(sent)).status_code == 303
+    assert door.get(back, cookie_of(sent)).status_code == 401  # a code is good once
+
+
+def test_a_closed_account_stays_closed(door: Door) -> None:
+    """Whoever vouches."""
+    with door.database.write() as connection:
+        connection.execute(text("UPDATE engine_account SET disabled_at = 1"))
+    assert door.walk().status_code == 401
+
+
+def test_the_login_page_offers_it(door: Door) -> None:
+    """Before and without any script too; an engine without a provider does not."""
+    page = door.get("/reporting/login?next=/console").text
+    assert 'href="/reporting/login/oidc?next=%2Fconsole&amp;token="' in page
+    assert "Hospital account" in page
