@@ -1,5 +1,5 @@
 """
-Large frames: judged and digested in a thread, so that others are answered meanwhile.
+Large frames: judged, digested and stored in threads, so that others are answered meanwhile.
 
 What comes behind one on its own connection waits for it: nobody is overtaken. Frames of ordinary
 size on other connections go straight on.
@@ -30,7 +30,7 @@ class Aside:
         self._latest: dict[int, asyncio.Future[None]] = {}
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """Answer a frame; those of one connection are handed over in their order."""
+        """Answer a frame; those of one connection are stored in their order."""
         if len(frame.payload) < self._least and peer.connection_id not in self._latest:
             return self._handler(frame, peer)
         return Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
@@ -38,17 +38,17 @@ class Aside:
     async def _in_turn(self, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop, connection = asyncio.get_running_loop(), peer.connection_id
         before = self._latest.get(connection)
-        handed: asyncio.Future[None] = loop.create_future()
-        self._latest[connection] = handed
+        over: asyncio.Future[None] = loop.create_future()
+        self._latest[connection] = over
         try:
             if before is not None:
                 await before
             answered = await self._handed(frame, peer)
+            return await answered.asFuture(loop)
         finally:
-            handed.set_result(None)
-            if self._latest.get(connection) is handed:
+            over.set_result(None)
+            if self._latest.get(connection) is over:
                 del self._latest[connection]
-        return await answered.asFuture(loop)
 
     async def _handed(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         if len(frame.payload) < self._least:

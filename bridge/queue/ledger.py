@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
@@ -22,7 +23,7 @@ from bridge.store.database import Database
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
 _ACKNOWLEDGMENTS_EVERY = 0.5  # seconds a note may wait for others to share its statement
-_LARGE = 256 * 2**10  # bytes of an arrival that would hold the loop up for too long
+_LARGE = 256 * 2**10  # bytes of an arrival that others should not wait for
 _MOST_HERE = 200  # arrivals that are kept in the loop's own turn
 
 
@@ -43,6 +44,8 @@ class Ledger:
         self, database: Database, *, timer: Callable[[], float] = time.perf_counter
     ) -> None:
         self._keeper = Keeper(database, timer=timer)
+        self._large_keeper = Keeper(database, timer=timer)
+        self._large = ThreadPoolExecutor(1, "ledger, large")
         self._timer = timer
         self._changed = threading.Condition()
         self._turn: list[Group] = []  # the loop's own, until it hands them over
@@ -52,7 +55,6 @@ class Ledger:
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
-        self._is_large = False  # one of this turn's
         self._put_off = False  # until the thread has answered for what it has in hand
         self._seen = 0  # of this turn's, when last looked
         self._handed = 0  # to the thread, and not answered yet
@@ -69,6 +71,7 @@ class Ledger:
         """Begin to write; futures will belong to `loop`."""
         self._loop = loop
         self._closing = False
+        self._large = ThreadPoolExecutor(1, "ledger, large")
         self._thread = threading.Thread(target=self._write_on, name="ledger", daemon=True)
         self._thread.start()
 
@@ -80,6 +83,8 @@ class Ledger:
             self._changed.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._large.shutdown)
+        self._large_keeper.close()
         self._keeper.close()
 
     def accept(self, arrival: Arrival) -> asyncio.Future[Receipt]:
@@ -123,11 +128,13 @@ class Ledger:
         if self._closing or self._loop is None:
             group.settle(LedgerClosed())
             return
+        self.arrived += len(group.arrivals)
+        if group.size > _LARGE:
+            self._large.submit(self._keep_large, group)
+            return
         if not self._turn:  # what arrives in one turn of the loop is kept together
             self._on_loop(self._end_turn)
         self._turn.append(group)
-        self._is_large |= group.size > _LARGE
-        self.arrived += len(group.arrivals)
 
     def _end_turn(self) -> None:
         """Keep what this turn of the loop has brought: here if that is quick, or by the thread."""
@@ -152,8 +159,7 @@ class Ledger:
 
     def _is_quick(self) -> bool:
         """Whether a commit holds the loop up for less than handing it over would cost."""
-        few = len(self._turn) <= _MOST_HERE and not self._is_large
-        return self._keeper.is_local and self._gathering.at_once and few
+        return self._keeper.is_local and self._gathering.at_once and len(self._turn) <= _MOST_HERE
 
     def _keep_here(self, groups: list[Group]) -> bool:
         """Commit in the loop's own turn; say whether that went smoothly."""
@@ -169,12 +175,22 @@ class Ledger:
     def _hand_over(self) -> None:
         """Give the thread what this turn of the loop has brought, and wake it once."""
         groups, self._turn = self._turn, []
-        self._is_large = False
         self._handed += len(groups)
         with self._changed:
             self._waiting.extend(groups)
             if len(self._waiting) >= self._wanted:
                 self._changed.notify()
+
+    def _keep_large(self, group: Group) -> None:
+        """Keep a large arrival beside the others. Whoever wants an order waits for the answer."""
+        (answer,), _ = self._large_keeper.keep([group], [])
+
+        def settle() -> None:
+            self._settle([group], [answer])
+
+        assert self._loop is not None  # noqa: S101  # as above
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(settle)
 
     def _write_on(self) -> None:
         while (batch := self._next_batch()) is not None:
