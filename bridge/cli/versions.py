@@ -20,7 +20,7 @@ _WORDS = "files, active, previous, draft, or a version"
 
 def add_to(group: typer.Typer) -> None:
     """Add these commands to `bridge mapping`."""
-    commands: tuple[Callable[..., None], ...] = (activate, history, rollback, diff)
+    commands: tuple[Callable[..., None], ...] = (activate, history, rollback, diff, read_with)
     for command in commands:
         group.command()(command)
 
@@ -70,6 +70,30 @@ def rollback(
 
     with bridge_database(home) as database:
         print(go_back(load(home), database, name, _who(by, reason), version))
+
+
+def read_with(
+    home: Home,
+    listener: Annotated[str, typer.Argument(metavar="LISTENER")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Definitions in order; none: as in the settings."),
+    ] = None,
+    reason: _Reason = "",
+    by: _By = None,
+) -> None:
+    """Let a listener read with these definitions, on all nodes, whatever the settings say."""
+    from bridge.wiring.activating import activate as put
+    from bridge.wiring.reading import current
+    from bridge.wiring.stores import bridge_database
+    from config import load
+
+    settings = load(home)
+    with bridge_database(home) as database:
+        put(settings, database, [], _who(by, reason), lists={listener: names or []})
+        now = current(settings, database).listener
+    chosen = next(each.mappings for each in now if each.name == listener)
+    print(f"{listener} reads with {', '.join(chosen)}")
 
 
 def history(home: Home, name: _Name, as_json: AsJson = False) -> None:

@@ -19,7 +19,7 @@ from bridge.errors import BridgeError
 from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
-from bridge.wiring import delivery, intake, senders, stores
+from bridge.wiring import delivery, intake, reading, senders, stores
 from bridge.wiring.activating import differing
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.validation import validator
@@ -87,10 +87,15 @@ def _activations(settings: Settings) -> Iterator[Finding]:
     database = Database(url)
     try:
         names = differing(settings, database)
+        current = reading.current(settings, database).listener
     except BridgeError:
         return  # `_database` has said why
     finally:
         database.dispose()
+    for own, now in zip(settings.listener, current, strict=True):
+        if own.mappings != now.mappings:
+            message = f"reads with {', '.join(now.mappings)}, whatever the settings say"
+            yield Finding(Severity.WARNING, f"listener {own.name}", message)
     for name in names:
         place = str(settings.home / "mappings" / f"{name}.yaml")
         message = f"another version is in force; `bridge mapping activate {name}` takes the file"

@@ -4,10 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bridge.cli.application import application
 from bridge.store import mapping_versions as kept
 from bridge.wiring import reading
 from bridge.wiring.activating import Overtaken, Who, activate
+from bridge.wiring.checks import check_home
 from bridge.wiring.homes import make_home
 from bridge.wiring.intake import WrongKind
 from bridge.wiring.shelf import whole
@@ -49,6 +52,22 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
     assert lists(settings) == names
     with bridge_database(settings.home) as database:
         activate(settings, database, [], replace(ANN, at=2_000), lists={"ris": []})
+    assert lists(settings) == ["orders", "patients"]
+
+
+def test_the_command_says_so_and_the_check_too(settings: Settings) -> None:
+    """Beside the settings, on all nodes; the check tells that the settings are not followed."""
+
+    def read_with(*names: str) -> str:
+        command = ["mapping", "read-with", "ris", *names, "--home", str(settings.home)]
+        done = CliRunner().invoke(application, command)
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.stdout
+
+    assert "ris reads with patients, orders" in read_with("patients", "orders")
+    told = [each.message for each in check_home(settings.home)]
+    assert "reads with patients, orders, whatever the settings say" in told
+    assert "ris reads with orders, patients" in read_with()
     assert lists(settings) == ["orders", "patients"]
 
 
