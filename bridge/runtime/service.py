@@ -65,6 +65,7 @@ def spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
+    gc.enable()
 
 
 def take_short_turns() -> None:
