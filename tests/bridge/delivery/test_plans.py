@@ -1,0 +1,71 @@
+"""No statement of the bridge's hot paths walks a table that grows: their plans, on both databases."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from bridge.store.database import Database
+from tests.bridge.delivery.equipment import destination
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+GROWING = (
+    "message", "message_body", "message_lane", "delivery", "delivery_body", "delivery_lane",
+    "bridge_order", "order_signal", "report_seen", "merged_patient",
+)  # fmt: skip
+Statement = tuple[str, Any]
+
+
+@contextmanager
+def watched(database: Database) -> Iterator[list[Statement]]:
+    """Collect the statements that are run, each with its first parameters."""
+    seen: list[Statement] = []
+
+    def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
+        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "INSERT")):
+            seen.append((statement, values[0] if many else values))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+def walks(connection: Connection, statement: Statement) -> list[str]:
+    """The growing tables that the database would walk for a statement, were they large."""
+    explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
+    rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
+    text = "\n".join(str(row[-1]) for row in rows)
+    found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
+    return [table for table in found if table in GROWING]
+
+
+async def story(hospital: Hospital) -> None:
+    """Orders come, one changes, they are read and signed, and their results go out."""
+    for number in range(1, 6):
+        await hospital.send(order(f"ID{number}", f"A{number}"))
+    await hospital.send(order("ID9", "A1"))
+    for accession in ("A1", "A2"):
+        await hospital.read_and_sign(accession, "Text.")
+    await hospital.follow()
+    await hospital.delivered(2)
+
+
+async def test_no_statement_walks_a_growing_table(tmp_path: Path, database: Database) -> None:
+    """Accepting, applying, learning of reports, composing and delivering live by indexes."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        with watched(database) as seen:
+            await story(hospital)
+        assert len({statement for statement, _ in seen}) > 20
+        with database.write() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            slow = {each[0]: found for each in seen if (found := walks(connection, each))}
+    assert slow.pop("SELECT state FROM message") == ["message"]  # the hospital's own: it is seen
+    assert slow == {}
