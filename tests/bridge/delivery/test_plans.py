@@ -1,4 +1,4 @@
-"""No statement of the bridge's hot paths walks a table that grows: their plans, on both databases."""
+"""What the bridge does with orders and results walks no table that grows, on both databases."""
 
 import re
 from collections.abc import Iterator
