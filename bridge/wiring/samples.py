@@ -16,6 +16,7 @@ from mappings.hl7.files import messages_in
 from mappings.scope import Defaults
 
 _PAGE = 500
+_WINDOW = 20_000  # rows
 _CHARSET = "utf-8"
 _BEGINNINGS = (b"MSH", b"FHS", b"BHS")
 
@@ -60,12 +61,13 @@ def stored(settings: Settings, database: Database, name: str, most: int) -> list
     """
     Give the last messages of the listeners that read with a definition, the newest first.
 
-    Where no listener does, those of all listeners.
+    Where no listener does, those of all listeners. No more than the newest are looked through.
     """
     settings = reading.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
     listeners = {each.name: each for each in users}
-    wanted = (row for row in _rows(database) if row.listener in listeners)
+    newest = islice(_rows(database), _WINDOW)
+    wanted = (row for row in newest if row.listener in listeners)
     found = []
     for row in islice(wanted, most):
         listener = listeners[row.listener]

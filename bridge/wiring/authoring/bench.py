@@ -68,7 +68,7 @@ class AuthorsBench(Bench):
             made = self._made(name, actor, word)
         reader = trying.Reader(lambda: self._reader(name))
         late = _deadline()
-        samples = map(self._sample, specimens)
+        samples = (self._sample(name, each) for each in specimens)
         trials = [trying.trial(made, each, reader) for each in samples if not late()]
         return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
 
@@ -101,11 +101,12 @@ class AuthorsBench(Bench):
             if row.listener in listeners
         ]
 
-    def _sample(self, specimen: Specimen) -> Sample:
-        """Lend a message what its listener knows; what was pasted comes by the first one."""
-        known = self._settings.listener
-        listener = next((each for each in known if each.name == specimen.listener), None)
-        listener = listener or next(iter(known), None)
+    def _sample(self, name: str, specimen: Specimen) -> Sample:
+        """Lend a message what its listener knows; what was pasted comes by one that reads so."""
+        known = reading.current(self._settings, self._database).listener
+        fit = [each for each in known if each.name == specimen.listener]
+        fit += [each for each in known if name in each.mappings]
+        listener = next(iter([*fit, *known]), None)
         now = datetime.now(UTC)
         if listener is None:
             return Sample("", specimen.payload, Defaults("", "UTC", now))

@@ -55,7 +55,7 @@ class AuthorsDesk(Desk):
             "in_force": told.activation(active) if active else None,
             "held": sorted(version.sources) if version else self._held(name, sources),
             "sources": sources,
-            "home": {file: text for file, text in home.items() if sources.get(file) != text},
+            "newer": self._newer(name, version.sources if version else {}),
             "draft": {**told.draft(own), "files": draft} if own else None,
             "others": [told.draft(each) for each in drafts if each is not own],
             "used": overview.users(reading.current(self._settings, self._database), name),
@@ -159,6 +159,15 @@ class AuthorsDesk(Desk):
             if decision.name not in found:
                 lists[name] = [decision.name, *found]
         return lists
+
+    def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:
+        """Give the files that say something else by now where they come from."""
+        known = whole(self._settings, self._database, "")
+        own = files_of(self._settings)(name)
+        latest = {
+            file: own.get(file, "") if file == f"{name}.yaml" else known[file] for file in held
+        }
+        return {file: text for file, text in latest.items() if text and text != held[file]}
 
     def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
         """Name the files of a definition that was never in force."""

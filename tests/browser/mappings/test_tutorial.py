@@ -38,7 +38,6 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 FOLDER = ROOT / "docs" / "tutorial"
 WRITE = os.environ.get("REPORT_BRIDGE_WRITE_PICTURES") == "1"
 COLOURS = 256
-FOLLOW_WITHIN = 2.0  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +63,15 @@ def picture(page: Page, name: str) -> None:
         with Image.open(io.BytesIO(page.screenshot())) as shot:
             shot.convert("RGB").quantize(COLOURS).save(file, optimize=True)
     assert file.exists(), name
+
+
+def follow(desk: Desk) -> None:
+    """Wait until the service reads with what was activated last."""
+    told = json.loads(desk.house.bridge("mapping", "history", "listener orders", "--json"))
+    deadline = time.monotonic() + 30
+    while f"activation={told[0]['id']}" not in desk.house.log():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def send(desk: Desk, file: str) -> bytes:
@@ -144,7 +152,7 @@ def test_6_it_comes_into_force(desk: Desk, window: Page) -> None:
 
 def test_7_its_orders_arrive(desk: Desk, window: Page) -> None:
     """Acknowledged, mapped, and on the worklist under the right numbers."""
-    time.sleep(FOLLOW_WITHIN)
+    follow(desk)
     assert b"MSA$AA$RC907" in send(desk, "order.hl7")
     desk.house.settle()
     told = desk.house.get("/api/report/changes", limit=500)["changes"]

@@ -1,5 +1,7 @@
 """The workbench in Chromium: drafts that are never lost, completion, and who was faster."""
 
+import time
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -147,6 +149,15 @@ def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
     expect(page.get_by_role("tab", name="1")).to_be_visible()
 
 
+def indexed(desk: Desk, control: str) -> None:
+    """Wait until a message is found by its control id: the index is behind the inbox."""
+    deadline = time.monotonic() + 30
+    wanted = {"control": control}
+    while not desk.call(KEEPER, "POST", "mappings/orders/stored", wanted).json()["messages"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_every_page_and_dialog_is_accessible_and_fits(desk: Desk, page: Page, theme: str) -> None:
     """Axe has no complaint, nothing is wider than the window, Escape closes."""
@@ -159,6 +170,12 @@ def test_every_page_and_dialog_is_accessible_and_fits(desk: Desk, page: Page, th
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_role("link", name="orders", exact=True).first.click()
+    indexed(desk, "C7002")
+    page.get_by_role("button", name="By control id").click()
+    page.get_by_role("textbox", name="the message (MSH-10)").fill("C7002")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="What comes out")).to_contain_text("A7002")
+    expect(page.get_by_text("1 of 1 accepted")).to_be_visible()
     page.get_by_role("button", name="Last 10 stored").click()
     expect(page.get_by_role("tablist", name="Messages tried")).to_be_visible()
     for view in ("Edit", "Compare", "History"):

@@ -122,6 +122,19 @@ def test_roll_back_in_one_step(desk: AuthorsDesk) -> None:
     assert told[0] == (first, "rollback", BOB)
 
 
+def test_what_was_included_and_changed_since_is_told(desk: AuthorsDesk, model: Path) -> None:
+    """A version holds its own copy: what others activated, or files of HOME say, can be taken."""
+    save(desk, SENDER)
+    activate(desk, 1)
+    assert desk.definition("ris-c", ANN)["newer"] == {}
+    shipped = desk.definition("ris-c", ANN)["sources"]["orders.yaml"]
+    changed = f"{shipped}# newer\n"
+    desk.save(Writing("orders", BOB, {"orders.yaml": changed}, "", 0))
+    desk.activate(Decision("orders", BOB, "newer", "", 1))
+    assert desk.definition("ris-c", ANN)["newer"] == {"orders.yaml": changed}
+    assert desk.definition("orders", ANN)["newer"] == {"orders.yaml": shipped}, "the file of HOME"
+
+
 def test_python_needs_a_right_of_its_own(desk: AuthorsDesk) -> None:
     """Hooks run with the service's rights: authors use them, and cannot write them."""
     files = {"ris-c.yaml": SENDER, "own.py": "def f(message):\n    return 'x'\n"}

@@ -66,7 +66,7 @@ export interface Definition extends Checked {
   in_force: Activation | null;
   held: string[];
   sources: Files;
-  home: Files;
+  newer: Files;
   draft: (DraftNote & { files: Files }) | null;
   others: DraftNote[];
   used: Users;
