@@ -15,11 +15,13 @@ from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
 from bridge.engine.service import users
 from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor, account_role
+from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import (
     SESSIONS,
     NewSession,
     Session,
     begin_session,
+    describe,
     find_session,
 )
 from bridge.engine.service.users import ACCOUNTS, Account
@@ -59,8 +61,7 @@ def sign_in(
     connection: Connection, account: Account, random_bytes: RandomBytes, now: int, life: Lifetimes
 ) -> str:
     """Begin a session for an account and return its secret; raise `Forbidden` without a site."""
-    query = select(ACCOUNTS.c.password_site_id).where(ACCOUNTS.c.id == account.id)
-    only = connection.execute(query).scalar_one()
+    only = account.only_site
     home = only or users.home_of(connection, account.id)
     if home is None or account_role(connection, account.id, home) is None:
         raise Forbidden
@@ -102,6 +103,7 @@ def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
     account_id = visitor.account_id
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
     known = _known_at_home(connection, visitor)
+    at_home = preferences_of(connection, known.site_id)
     sites = connection.execute(
         select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
@@ -118,6 +120,7 @@ def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
         "signature": known.signature,
         "password": row.password_hash is not None,
         **{name: known.settings.get(name, "") for name in CHOICES},
+        "AutoComparePrior": known.settings.get("AutoComparePrior", bool(at_home.AutoComparePrior)),
         "sites": [
             {
                 "SiteID": site.site_id,
@@ -135,6 +138,17 @@ def choose(connection: Connection, visitor: Visitor, choices: Mapping[str, Any])
     kept = {**_known_at_home(connection, visitor).settings, **choices}
     settings = {name: value for name, value in kept.items() if value not in ("", None)}
     users.tell(connection, visitor.account_id, visitor.site_id, settings=settings)
+
+
+def choose_here(connection: Connection, session: Session, choices: Mapping[str, Any]) -> None:
+    """
+    Change what a user has chosen, for the site whose report is open.
+
+    A language chosen on the page goes before the launch's, also when the page is loaded anew.
+    """
+    choose(connection, Visitor(session.account_id, session.site_id), choices)
+    if language := choices.get("AppLanguage"):
+        describe(connection, session, {"chosen_language": language})
 
 
 def rename(connection: Connection, visitor: Visitor, name: str) -> None:

@@ -30,10 +30,15 @@ _HASHER = PasswordHasher()
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whom an e-mail address belongs to, on the whole installation."""
+    """
+    Whom an e-mail address belongs to, on the whole installation.
+
+    `only_site` bounds what they have shown: the password of that site's administrator.
+    """
 
     id: int
     email: str
+    only_site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,7 @@ def is_only_on(connection: Connection, account_id: int, site_id: str) -> bool:
 def check_password(connection: Connection, email: str, password: str) -> Account | None:
     """Return the account when the password is right; as slow for a stranger as for a user."""
     row = connection.execute(
-        select(ACCOUNTS.c.id, ACCOUNTS.c.email, ACCOUNTS.c.password_hash).where(
+        select(ACCOUNTS).where(
             ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
         )
     ).first()
@@ -223,7 +228,9 @@ def check_password(connection: Connection, email: str, password: str) -> Account
         _HASHER.verify(stored, password)
     except (VerificationError, InvalidHashError):
         return None
-    return Account(row.id, row.email) if row is not None and known else None
+    if row is None or not known:
+        return None
+    return Account(row.id, row.email, row.password_site_id)
 
 
 def leave(connection: Connection, site_id: str, account_id: int, now: int) -> None:
