@@ -6,6 +6,7 @@ the cost depends on the traffic, not on what is stored. Blocking.
 """
 
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, TableClause, func, select
@@ -87,6 +88,7 @@ def _parts(connection: Connection, rows: TableClause, came: str, now: int) -> li
     """Give how many came in each part of the last hour, the oldest part first."""
     newest = connection.execute(select(func.max(rows.c.id))).scalar() or 0
     part = HOUR // STEPS
-    marks = [now - part * left for left in range(STEPS, 0, -1)]
-    ids = [id_at(connection, rows, came, mark) for mark in marks]
-    return [max(0, end - begin) for begin, end in zip(ids, [*ids[1:], newest + 1], strict=True)]
+    ids = [1]
+    for left in range(STEPS, 0, -1):  # the older mark is where the search for the next begins
+        ids.append(id_at(connection, rows, came, now - part * left, ids[-1]))
+    return [max(0, end - begin) for begin, end in pairwise([*ids[1:], newest + 1])]

@@ -78,9 +78,13 @@ def search(database: Database, wanted: Search) -> Page:
     return Page(found, floor if floor > max(low, 1) else None)
 
 
-def id_at(connection: Connection, rows: TableClause, came: str, moment: int) -> int:
-    """Give an id from which on all came at a time or later, and before which all came earlier."""
-    low, high = 1, (connection.execute(select(func.max(rows.c.id))).scalar() or 0) + 1
+def id_at(connection: Connection, rows: TableClause, came: str, moment: int, low: int = 1) -> int:
+    """
+    Give an id from which on all came at a time or later, and before which all came earlier.
+
+    `low`: an id that is known to be no greater.
+    """
+    high = (connection.execute(select(func.max(rows.c.id))).scalar() or 0) + 1
     while low < high:
         middle = (low + high) // 2
         statement = select(rows.c.id, rows.c[came]).where(rows.c.id >= middle)

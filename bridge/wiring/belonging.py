@@ -22,7 +22,7 @@ class Belongings:
         self._database = database
         self._listeners = {each.name: each for each in settings.listener}
         self._recall = recaller(database)
-        self._files: dict[str, InboundMapping | None] = {}
+        self._instead: dict[tuple[str, str], InboundMapping | None] = {}
 
     def __call__(self, origin: Origin) -> frozenset[str]:
         """Give the sites of a message; none where its listener is gone, or its site is unknown."""
@@ -44,13 +44,15 @@ class Belongings:
         """Give the version that read a message; what is in force where it is not kept."""
         if not name:
             return None
-        return self._recall(name, version) or self._of_now(name)
+        return self._recall(name, version) or self._of_now(name, version)
 
-    def _of_now(self, name: str) -> InboundMapping | None:
-        if name not in self._files:
+    def _of_now(self, name: str, version: str) -> InboundMapping | None:
+        """Give what is in force in the place of a version that nobody keeps: the same each time."""
+        asked = (name, version)
+        if asked not in self._instead:
             try:
                 made = compile_sources(in_force(self._settings, self._database)(name), name)
             except MappingError:
                 return None
-            self._files[name] = made if isinstance(made, InboundMapping) else None
-        return self._files[name]
+            self._instead[asked] = made if isinstance(made, InboundMapping) else None
+        return self._instead[asked]

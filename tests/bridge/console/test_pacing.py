@@ -1,0 +1,40 @@
+"""The index of numbers gives way to a rush, and catches up when it is quiet."""
+
+import pytest
+
+from bridge.console.figures import HOUR, STEPS, figures
+from bridge.console.pacing import EVERY, LONGEST, RUSH, SHARE_IN_A_RUSH, Look, pause, rate
+from tests.bridge.console.conftest import START, Shelf
+
+
+def test_the_rate_is_what_came_between_two_looks() -> None:
+    """By ids, whoever took them in; a database that was emptied is no rush."""
+    assert rate(Look(10.0, 100), Look(12.0, 300)) == pytest.approx(100.0)
+    assert rate(Look(10.0, 100), Look(12.0, 1)) == 0
+
+
+@pytest.mark.parametrize("took", [0.001, 0.05, 0.5, 10.0])
+@pytest.mark.parametrize("full", [True, False])
+def test_in_a_rush_the_share_is_small_and_never_none(took: float, *, full: bool) -> None:
+    """At most a fortieth of the time, and a batch at least every half minute."""
+    wait = pause(RUSH, took, full=full)
+    assert EVERY <= wait <= LONGEST
+    assert wait >= min(LONGEST, took * SHARE_IN_A_RUSH)
+
+
+def test_when_it_is_quiet_it_catches_up_at_half_speed() -> None:
+    """And looks once a second when there is nothing more."""
+    assert pause(0.0, 0.2, full=True) == pytest.approx(0.2)
+    assert pause(RUSH - 1, 0.2, full=False) == EVERY
+
+
+def test_an_hour_is_counted_in_parts(shelf: Shelf) -> None:
+    """Each message in the part in which it came; who is limited to listeners sees no hour."""
+    shelf.fill(1, 600)
+    now = START + 601_000
+    hour = figures(shelf.database, now)["hour"]["received"]
+    part = HOUR // STEPS // 1000
+    assert hour == [0] * (STEPS - 2) + [part, part]
+    own = figures(shelf.database, now, listeners={"odd"}, destinations=set())
+    assert own["hour"] is None
+    assert set(own["received"]) == {"odd"}
