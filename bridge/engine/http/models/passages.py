@@ -10,7 +10,7 @@ from bridge.engine.rules.document import Document, from_text, to_json
 from bridge.engine.service.editing import read_document
 
 Trigger = Annotated[
-    str, StringConstraints(pattern=r"^[^\s/]{1,32}$"), Path(description="One word, no slash")
+    str, StringConstraints(pattern=r"^[^\s\x85/]{1,32}$"), Path(description="One word, no slash")
 ]
 """What is typed for a macro."""
 
