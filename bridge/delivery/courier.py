@@ -22,7 +22,7 @@ from bridge.delivery.replies import LOST, Reply, read_reply
 from bridge.delivery.writing import Writing
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, in_hand
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import Alarm
 from bridge.store.errors import StoreError, StoreUnavailable
@@ -204,6 +204,7 @@ class Courier:
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
         """Send one message; None when there is no connection, so that no other is tried."""
         sent_at = self._clock()
+        in_hand.set(delivery)
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected:

@@ -1,26 +1,25 @@
 """
-Traces by OpenTelemetry, where they are asked for: a span for each frame in and each message out.
+Traces, where they are asked for: a span for each frame in, each message applied, each message out.
 
-Attributes are our own names, sizes and codes. The SDK is an extra; nothing is loaded without it.
+Spans with one mark, which is a message's digest, are one trace: from its arrival to the results of
+its orders. Attributes are our own names, sizes and codes. Knows no SDK: that is `telemetry`'s.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from bridge.errors import BridgeError
+from bridge.queue.admission import short
+from bridge.queue.deliveries import ClaimedDelivery, in_hand
+from bridge.queue.hashing import digest
+from bridge.queue.work import Claimed, Outcome
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
-
-
-class TracingUnavailable(BridgeError):  # noqa: N818  # named for what happened
-    """Traces are asked for, and OpenTelemetry's SDK is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("tracing.endpoint is set: install report-bridge[tracing]")
 
 
 class Span(Protocol):
@@ -36,8 +35,20 @@ class Span(Protocol):
 class Tracer(Protocol):
     """What is needed of a tracer."""
 
-    def start_span(self, name: str, *, attributes: dict[str, Any]) -> Span:
-        """Begin a span."""
+    def start_span(self, name: str, *, attributes: dict[str, Any], mark: int | None = None) -> Span:
+        """Begin a span; those with one mark belong together."""
+
+
+Origin = Callable[[ClaimedDelivery], Awaitable[int | None]]
+"""Gives the mark of the message that a delivery goes back to."""
+
+Apply = Callable[[Sequence[Claimed]], Awaitable[Sequence[Outcome]]]
+"""Applies messages, an outcome for each."""
+
+
+def mark_of(payload: bytes) -> int:
+    """Give the mark of a message: 64 bits of its digest, as the queue keeps them."""
+    return short(digest(payload))
 
 
 class Sending(Protocol):
@@ -50,49 +61,84 @@ class Sending(Protocol):
         """Stop for good."""
 
 
-def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]]:
-    """Give a tracer that exports to a collector, and its end. Raises TracingUnavailable."""
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter,
-        )
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415  # an extra
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415  # an extra
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-        from opentelemetry.sdk.trace.sampling import TraceIdRatioBased  # noqa: PLC0415
-    except ImportError:
-        raise TracingUnavailable from None
-    resource = Resource.create({"service.name": "report-bridge"})
-    provider = TracerProvider(sampler=TraceIdRatioBased(share), resource=resource)
-    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    return provider.get_tracer("report-bridge"), provider.shutdown
-
-
 def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
     """Let every frame of a listener be a span, from its arrival to its answer."""
 
     def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         attributes = {"hl7.listener": listener, "hl7.size": len(frame.payload)}
-        span = tracer.start_span("hl7 receive", attributes=attributes)
+        mark = mark_of(frame.payload)
+        span = tracer.start_span("hl7 receive", attributes=attributes, mark=mark)
         return handle(frame, peer).addBoth(_ended, span)
 
     return answer
 
 
+def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
+    """Let every message that is applied be a span; batches share their time."""
+    if tracer is None:
+        return apply
+
+    async def answer(claimed: Sequence[Claimed]) -> Sequence[Outcome]:
+        spans = {
+            each.message_id: tracer.start_span(
+                "hl7 apply",
+                attributes={"hl7.listener": each.listener, "bridge.message_id": each.message_id},
+                mark=mark_of(each.payload),
+            )
+            for each in claimed
+        }
+        outcomes: Sequence[Outcome] = ()
+        try:
+            outcomes = await apply(claimed)
+            return outcomes
+        finally:
+            events = {each.message_id: each for each in outcomes}
+            for message_id, span in spans.items():
+                _told(span, events.get(message_id))
+
+    return answer
+
+
+def _told(span: Span, outcome: Outcome | None) -> None:
+    with suppress(Exception):  # a trace must not change what it traces
+        span.set_attribute("bridge.outcome", outcome.event.value if outcome else "none")
+        if outcome is not None and outcome.code:
+            span.set_attribute("bridge.code", outcome.code)
+        span.end()
+
+
 class TracedSender:
     """A connection whose messages are spans, from their sending to their reply."""
 
-    def __init__(self, inner: Sending, tracer: Tracer, destination: str) -> None:
-        """Send by `inner`."""
+    def __init__(
+        self, inner: Sending, tracer: Tracer, destination: str, origin: Origin | None = None
+    ) -> None:
+        """Send by `inner`; `origin` says which message a delivery goes back to."""
         self._inner = inner
         self._tracer = tracer
         self._destination = destination
+        self._origin = origin
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Send one message, give its reply."""
-        attributes = {"hl7.destination": self._destination, "hl7.size": len(payload)}
-        span = self._tracer.start_span("hl7 send", attributes=attributes)
+        delivery = in_hand.get()
+        if delivery is None or self._origin is None:
+            return self._send(payload, None)
+        sending = self._send_of(payload, self._origin, delivery)
+        return Deferred.fromFuture(asyncio.ensure_future(sending))
+
+    async def _send_of(self, payload: bytes, origin: Origin, delivery: ClaimedDelivery) -> bytes:
+        mark = None
+        with suppress(Exception):  # as above
+            mark = await origin(delivery)
+        sent = self._send(payload, mark, {"bridge.delivery_id": delivery.delivery_id})
+        return await sent.asFuture(asyncio.get_running_loop())
+
+    def _send(
+        self, payload: bytes, mark: int | None, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> Deferred[bytes]:
+        attributes = {"hl7.destination": self._destination, "hl7.size": len(payload), **more}
+        span = self._tracer.start_span("hl7 send", attributes=attributes, mark=mark)
         return self._inner.send(payload).addBoth(_ended, span)
 
     def close(self) -> Deferred[None]:
@@ -100,9 +146,11 @@ class TracedSender:
         return self._inner.close()
 
 
-def traced(inner: Sending, tracer: Tracer | None, destination: str) -> Sending:
+def traced(
+    inner: Sending, tracer: Tracer | None, destination: str, origin: Origin | None = None
+) -> Sending:
     """Give a connection that is traced, if anything is."""
-    return inner if tracer is None else TracedSender(inner, tracer, destination)
+    return inner if tracer is None else TracedSender(inner, tracer, destination, origin)
 
 
 def _ended(outcome: Any, span: Span) -> Any:

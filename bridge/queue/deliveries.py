@@ -4,6 +4,7 @@ What the outbox is given, hands out, and is told of.
 No I/O. Deliveries live by the same `states.TRANSITIONS` as messages.
 """
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,10 @@ class ClaimedDelivery:
     release_at: int
     created_at: int
     tries: int = 0
+
+
+in_hand: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)
+"""The delivery that is being sent, for whoever watches the sending."""
 
 
 @dataclass(frozen=True, slots=True)

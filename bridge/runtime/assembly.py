@@ -15,7 +15,8 @@ from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.observability.metrics import Metrics
-from bridge.operations.tracing import Tracer, open_tracer
+from bridge.operations.telemetry import open_tracer
+from bridge.operations.tracing import Tracer
 from bridge.roles import Role
 from bridge.runtime.delivering import Delivery
 from bridge.runtime.membership import Membership
@@ -71,7 +72,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(among.part())
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            parts += Intake(*shared, owners[0], reactor, among).parts(tracer)
+            parts += Intake(*shared, owners[0], reactor, among, tracer).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
             parts.append(Housekeeping(settings, database, metrics, among.leads).part())

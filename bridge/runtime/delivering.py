@@ -32,6 +32,7 @@ from bridge.runtime.switchboard import Switchboard
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.wiring.delivery import chance, destinations
+from bridge.wiring.origins import origin
 from bridge.wiring.senders import sender
 from bridge.wiring.shelf import in_force
 from config import Settings
@@ -107,7 +108,12 @@ class Delivery:
             destination,
             self._outbox,
             composer,
-            traced(sender(self._settings, written, reactor), tracer, written.name),
+            traced(
+                sender(self._settings, written, reactor),
+                tracer,
+                written.name,
+                origin(self._database),
+            ),
             metrics,
             clock=now_ms,
             random=chance(),

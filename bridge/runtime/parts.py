@@ -26,7 +26,7 @@ from bridge.intake.remembering import Memory
 from bridge.intake.validating import Validator
 from bridge.observability.metrics import Metrics
 from bridge.operations.channels import Kind
-from bridge.operations.tracing import Tracer, traced_handler
+from bridge.operations.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import browse
 from bridge.queue.courtesy import Courtesy
 from bridge.queue.inbox import Inbox
@@ -90,8 +90,11 @@ class Intake:
         owner: str,
         reactor: Any,
         membership: Membership,
+        tracer: Tracer | None = None,
     ) -> None:
+        """`tracer`, where traces are asked for, hears of frames and of what is applied."""
         self._settings = settings
+        self._tracer = tracer
         self._metrics = metrics
         self._reactor = reactor
         self._database = database
@@ -109,7 +112,7 @@ class Intake:
         courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic)
         self._worker = Worker(
             Inbox(database, owner),
-            self._forwarder.apply,
+            traced_apply(self._forwarder.apply, tracer),
             clock=now_ms,
             courtesy=courtesy,
             poll=HEARD if database.dialect == "postgresql" else UNHEARD,
@@ -117,9 +120,9 @@ class Intake:
         membership.wakes(self._worker.notify)
         self._ledger.announce(self._worker.notify)
 
-    def parts(self, tracer: Tracer | None = None) -> list[Step]:
-        """Give the parts in the order of their start; frames are traced by `tracer`."""
-        ports = {each.name: self._port(each, tracer) for each in self._settings.listener}
+    def parts(self) -> list[Step]:
+        """Give the parts in the order of their start."""
+        ports = {each.name: self._port(each) for each in self._settings.listener}
 
         board = Switchboard(self._database, Kind.LISTENER, ports, self._metrics, now_ms, self._seen)
 
@@ -149,7 +152,7 @@ class Intake:
                 taking.acquaintance.adopt(found[name])
             taking.handler.adopt(policy(found[name], *taking[1:]))
 
-    def _port(self, listener: Listener, tracer: Tracer | None) -> Port:
+    def _port(self, listener: Listener) -> Port:
         check = validator(self._settings, listener, self._metrics)
         plain = self._listenings[listener.name]
         known = acquaintance(plain, self._database)
@@ -160,8 +163,8 @@ class Intake:
         aside = Aside(answering, self._threads)
         taken: Handler = aside if counted is None else counted.in_front(answering)
         timed: Handler = Timed(in_front(taken, check, known), self._metrics, listener.name)
-        if tracer is not None:
-            timed = traced_handler(timed, tracer, listener.name)
+        if self._tracer is not None:
+            timed = traced_handler(timed, self._tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
