@@ -2,44 +2,48 @@
 When applying gives way to accepting.
 
 In a process that does both, a rush of arrivals must not wait for what applying costs: senders
-have time-outs, the queue has none. So the faster arrivals come, the smaller the share of time
-in which they are applied; but a share always remains. Pure: the caller counts and keeps time.
+have time-outs, the queue has none. While the process has time left nothing is held back; once it
+is busy all the time, the faster arrivals come, the smaller the share in which they are applied;
+but a share always remains. Pure: the caller counts and keeps time.
 """
 
 from collections.abc import Callable
 
-RUSH = 3000.0  # arrivals a second from which on batches are small, and one at a time
-ACCEPTING = 0.00015  # seconds of the loop that an arrival takes
-SPARE = 0.2  # of the time nobody claims, so that arrivals seldom wait
-LEAST = 0.1  # of the time is for applying, however fast they come
+BUSY, RUSH = 50.0, 300.0  # arrivals a second
+LEAST = {RUSH: 0.1, BUSY: 0.5, 0.0: 1.0}  # of the time is for applying, from such a rate on
+FULL = 0.8  # of a processor: beyond it, who computes keeps others waiting
+LESS, MORE = 0.7, 0.05  # the share is cut to so much at once, and grows by so much
 LONGEST = 2.0  # seconds of a pause, whatever the batch took
 SMALL = 20  # messages in a batch during a rush
 _SAMPLE = 0.1  # seconds
 
 
 class Courtesy:
-    """Watches a count of arrivals; tells whether there is a rush, and how long to hold back."""
+    """Watches arrivals and the processor; tells whether there is a rush, and how long to wait."""
 
-    def __init__(self, arrived: Callable[[], int], timer: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        arrived: Callable[[], int],
+        timer: Callable[[], float],
+        spent: Callable[[], float],
+    ) -> None:
+        """Take a count of arrivals, a timer, and what this process has computed (both seconds)."""
         self._arrived = arrived
         self._timer = timer
-        self._count = arrived()
-        self._at = timer()
-        self._rate = 0.0
+        self._spent = spent
+        self._before = (timer(), arrived(), spent())
+        self._share = 1.0
         self._took = 0.0
 
     @property
     def rushed(self) -> bool:
-        """Whether arrivals come so fast that hardly anything else should be done."""
-        return self._look() >= RUSH
+        """Whether both cannot be done as fast as arrivals come."""
+        return self._look() < LEAST[BUSY]
 
     @property
     def pause(self) -> float:
         """Seconds to let pass before the next batch, by what the last one took."""
-        rate = self._look()
-        if not rate:
-            return 0.0
-        share = max(LEAST, 1.0 - SPARE - rate * ACCEPTING)
+        share = self._look()
         return min(LONGEST, self._took * (1.0 - share) / share)
 
     def worked(self, seconds: float) -> None:
@@ -47,14 +51,19 @@ class Courtesy:
         self._took = seconds
 
     def _look(self) -> float:
+        """Give the share of time that is for applying now."""
         now = self._timer()
-        if now - self._at >= _SAMPLE:
-            count = self._arrived()
-            self._rate = (count - self._count) / (now - self._at)
-            self._count, self._at = count, now
-        return self._rate
+        at, count, spent = self._before
+        if now - at >= _SAMPLE:
+            self._before = (now, self._arrived(), self._spent())
+            rate = (self._before[1] - count) / (now - at)
+            full = (self._before[2] - spent) / (now - at) > FULL
+            self._share = self._share * LESS if full else self._share + MORE
+            least = next(share for bound, share in LEAST.items() if rate >= bound)
+            self._share = min(1.0, max(least, self._share))
+        return self._share
 
 
 def nobody() -> Courtesy:
     """Give the courtesy of a worker that has nobody to give way to."""
-    return Courtesy(lambda: 0, lambda: 0.0)
+    return Courtesy(lambda: 0, lambda: 0.0, lambda: 0.0)

@@ -109,7 +109,7 @@ class Intake:
             client, Memory(database, now_ms), self._listenings, self._waiting, metrics
         )
         self._takings: dict[str, _Taking] = {}
-        courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic)
+        courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time)
         self._worker = Worker(
             Inbox(database, owner),
             traced_apply(self._forwarder.apply, tracer),

@@ -1,66 +1,81 @@
-"""Applying gives way to accepting, and no more than that takes."""
+"""Applying gives way to accepting where the process cannot do both, and no more than that takes."""
 
 import pytest
 
-from bridge.queue.courtesy import LEAST, LONGEST, RUSH, Courtesy, nobody
+from bridge.queue.courtesy import BUSY, LEAST, LONGEST, RUSH, Courtesy, nobody
 
 
-class Arrivals:
-    """A count of arrivals and a timer that are moved by hand."""
+class Day:
+    """Arrivals, a timer and a processor that are moved by hand."""
 
     def __init__(self) -> None:
-        self.count, self.now = 0, 100.0
-        self.courtesy = Courtesy(lambda: self.count, lambda: self.now)
+        self.count, self.now, self.spent = 0, 100.0, 7.0
+        self.courtesy = Courtesy(lambda: self.count, lambda: self.now, lambda: self.spent)
+        self.courtesy.worked(0.1)
 
-    def come(self, rate: float, seconds: float = 1.0) -> None:
-        """Let arrivals come at a rate."""
-        self.now += seconds
-        self.count += round(rate * seconds)
+    def goes_by(self, rate: float, load: float, seconds: float = 3.0) -> None:
+        """Let arrivals come at a rate, and the process be so busy, for some seconds."""
+        for _ in range(round(seconds * 8)):
+            self.now += 0.125
+            self.spent += load * 0.125
+            self.count += round(rate * 0.125)
+            _ = self.courtesy.rushed  # somebody looks
+
+    @property
+    def share(self) -> float:
+        """Of the time, what is left for applying."""
+        return 0.1 / (0.1 + self.courtesy.pause)
 
 
-def pause(rate: float, took: float = 0.1) -> float:
-    """Seconds to hold back at a rate, after a batch that took so long."""
-    arrivals = Arrivals()
-    arrivals.courtesy.worked(took)
-    arrivals.come(rate)
-    return arrivals.courtesy.pause
+def test_a_process_with_time_left_holds_nothing_back() -> None:
+    """However fast arrivals come."""
+    day = Day()
+    day.goes_by(5000, load=0.6)
+    assert day.share == 1
+    assert not day.courtesy.rushed
+
+
+@pytest.mark.parametrize(
+    ("rate", "least"),
+    [(RUSH * 3, LEAST[RUSH]), (BUSY * 2, LEAST[BUSY]), (BUSY / 5, 1.0), (0, 1.0)],
+)
+def test_a_busy_one_gives_way_by_the_rate(rate: float, least: float) -> None:
+    """To a rush nearly all, to what comes steadily half, to single messages nothing."""
+    day = Day()
+    day.goes_by(rate, load=1.0)
+    assert day.share == pytest.approx(least)
+    assert day.courtesy.rushed is (least < LEAST[BUSY])
+
+
+def test_a_rush_ends() -> None:
+    """When arrivals stop, what was accepted is applied at full speed at once."""
+    day = Day()
+    day.goes_by(RUSH * 3, load=1.0)
+    day.goes_by(0, load=1.0, seconds=0.125)
+    assert day.share == 1
+    assert not day.courtesy.rushed
+
+
+def test_the_share_grows_again() -> None:
+    """While they still come, and there is time left."""
+    day = Day()
+    day.goes_by(RUSH * 3, load=1.0)
+    before = day.share
+    day.goes_by(RUSH * 3, load=0.5, seconds=0.5)
+    assert before < day.share < 1
+
+
+def test_no_pause_is_endless() -> None:
+    """Whatever a batch took."""
+    day = Day()
+    day.goes_by(RUSH * 3, load=1.0)
+    day.courtesy.worked(60.0)
+    assert day.courtesy.pause == LONGEST
 
 
 def test_nobody_is_given_way_to() -> None:
-    """Where nothing arrives, nothing is held back."""
-    assert pause(0) == 0
+    """A worker by itself never waits."""
     quiet = nobody()
     quiet.worked(10.0)
     assert quiet.pause == 0
     assert not quiet.rushed
-
-
-@pytest.mark.parametrize(("rate", "share"), [(100, 0.785), (1000, 0.65), (2000, 0.5)])
-def test_applying_has_what_accepting_leaves(rate: float, share: float) -> None:
-    """Of the time, less what arrivals need and a fifth to spare."""
-    held_back = pause(rate)
-    assert 0.1 / (0.1 + held_back) == pytest.approx(share, abs=0.001)
-
-
-def test_a_share_always_remains() -> None:
-    """However fast they come, a tenth of the time is for what was accepted; no pause is endless."""
-    assert 0.1 / (0.1 + pause(50_000)) == pytest.approx(LEAST)
-    assert pause(50_000, took=60.0) == LONGEST
-
-
-def test_a_rush_begins_and_ends() -> None:
-    """Batches are small while arrivals come faster than both can be done; then it is over."""
-    arrivals = Arrivals()
-    arrivals.come(RUSH * 2)
-    assert arrivals.courtesy.rushed
-    arrivals.come(0)
-    assert not arrivals.courtesy.rushed
-
-
-def test_a_glance_is_too_short_to_tell() -> None:
-    """Between two samples the last rate stands: a burst of a millisecond is no rush."""
-    arrivals = Arrivals()
-    arrivals.come(10)
-    assert not arrivals.courtesy.rushed
-    arrivals.come(RUSH * 10, seconds=0.01)
-    assert not arrivals.courtesy.rushed
