@@ -1,0 +1,40 @@
+"""How destinations are is written down as it changes, for whichever process shows it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from bridge.operations.channels import Kind, channels
+from bridge.runtime.circuits import Circuits
+from bridge.store.database import Database
+from bridge.store.migrate import upgrade
+
+
+@dataclass
+class Heart:
+    """A courier's state."""
+
+    pulse: tuple[int | None, int]
+
+
+def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database) -> None:
+    """Open until when, closed again, answered when; what a former run left is closed at first."""
+    upgrade(database)
+    now = [1000]
+    near, far = Heart((None, 0)), Heart((9000, 0))
+    hearts = {"near": near, "far": far}
+
+    def seen() -> dict[str, tuple[int | None, int | None]]:
+        part = Circuits(database, hearts, lambda: now[0]).part()
+
+        async def run() -> None:
+            await part.start()
+            near.pulse = (near.pulse[0], near.pulse[1] + 1)
+            await part.stop()
+
+        asyncio.run(run())
+        found = channels(database, Kind.DESTINATION)
+        return {name: (found[name].open_until, found[name].active_at) for name in hearts}
+
+    assert seen() == {"near": (None, 1000), "far": (9000, None)}
+    far.pulse, now[0] = (None, 0), 2000
+    assert seen() == {"near": (None, 2000), "far": (None, None)}
