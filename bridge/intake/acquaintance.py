@@ -1,82 +1,85 @@
 """
-Whether a message is about an identifier that was merged, asked before it is acknowledged.
+What the bridge knows of merged patients, asked before a message is acknowledged.
 
-For listeners that redirect nobody: they answer AE 204. Reads in a thread, as the validator does,
-what has been applied by then; a merge that still waits in the queue is found when its turn comes.
+A merge that leads back to where it began is AE 205; where a listener redirects nobody, a message
+about an identifier that was merged is AE 204. Knows what has been applied by then; a merge that
+still waits in the queue is found when its turn comes. Reads the database: for the thread in which
+messages are judged aside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import structlog
 
 from bridge.intake.addressing import is_about_merged
-from bridge.intake.batches import looks_like_batch, open_batch
-from bridge.intake.listening import Listening
+from bridge.intake.listening import Listening, Merged
 from bridge.intake.routing import Router
 from bridge.observability.redaction import describe
 from bridge.store import merged_patients
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from mappings.events import Issue, OrderEvent
+from mappings.events import Action, Issue, OrderEvent
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import UnknownKey
+from mappings.hl7.refusals import DuplicateKey, Refusal, UnknownKey
 from mappings.scope import Defaults
-from mllp.framing import Frame
 
-PLACE = "PID-3"
+_MERGE = b"MRG"
 
 
 class Acquaintance:
-    """Knows which messages of one listener are about merged patients; as a `Validator` knows."""
+    """Knows what is wrong with the patients of one listener's messages; a `Check`."""
 
     def __init__(self, listening: Listening, database: Database) -> None:
         """Read messages as the listener does."""
         self._log = structlog.get_logger("intake").bind(listener=listening.name)
         self._database = database
-        self._known: dict[bytes, bool] = {}
         self.adopt(listening)
 
     def adopt(self, listening: Listening) -> None:
         """Read with other definitions from now on."""
         self._listening = listening
         self._router = Router(listening)
+        self._refuses = listening.merged is Merged.REFUSE
 
-    def prepare(self, frame: Frame) -> list[bytes]:
-        """Look at the messages of a frame; give which, for `forget`. Blocking."""
-        frames = open_batch(frame) if looks_like_batch(frame.payload) else [frame]
-        payloads = [each.payload for each in frames]
-        for payload in payloads:
-            self._known[payload] = self._is_merged(payload)
-        return payloads
-
-    def forget(self, payloads: Sequence[bytes]) -> None:
-        """Drop what was prepared, once it has been examined."""
-        for payload in payloads:
-            self._known.pop(payload, None)
+    def asks(self, payload: bytes) -> bool:
+        """Whether there is anything to look up."""
+        return self._refuses or _MERGE in payload
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
-        """Give what the examination adds."""
-        if not self._known.get(payload, False):
+        """Give what the examination adds. Blocking, where there is anything to look up."""
+        if not self.asks(payload):
             return ()
-        refusal = UnknownKey(PLACE)
-        return (Issue(PLACE, refusal.error_code.value, refusal.text, refusal=refusal),)
-
-    def _is_merged(self, payload: bytes) -> bool:
         try:
-            events = self._events(payload)
-            patients = {(each.site, each.mrn) for each in events}
-            with self._database.read() as connection:
-                return is_about_merged(events, merged_patients.survivors(connection, patients))
+            found = self._refusals(self._events(payload))
         except StoreError as error:  # whether it can be stored is seen soon enough
             self._log.warning("merged patients not looked up", error=describe(error))
+            return ()
         except Exception:  # noqa: BLE001  # what is wrong with the message, the judge will say
-            return False
-        return False
+            return ()
+        return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
+
+    def _refusals(self, events: Sequence[OrderEvent]) -> list[Refusal]:
+        patients = {(each.site, each.mrn) for each in events}
+        with self._database.read() as connection:
+            survivors = merged_patients.survivors(connection, patients)
+        if not survivors:  # nearly always
+            return []
+        if self._refuses and is_about_merged(events, survivors):
+            return [UnknownKey("PID-3")]
+        return [DuplicateKey("MRG-1")] if _leads_back(events, survivors) else []
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, listening = peek(payload), self._listening
         message = Message.parse(payload, fallback=listening.charset, head=header)
         defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
         return self._router.route(header).apply(message, defaults)
+
+
+def _leads_back(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:
+    return any(
+        each.action is Action.PATIENT_MERGE
+        and survivors.get((each.site, each.mrn)) == each.prior_mrn
+        for each in events
+    )

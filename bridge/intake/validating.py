@@ -34,13 +34,7 @@ Validate = Callable[[bytes], Sequence[Finding]]
 
 
 class Check(Protocol):
-    """What looks at messages before they are judged."""
-
-    def prepare(self, frame: Frame) -> list[bytes]:
-        """Look at the messages of a frame; give which, for `forget`. Blocking."""
-
-    def forget(self, payloads: Sequence[bytes]) -> None:
-        """Drop what was prepared, once it has been examined."""
+    """What adds to the examination of messages."""
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
         """Give what the examination adds."""
@@ -151,16 +145,16 @@ def validated(listening: Listening, check: Check) -> Listening:
 class ValidatingHandler:
     """The handler of a listener whose messages are validated first."""
 
-    def __init__(self, check: Check, handle: Handler) -> None:
+    def __init__(self, validator: Validator, handle: Handler) -> None:
         """Hand over to `handle` what has been looked at."""
-        self._check = check
+        self._validator = validator
         self._handle = handle
         self._thread = ThreadPoolExecutor(1, "validation")
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         """Validate on the thread, then answer on the loop, in the order of the calls."""
         loop = asyncio.get_running_loop()
-        looked = loop.run_in_executor(self._thread, self._check.prepare, frame)
+        looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
         answered: Deferred[Sequence[bytes]] = Deferred()
 
         def go_on(done: "asyncio.Future[list[bytes]]") -> None:
@@ -173,5 +167,5 @@ class ValidatingHandler:
         return answered
 
     def _forgotten(self, answer: Any, payloads: Sequence[bytes]) -> Any:
-        self._check.forget(payloads)
+        self._validator.forget(payloads)
         return answer

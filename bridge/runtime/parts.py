@@ -16,10 +16,10 @@ from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.intake.acquaintance import Acquaintance
+from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.handler import IntakeHandler
-from bridge.intake.large import Aside
 from bridge.intake.listening import Listening
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
@@ -160,9 +160,10 @@ class Intake:
         counted = sequencer(listener, self._ledger, self._database)
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         self._takings[listener.name] = _Taking(answering, check, known)
-        aside = Aside(answering, self._threads)
+        asks = None if known is None else known.asks
+        aside = Aside(answering, self._threads, asks=asks)
         taken: Handler = aside if counted is None else counted.in_front(answering)
-        timed: Handler = Timed(in_front(taken, check, known), self._metrics, listener.name)
+        timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)

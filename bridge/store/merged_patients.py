@@ -4,7 +4,7 @@ Which patient identifiers were merged into which, as the bridge has passed it on
 Pointers never chain: merging a survivor on moves all that led to it. Knows no orders.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 
@@ -12,6 +12,9 @@ from sqlalchemy import Connection, bindparam, text
 
 Patient = tuple[str, str]
 """SiteID, PatientMRN."""
+
+Survivors = Mapping[Patient, str]
+"""Those that were merged, to the MRN that survives."""
 
 _SURVIVORS = text(
     "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns"

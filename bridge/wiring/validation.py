@@ -3,7 +3,7 @@
 from functools import partial
 
 from bridge.intake.acquaintance import Acquaintance
-from bridge.intake.listening import Acknowledge, Listening, Merged
+from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.validating import Check, ValidatingHandler, Validator, validated
 from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
@@ -25,16 +25,14 @@ def validator(settings: Settings, listener: Listener, metrics: Metrics) -> Valid
 
 
 def acquaintance(listening: Listening, database: Database) -> Acquaintance | None:
-    """Make what knows merged patients; None where their messages are the survivor's."""
-    asks = listening.merged is Merged.REFUSE and listening.acknowledge is not Acknowledge.STORED
-    return Acquaintance(listening, database) if asks else None
+    """Make what knows merged patients; None where nothing is checked before it is accepted."""
+    checks = listening.acknowledge is not Acknowledge.STORED
+    return Acquaintance(listening, database) if checks else None
 
 
-def in_front(handle: Handler, *checks: Check | None) -> Handler:
-    """Let a listener's frames be looked at before they are handled."""
-    for check in filter(None, checks):
-        handle = ValidatingHandler(check, handle)
-    return handle
+def in_front(check: Validator | None, handle: Handler) -> Handler:
+    """Let a listener's frames be validated before they are handled."""
+    return handle if check is None else ValidatingHandler(check, handle)
 
 
 def policy(listening: Listening, *checks: Check | None) -> Listening:

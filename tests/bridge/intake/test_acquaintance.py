@@ -1,18 +1,18 @@
 """Listeners that redirect nobody say so at once: AE 204 for an identifier that was merged."""
 
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
-from bridge.intake.acquaintance import Acquaintance
-from bridge.intake.listening import Acknowledge, Listening, Merged
-from bridge.intake.validating import ValidatingHandler
+from bridge.intake.aside import Aside
+from bridge.intake.listening import Acknowledge, Merged
 from bridge.store import merged_patients
 from bridge.store.database import Database
 from bridge.wiring.validation import acquaintance, policy
 from mappings.hl7.ack import AckCode
-from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING, Desk, open_desk, order
 from tests.bridge.intake.stories import adt
 
@@ -20,16 +20,17 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def refusing(database: Database) -> AsyncIterator[Desk]:
+async def refusing(database: Database, merged: Merged = Merged.REFUSE) -> AsyncIterator[Desk]:
     """A desk whose listener redirects nobody; O1 was merged into N1."""
-    async with open_desk(database, merged=Merged.REFUSE) as desk:
+    async with open_desk(database, merged=merged) as desk:
         with database.write() as connection:
             merged_patients.merge(connection, "SITE1", "O1", "N1")
         listening = desk.handler._listening
         check = acquaintance(listening, database)
         assert check is not None
         desk.handler.adopt(policy(listening, check))
-        desk.front = lambda handle: ValidatingHandler(check, handle)
+        aside = Aside(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
+        desk.front = lambda handle: aside
         yield desk
 
 
@@ -66,15 +67,20 @@ async def test_what_cannot_be_read_is_the_judges(database: Database) -> None:
         assert (await desk.ask(order(mrn=""))).error_codes == ("101",)
 
 
+async def test_a_merge_that_leads_back(database: Database) -> None:
+    """AE 205 at MRG-1 on any listener; one that was told before, or goes on, is taken."""
+    async with refusing(database, Merged.REDIRECT) as desk:
+        ack = await desk.ask(adt("A40", "O1", "N1"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
+        assert desk.rows("error_place") == [("MRG-1",)]
+        for payload in (adt("A40", "N1", "O1"), adt("A40", "O1", "X1"), order("ID1", mrn="O1")):
+            assert (await desk.ask(payload)).code is AckCode.ACCEPT
+
+
 def test_nobody_is_asked_in_vain(database: Database) -> None:
-    """Where messages are redirected, or only stored, nothing is looked up."""
-    refuse = Listening("ris", (), merged=Merged.REFUSE, acknowledge=Acknowledge.STORED)
-    assert acquaintance(LISTENING, database) is None
-    assert acquaintance(refuse, database) is None
-
-
-def test_nothing_is_remembered(database: Database) -> None:
-    """What was looked up is dropped once it was examined."""
-    known = Acquaintance(LISTENING, database)
-    known.forget(known.prepare(Frame(b"nothing")))
-    assert known._known == {}
+    """Where messages are redirected only merges are looked up; where they are stored, nothing."""
+    known = acquaintance(LISTENING, database)
+    assert known is not None
+    assert [known.asks(each) for each in (order(), adt("A40", "A", "B"))] == [False, True]
+    stored = replace(LISTENING, merged=Merged.REFUSE, acknowledge=Acknowledge.STORED)
+    assert acquaintance(stored, database) is None

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.intake.large import Aside
+from bridge.intake.aside import Aside
 from bridge.store.database import Database
 from mappings.hl7.ack import read_ack
 from mllp.framing import Frame

@@ -1,12 +1,13 @@
 """
-Large frames: judged, digested and stored in threads, so that others are answered meanwhile.
+Frames that take long to judge, large ones and those for which the database is asked, are judged
+in a thread, so that others are answered meanwhile.
 
-What comes behind one on its own connection waits for it: nobody is overtaken. Frames of ordinary
-size on other connections go straight on.
+What comes behind one on its own connection waits for it: nobody is overtaken. Ordinary frames on
+other connections go straight on.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from twisted.internet.defer import Deferred
@@ -22,16 +23,24 @@ LARGE = 256 * 2**10
 class Aside:
     """Stands before the handler of a listener."""
 
-    def __init__(self, handler: IntakeHandler, threads: Executor, *, least: int = LARGE) -> None:
-        """Judge frames of `least` bytes and more in one of `threads`."""
+    def __init__(
+        self,
+        handler: IntakeHandler,
+        threads: Executor,
+        *,
+        least: int = LARGE,
+        asks: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """Judge frames of `least` bytes and more, and those that `asks` names, in `threads`."""
         self._handler = handler
         self._threads = threads
         self._least = least
+        self._asks = asks or _nothing
         self._latest: dict[int, asyncio.Future[None]] = {}
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         """Answer a frame; those of one connection are stored in their order."""
-        if len(frame.payload) < self._least and peer.connection_id not in self._latest:
+        if peer.connection_id not in self._latest and not self._takes_long(frame):
             return self._handler(frame, peer)
         return Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
 
@@ -51,8 +60,15 @@ class Aside:
                 del self._latest[connection]
 
     async def _handed(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        if len(frame.payload) < self._least:
+        if not self._takes_long(frame):
             return self._handler(frame, peer)
         loop = asyncio.get_running_loop()
         prepared = await loop.run_in_executor(self._threads, self._handler.prepare, frame, peer)
         return self._handler.keep(frame, prepared)
+
+    def _takes_long(self, frame: Frame) -> bool:
+        return len(frame.payload) >= self._least or self._asks(frame.payload)
+
+
+def _nothing(_payload: bytes) -> bool:
+    return False
