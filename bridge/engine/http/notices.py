@@ -26,6 +26,7 @@ class Notice(StrEnum):
 
     FRAME_NOT_PERMITTED = "frame_not_permitted"
     LINK_EXPIRED = "link_expired"
+    REPORT_DELETED = "report_deleted"
     NOT_FOUND = "not_found"
     PATIENT_NAME_MISMATCH = "patient_name_mismatch"
     FORBIDDEN = "forbidden"

@@ -24,7 +24,13 @@ from bridge.engine.http.problems import Refused, bad_request, unauthorized
 from bridge.engine.http.same_origin import in_frame
 from bridge.engine.http.signing_in import login_page
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.launching.errors import BadLaunch, FrameForbidden, LinkExpired, LoginNeeded
+from bridge.engine.launching.errors import (
+    BadLaunch,
+    FrameForbidden,
+    LinkExpired,
+    LoginNeeded,
+    ReportDeleted,
+)
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.service import sharing as shares
@@ -39,6 +45,7 @@ from bridge.engine.service.work import Actor, Work
 
 _NOTICES: dict[type[EngineError], Notice] = {
     FrameForbidden: Notice.FRAME_NOT_PERMITTED,
+    ReportDeleted: Notice.REPORT_DELETED,
     LinkExpired: Notice.LINK_EXPIRED,
     NotFound: Notice.NOT_FOUND,
     PatientNameMismatch: Notice.PATIENT_NAME_MISMATCH,

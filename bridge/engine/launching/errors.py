@@ -8,6 +8,7 @@ Why a launch or a link is refused.
     ├── LoginNeeded         401  the link names nobody: its bearer signs in first
     └── LinkGone            404  unknown, expired or revoked: strangers cannot tell which
         └── LinkExpired     410  a handle that was good once; its bearer may know
+            └── ReportDeleted  410  its report was deleted
 """
 
 from bridge.engine.errors import EngineError, Forbidden, NotFound
@@ -38,11 +39,18 @@ class LinkGone(NotFound):
 
 
 class LinkExpired(LinkGone):
-    """The link was real and its time is over, or it was revoked."""
+    """The link was real and its time is over."""
 
     status = 410
     code = "link_expired"
     text = "this link has expired"
+
+
+class ReportDeleted(LinkExpired):
+    """The report that the link led to, or would have created, was deleted."""
+
+    code = "report_deleted"
+    text = "this report no longer exists"
 
 
 class FrameForbidden(Forbidden):

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
-from bridge.engine.launching.errors import LinkExpired, LinkGone
+from bridge.engine.launching.errors import LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.links import (
     Binding,
     KeyRing,
@@ -27,6 +27,7 @@ from bridge.engine.links.handles import RandomBytes
 from bridge.engine.records.tables import metadata
 
 LINKS = metadata.tables["engine_link"]
+TOKENS = metadata.tables["engine_access_token"]
 SESSIONS = metadata.tables["engine_browser_session"]
 
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
@@ -114,6 +115,8 @@ def find_hashed(
     row = connection.execute(query).first()
     if row is None:
         raise LinkGone
+    if row.revoked_at is not None and not _ended_with_its_token(connection, row):
+        raise ReportDeleted
     if row.expires_at <= now or row.revoked_at is not None:
         raise LinkExpired
     binding = Binding(hashed, row.site_id, purpose)
@@ -133,9 +136,17 @@ def find_hashed(
     )
 
 
+def _ended_with_its_token(connection: Connection, row: Any) -> bool:
+    """Tell the two apart that revoke links: a deletion, and the end of what they were made with."""
+    query = select(TOKENS.c.id).where(
+        TOKENS.c.id == row.token_id, TOKENS.c.revoked_at == row.revoked_at
+    )
+    return connection.execute(query).first() is not None
+
+
 def hold(connection: Connection, link: FoundLink) -> None:
     """
-    Keep a link as it is until the commit; raise `LinkExpired` when it was revoked meanwhile.
+    Keep a link as it is until the commit; raise `ReportDeleted` when it was revoked meanwhile.
 
     For whoever is about to create what the link stands for: a deletion that ran in between
     has revoked it.
@@ -143,7 +154,7 @@ def hold(connection: Connection, link: FoundLink) -> None:
     query = select(LINKS.c.revoked_at).where(LINKS.c.pk == link.pk).with_for_update()
     row = connection.execute(query).first()
     if row is None or row.revoked_at is not None:
-        raise LinkExpired
+        raise ReportDeleted
 
 
 def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:

@@ -109,10 +109,12 @@ def test_links_expire(service: Service) -> None:
 
 
 def test_a_deleted_report_takes_its_links_with_it(service: Service) -> None:
-    """Delete: links die with the report; those of a PreLaunch are revoked though it has none."""
+    """Delete: links die with the report, and say so; a PreLaunch's too, though it has none."""
     link = link_for(service)
     assert service.post("report/delete", {"clinicalInfo": identity()}).status_code == 200
-    assert service.open(link).status_code == 410
+    gone = service.open(link)
+    assert gone.status_code == 410
+    assert "This report no longer exists" in gone.text
     pending = link_for(service, lazyLaunch=True)
     assert service.post("report/delete", {"clinicalInfo": identity()}).status_code == 404
     assert service.open(pending).status_code == 410
@@ -137,7 +139,9 @@ def test_links_die_with_their_token(service: Service) -> None:
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
     link = service.launch(made["token"], userInfo=user()).json()["reportLink"]
     service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
-    assert service.open(link).status_code == 410
+    gone = service.open(link)
+    assert gone.status_code == 410
+    assert "This link has expired" in gone.text
 
 
 @pytest.mark.parametrize("headers", [{"sec-fetch-dest": "iframe"}, {"sec-fetch-dest": "frame"}])
