@@ -86,6 +86,7 @@ def report_boot(opened: Opened) -> dict[str, Any]:
         "mode": "report",
         "session": opened.secret,
         "locale": opened.language,
+        "theme": opened.theme,
         "hostOrigins": list(opened.host_origins),
         "reportId": opened.report_id,
         "transfer": opened.transfer,

@@ -1,7 +1,8 @@
 """
 From which host origins a site's reports were embedded, as browsers named them.
 
-For administrators who set up host origins: what is listed here and not configured is unpinned.
+For administrators who set up host origins. Where some are configured, the others were refused by
+the browser; where none is, whoever is listed embeds reports.
 """
 
 from typing import Any

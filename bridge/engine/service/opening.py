@@ -67,6 +67,7 @@ class Opened:
     transfer: bool
     owner_name: str
     language: str
+    theme: str
     prelim_groups: Sequence[dict[str, Any]]
     host_origins: Sequence[str]
     window: WindowFacts
@@ -170,7 +171,7 @@ def present(
     """Begin the document's session and gather what its page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
     own = settings_of(work.connection, report.site_id, account.id)
-    language = _language(own, wishes, seat.languages, site.settings)
+    language = seat.chosen or _language(own, wishes, seat.languages, site.settings)
     details = {"report_id": report.report_id, "app_language": language, **seat.details}
     new = NewSession(report.site_id, account.id, seat.framed, seat.link_pk, details)
     return Opened(
@@ -184,6 +185,7 @@ def present(
         transfer=transfer,
         owner_name=_owner_name(work, report),
         language=language,
+        theme=str(own.get("theme", "dark")),
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
         window=window_facts(work, report.report_id, seat, site, door.lifetimes),

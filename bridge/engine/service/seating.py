@@ -20,7 +20,7 @@ from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
 CHANGES = metadata.tables[str(Change.__tablename__)]
-KEPT = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed")
+KEPT = ("in_frame", "host", "persistent", "sync_sequence", "prewarmed", "chosen_language")
 """The details that stay when the page is loaded anew."""
 
 
@@ -36,6 +36,11 @@ class Seat:
     def languages(self) -> Mapping[str, str]:
         """The languages that the window was pre-warmed with."""
         return dict(self.details.get("prewarmed", {}))
+
+    @property
+    def chosen(self) -> str:
+        """The language that its user chose on the page that is loaded anew; else empty."""
+        return str(self.details.get("chosen_language", ""))
 
     def warmed_by(self, session: Session | None, site_id: str, account_id: int) -> "Seat":
         """Carry the languages of a session over, if it was pre-warmed for this user and site."""

@@ -152,6 +152,16 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     expect(page.get_by_text("Saved.").first).to_be_visible()
     site = people.call("GET", "admin/sites/SITE1").json()
     assert (site["signDelay"], site["hostOrigins"]) == (90, ["https://viewer.test"])
+    framed = {"sec-fetch-dest": "iframe", "referer": "https://other.test/"}
+    httpx.get(people.launch(), headers=framed)
+    page.reload()
+    page.get_by_role("button", name="Allow https://other.test").click()
+    expect(page.get_by_label("Host origins")).to_have_value(
+        "https://viewer.test\nhttps://other.test"
+    )
+    site = people.call("GET", "admin/sites/SITE1").json()
+    assert site["hostOrigins"] == ["https://viewer.test", "https://other.test"]
+    expect(page.locator("#strangers")).to_have_count(0)
 
     page.get_by_role("button", name="Users").click()
     page.get_by_label("E-mail").fill("new@site1.test")

@@ -49,6 +49,13 @@ class Reports:
         """Call an endpoint of the interface document."""
         return ask(self.url, f"/api/report/{path}", body)
 
+    def administer(self, part: str, **body: Any) -> None:
+        """Set a part of the site up."""
+        local = self.url.replace("reports.localhost", "127.0.0.1")
+        path = f"{local}/api/admin/sites/SITE1/{part}"
+        answer = httpx.put(path, json=body, headers={"x-access-token": TOKEN})
+        assert answer.is_success, answer.text
+
     def launch(self, accession: str = "ACC-2001", **more: Any) -> dict[str, Any]:
         """Launch for the reader in a frame; return the answer."""
         body = {
@@ -213,6 +220,12 @@ class Viewer:
                 message = f"{what} did not come; {kinds}; {self.errors}"
                 raise AssertionError(message)
             self.page.wait_for_timeout(50)
+
+    def selected(self) -> str:
+        """Return what is selected in the frame."""
+        inside = self.frame.locator("body")
+        text: str = inside.evaluate("() => getSelection().toString()")
+        return text
 
     def type(self, text: str) -> None:
         """Write at the end of the report."""

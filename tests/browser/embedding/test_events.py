@@ -1,5 +1,7 @@
 """Every event and action of the interface document, between two sites."""
 
+from playwright.sync_api import expect
+
 from tests.browser.embedding.house import READER, Viewer, identity
 
 
@@ -73,8 +75,16 @@ def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
     """The caret goes to the next bracket and back; devices are listed; refusals are told."""
     viewer.open()
     viewer.type("Size [mm] of [side].")
-    for action in ("select_next_bracket", "select_prev_bracket"):
+    viewer.page.keyboard.press("Control+Home")
+    for action, bracket in (
+        ("select_next_bracket", "[mm]"),
+        ("select_next_bracket", "[side]"),
+        ("select_prev_bracket", "[mm]"),
+    ):
         viewer.act(action)
+        viewer.until(lambda wanted=bracket: viewer.selected() == wanted, what=bracket)  # type: ignore[misc]
+    viewer.frame.locator("#text").press("3")
+    expect(viewer.frame.locator("#text")).to_have_text("Size 3 of [side].")
     viewer.act("get_microphone_devices")
     devices = viewer.event("microphone_devices")["devices"]
     assert sum(each["isActive"] for each in devices) == 1
@@ -92,6 +102,27 @@ def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
     viewer.act("change_microphone")
     assert viewer.event("action_failed", 1)["code"] == "unknown_device"
     viewer.errors[:] = [each for each in viewer.errors if "500" not in each]  # not_signed is a 500
+
+
+def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
+    """billing_code_generated: cpt or null, and every icd10, from the site's own map."""
+    code_map = "system,match,code,description\nicd10,nodule,R91.1,Solitary pulmonary nodule\n"
+    viewer.reports.administer("code-map", csv=code_map)
+    viewer.open()
+    viewer.type("Nodule in the left lung.")
+    viewer.frame.locator("#room-outside").click()
+    viewer.frame.locator("#codes-make").click()
+    found = {"Code": "R91.1", "Description": "Solitary pulmonary nodule"}
+    told = viewer.event("billing_code_generated")
+    assert told["billingCode"] == {"cpt": None, "icd10": [found]}
+    code_map += "cpt,CT Chest,71250,CT chest\n"
+    viewer.reports.administer("code-map", csv=code_map)
+    named = {**identity(), "StudyDescription": "CT Chest"}
+    viewer.reports.launch(clinicalInfo=named)
+    viewer.frame.locator("#codes-make").click()
+    cpt = {"Code": "71250", "Description": "CT chest"}
+    again = viewer.event("billing_code_generated", 1)
+    assert again["billingCode"] == {"cpt": cpt, "icd10": [found]}
 
 
 def test_what_is_deleted_elsewhere_is_discarded_here(viewer: Viewer) -> None:

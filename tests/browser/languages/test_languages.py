@@ -76,6 +76,37 @@ def test_the_app_speaks_another_language_at_once(furnished: ReadingRoom, page: P
         assert page.evaluate("window.stayed")
 
 
+def test_a_report_changes_language_and_colours_where_it_stands(
+    furnished: ReadingRoom, page: Page
+) -> None:
+    """All 17 on the report's own page, which keeps its text; and the next report has the last."""
+    report(page, furnished, "A92")
+    page.locator("#text").press_sequentially("Typed. ")
+    page.evaluate("window.stayed = true")
+    page.locator("#more summary").click()
+    page.locator("#preferences-open").click()
+    page.locator("#theme").select_option("light")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    for code in LANGUAGES[1:]:
+        page.locator("#language").select_option(code)
+        expect(page.locator("html")).to_have_attribute("lang", code)
+        words = catalogue(code)
+        expect(page.locator("#sign")).to_have_text(words["sign"]["sign"])
+        expect(page.locator("#room-priors")).to_have_text(words["panels"]["priors"])
+        assert not KEY.search(page.locator("body").inner_text())
+    expect(page.locator("#text")).to_contain_text("Typed.")
+    assert page.evaluate("window.stayed")
+    report(page, furnished, "A93")
+    expect(page.locator("html")).to_have_attribute("lang", LANGUAGES[-1])
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.locator("#more summary").click()
+    page.locator("#preferences-open").click()
+    with page.expect_response("**/session/choices"):
+        page.locator("#language").select_option("en-US")
+    with page.expect_response("**/session/choices"):
+        page.locator("#theme").select_option("dark")
+
+
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_no_screen_breaks_in_any_language(
     furnished: ReadingRoom, desk: Page, page: Page, code: str

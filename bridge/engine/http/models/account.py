@@ -4,7 +4,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.service.preferences import Language
@@ -12,19 +12,25 @@ from bridge.engine.service.preferences import Language
 Password = Annotated[str, Field(min_length=8, max_length=1024, repr=False)]
 
 
-class ProfileBody(Body):
+class ChoicesBody(Body):
+    """How a user wants to see reports; what is left out stays."""
+
+    AppLanguage: Language | Literal[""] | None = None
+    theme: Literal["dark", "light", "system", ""] | None = None
+    AutoComparePrior: StrictBool | None = None
+
+    def choices(self) -> dict[str, Any]:
+        """Return what goes into the user's settings."""
+        return self.model_dump(exclude_unset=True, exclude={"name", "signature"})
+
+
+class ProfileBody(ChoicesBody):
     """What a user changes about themselves; what is left out stays."""
 
     name: Identifier | None = None
-    AppLanguage: Language | Literal[""] | None = None
     SpeechLanguage: Language | Literal[""] | None = None
-    theme: Literal["dark", "light", "system", ""] | None = None
     signatureText: Annotated[str, Field(max_length=500)] | None = None
     signature: Annotated[str | None, Field(description="A data URI", repr=False)] = None
-
-    def choices(self) -> dict[str, Any]:
-        """Return what goes into the account's settings."""
-        return self.model_dump(exclude_unset=True, exclude={"name", "signature"})
 
 
 class PasswordBody(Body):

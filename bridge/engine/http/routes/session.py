@@ -12,11 +12,12 @@ from pydantic import Field, StrictBool, StrictInt
 from starlette.responses import Response
 
 from bridge.engine.http.guard import SessionRoute
+from bridge.engine.http.models.account import ChoicesBody
 from bridge.engine.http.models.fields import Body, Identifier
 from bridge.engine.http.models.passages import Passage
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
-from bridge.engine.service import editing, opening, paging
+from bridge.engine.service import accounts, editing, opening, paging
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.work import Work
 
@@ -130,6 +131,16 @@ async def prelim(body: Prelim, desk: DeskDep) -> Response:
         lambda work, editor: editing.prelim(
             work, editor, report_id, body.version, body.prelimGroup, body.prelimTag
         ),
+    )
+
+
+@router.put("/choices", status_code=204, response_class=Response)
+async def choose(body: ChoicesBody, desk: DeskDep) -> Response:
+    """Keep how the user wants to see reports of this site."""
+    session = desk.session
+    return await desk.leave(
+        "profile-update",
+        lambda work, editor: accounts.choose_here(work.connection, session, body.choices()),
     )
 
 

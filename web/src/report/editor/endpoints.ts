@@ -2,6 +2,7 @@
 import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
 import type {
   BillingCodes,
+  Choices,
   ExportKind,
   Finding,
   History,
@@ -46,6 +47,7 @@ export function createEndpoints(api: Api) {
       return api.post<Page>(`${HOME}save`, body, { keepalive: true });
     },
     checks: () => get<{ findings: Finding[] }>("checks"),
+    choose: (choices: Choices) => api.put<undefined>(`${HOME}choices`, choices),
     sign: (version: number) => post("sign", { version }),
     signNow: (version: number) => post("sign-now", { version }),
     unsign: () => post("unsign"),

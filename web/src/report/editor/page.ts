@@ -1,5 +1,6 @@
 // The state of the report's page as the session endpoints answer with it (service/paging.py), and
 // what they give beside it.
+import type { Theme } from "../../shared/theme/theme";
 import type { OrderIdentity } from "../embedding/contract";
 import type { Macro } from "./text/macros";
 import type { ReportDocument } from "./text/document";
@@ -65,6 +66,13 @@ export interface Page {
   journalKey: string;
   /** The engine's clock, milliseconds since the epoch. */
   now: number;
+}
+
+/** How the user wants to see reports. */
+export interface Choices {
+  AppLanguage?: string;
+  theme?: Theme;
+  AutoComparePrior?: boolean;
 }
 
 export interface Presence {

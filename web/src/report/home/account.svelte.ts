@@ -19,6 +19,7 @@ export interface Profile {
   AppLanguage: string;
   SpeechLanguage: string;
   theme: Theme | "";
+  AutoComparePrior: boolean;
   sites: SiteMembership[];
 }
 

@@ -98,7 +98,7 @@ function literals(node: unknown, found: string[] = []): string[] {
 
 /** Names of keys and of formats are the same in every language. */
 const SAME_EVERYWHERE =
-  /^(?:\(?(?:Ctrl|Shift|Alt|Tab|Enter)[^\p{Ll}]*\w*\)?|PDF|DOCX|RTF|HTML|CPT|ICD-10)$/u;
+  /^(?:\(?(?:Ctrl|Shift|Alt|Tab|Enter)[^\p{Ll}]*\w*\)?|PDF|DOCX|RTF|HTML|JSON|CPT|ICD-10)$/u;
 
 it("no component has words of its own", () => {
   const found = sources

@@ -1,9 +1,16 @@
 // Which of the two colour sets the page wears.
 
-export type Theme = "dark" | "light" | "system";
+export const THEMES = ["dark", "light", "system"] as const;
+export type Theme = (typeof THEMES)[number];
 
 /** Applies a theme at once; 'system' leaves the choice to the browser. */
 export function applyTheme(theme: Theme, document: Document): void {
   if (theme === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
+}
+
+/** The theme that the page wears. */
+export function themeOf(document: Document): Theme {
+  const worn = document.documentElement.dataset["theme"];
+  return THEMES.find((each) => each === worn) ?? "system";
 }

@@ -2,7 +2,7 @@
 // answers with the new state; what may be done is what the engine permits (`can`).
 import { ApiProblem } from "../../../shared/api/client";
 import type { Endpoints } from "../endpoints";
-import type { Control, Finding, Macro, Page } from "../page";
+import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
 import { canonical, type ReportDocument } from "../text/document";
 import { TextPart } from "./part.svelte";
@@ -180,6 +180,15 @@ export class Desk {
     this.report?.stop();
     this.addendum?.stop();
     this.view = "closed";
+  }
+
+  /** Keeps how the user wants to see reports; it is seen already, whatever becomes of this. */
+  async prefer(choices: Choices): Promise<void> {
+    try {
+      await this.endpoints.choose(choices);
+    } catch (error) {
+      this.explain(error);
+    }
   }
 
   say(key: string, mood: Said["mood"] = "good", words = ""): void {

@@ -1,0 +1,64 @@
+"""How a user wants to see reports: chosen on a report's page, and kept for the next one."""
+
+import httpx
+import pytest
+
+from tests.bridge.engine.http.house import READER, Page, Service, boot, user
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+HOME = "/reporting/launch-report/clinical"
+
+
+def opened(service: Service, accession: str = "A1", **app: object) -> httpx.Response:
+    """Open a report for the reader."""
+    launch = {"accession": accession, "userInfo": user(READER), "reportingApp": app}
+    return service.open(service.launch(**launch).json()["reportLink"])
+
+
+def choose(service: Service, page: Page, **choices: object) -> httpx.Response:
+    """Send choices as the page does."""
+    headers = {"authorization": f"Bearer {page.secret}"}
+    path = "/reporting/api/session/choices"
+    return service.call("PUT", path, None, headers=headers, json=choices)
+
+
+def test_language_and_colours_are_kept_for_the_next_report(service: Service) -> None:
+    """A launch that asks for no language opens in the one that was chosen."""
+    page = opened(service)
+    assert (boot(page)["locale"], boot(page)["theme"]) == ("en-US", "dark")
+    chosen = choose(service, service.session(page), AppLanguage="de-DE", theme="light")
+    assert chosen.status_code == 204
+    after = boot(opened(service, "A2"))
+    assert (after["locale"], after["theme"]) == ("de-DE", "light")
+
+
+def test_what_was_chosen_on_the_page_goes_before_its_launch(service: Service) -> None:
+    """Loaded anew the page keeps its language; another launch has the word again."""
+    page = opened(service, AppLanguage="fr-FR")
+    choose(service, service.session(page), AppLanguage="ja-JP")
+    assert boot(service.call("GET", HOME, None))["locale"] == "ja-JP"
+    assert boot(opened(service, "A2", AppLanguage="fr-FR"))["locale"] == "fr-FR"
+
+
+@pytest.mark.parametrize(
+    ("launch", "own", "site", "compares"),
+    [(None, None, True, True), (None, False, True, False), (True, False, False, True)],
+)
+def test_comparison_is_the_launchs_then_the_users_then_the_sites(
+    service: Service, *, launch: bool | None, own: bool | None, site: bool, compares: bool
+) -> None:
+    """AutoComparePrior, where the launch does not say it."""
+    service.call("PATCH", "/api/admin/sites/SITE1", json={"settings": {"AutoComparePrior": site}})
+    page = service.session(opened(service))
+    assert page("report").json()["autoCompare"] is site
+    choose(service, page, AutoComparePrior=own)
+    app = {} if launch is None else {"AutoComparePrior": launch}
+    assert service.session(opened(service, "A2", **app))("report").json()["autoCompare"] is compares
+
+
+def test_what_cannot_be_chosen_is_refused(service: Service) -> None:
+    """A language that is none of the 17, a colour there is not, a word instead of yes or no."""
+    page = service.session(opened(service))
+    for wrong in ({"AppLanguage": "tlh"}, {"theme": "pink"}, {"AutoComparePrior": "yes"}):
+        assert choose(service, page, **wrong).status_code == 400
