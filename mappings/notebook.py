@@ -41,6 +41,10 @@ class Notebook:
         if issue not in self.issues:
             self.issues.append(issue)
 
+    def adopt(self, issues: Iterable[Issue]) -> None:
+        """Take over what was noted elsewhere, once."""
+        self.issues += [issue for issue in issues if issue not in self.issues]
+
     def unknown(self, node: Node, what: str, name: str, known: Iterable[str]) -> None:
         """Note a name that does not exist, and what was probably meant."""
         self.error(node, f"unknown-{what}", f"unknown {what} {name!r}{meant(name, known)}")

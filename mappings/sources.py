@@ -5,6 +5,7 @@ No file is opened: sources are handed in as text. What the nodes mean is nobody'
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from io import StringIO
 from typing import Any
 
@@ -12,10 +13,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
+from mappings.events import Issue
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
 
 MAX_DEPTH = 40
+_REMEMBERED = 64  # files
 RULES = frozenset({"only", "prior_mrn"})
 HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
 
@@ -63,6 +66,19 @@ def overlay(below: Node, above: Node) -> Node:
 
 def parse(text: str, file: str, notebook: Notebook) -> Node | None:
     """Parse one YAML document; syntax errors and duplicate keys become issues."""
+    tree, issues = _parsed(text, file)
+    notebook.adopt(issues)
+    return tree
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(text: str, file: str) -> tuple[Node | None, tuple[Issue, ...]]:
+    """Remember what was read: to parse is most of what compiling costs. Trees do not change."""
+    notebook = Notebook()
+    return _read_document(text, file, notebook), tuple(notebook.issues)
+
+
+def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
     try:
         composed = YAML(typ="rt", pure=True).compose(StringIO(text))
     except MarkedYAMLError as error:

@@ -1,4 +1,4 @@
-"""Definitions compiled once for as long as nobody changes a letter of what they refer to."""
+"""Definitions compiled once for as long as nobody changes a letter of what they are made of."""
 
 from collections import OrderedDict
 from threading import Lock
@@ -8,22 +8,26 @@ from mappings.nodes import Sources
 
 _MOST = 64
 
-_Key = tuple[str, frozenset[tuple[str, str]]]
+_Key = tuple[str, frozenset[str], frozenset[tuple[str, str]]]
 _known: OrderedDict[_Key, Checked] = OrderedDict()
 _guard = Lock()
 
 
 def checked(sources: Sources, name: str) -> Checked:
     """Check a definition, or remember what was found; failures are looked at each time."""
-    key = name, frozenset(sources.items())
+    # A hook is an installed module's only as long as no file has its name.
+    hooks = frozenset(file for file in sources if file.endswith(".py"))
     with _guard:
-        if key in _known:
-            _known.move_to_end(key)
-            return _known[key]
+        for key, found in _known.items():
+            same = key[:2] == (name, hooks)
+            if same and all(sources.get(file) == text for file, text in key[2]):
+                _known.move_to_end(key)
+                return found
     found = check(sources, name)
     if found.made is not None:
+        made_of = frozenset((file, sources[file]) for file in found.made.files)
         with _guard:
-            _known[key] = found
+            _known[name, hooks, made_of] = found
             while len(_known) > _MOST:
                 _known.popitem(last=False)
     return found
