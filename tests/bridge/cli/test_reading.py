@@ -13,6 +13,7 @@ from bridge.wiring.activating import Overtaken, Who, activate
 from bridge.wiring.checks import check_home
 from bridge.wiring.homes import make_home
 from bridge.wiring.intake import WrongKind
+from bridge.wiring.interfaces import export
 from bridge.wiring.shelf import whole
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
@@ -53,6 +54,18 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
     with bridge_database(settings.home) as database:
         activate(settings, database, [], replace(ANN, at=2_000), lists={"ris": []})
     assert lists(settings) == ["orders", "patients"]
+
+
+def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_path: Path) -> None:
+    """The folder has the list that is in force, and what was written in the console."""
+    with bridge_database(settings.home) as database:
+        chosen = [("ris-c", whole(settings, database, "ris-c", OVERLAY))]
+        activate(settings, database, chosen, ANN, lists={"ris": ["ris-c", "orders"]})
+        export(settings, database, ["ris"], tmp_path / "folder")
+    told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
+    assert 'mappings = ["ris-c", "orders"]' in told
+    written = (tmp_path / "folder" / "mappings" / "ris-c.yaml").read_text("utf-8")
+    assert written == OVERLAY["ris-c.yaml"]
 
 
 def test_the_command_says_so_and_the_check_too(settings: Settings) -> None:
