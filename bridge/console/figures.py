@@ -6,13 +6,12 @@ the cost depends on the traffic, not on what is stored. Blocking.
 """
 
 from collections.abc import Collection, Mapping
-from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, TableClause, func, select
 
-from bridge.console.searching import id_at
 from bridge.queue import browse
+from bridge.queue.ages import id_at, newest_id
 from bridge.queue.rows import Depth
 from bridge.queue.states import State
 from bridge.queue.tables import DELIVERY, MESSAGE
@@ -35,7 +34,7 @@ def figures(
 
     Of these listeners and destinations only, where they are given: the hour is nobody's own then.
     """
-    inbox = _own(browse.open_by_listener(database), listeners)
+    inbox = _own(_inbox(database), listeners)
     outbox = _own(browse.open_deliveries(database), destinations)
     with database.read() as connection:
         received = _minute(connection, MESSAGE, "received_at", "listener", now)
@@ -54,6 +53,14 @@ def figures(
         "sent": _own(sent, destinations),
         "hour": hour,
     }
+
+
+def _inbox(database: Database) -> Depths:
+    """Give what is open by listener; under '' in all where it is too much to look at each."""
+    whole = browse.open_messages(database)
+    if sum(each.count for each in whole.values()) > _MOST:
+        return {"": whole}
+    return browse.open_by_listener(database)
 
 
 def queue(depths: Mapping[State, Depth]) -> dict[str, int | None]:
@@ -75,20 +82,26 @@ def _minute(
     connection: Connection, rows: TableClause, came: str, source: str, now: int
 ) -> dict[str, dict[str, int]]:
     """Count what came in the last minute by source and state."""
-    newest = connection.execute(select(func.max(rows.c.id))).scalar() or 0
+    newest = newest_id(connection, rows)
     first = max(id_at(connection, rows, came, now - MINUTE), newest - _MOST)
-    counted = select(rows.c[source], rows.c.state, func.count()).where(rows.c.id >= first)
+    name_of = browse.out_of_order(rows.c[source])
+    counted = select(name_of, rows.c.state, func.count()).where(rows.c.id >= first)
     found: dict[str, dict[str, int]] = {}
-    for name, state, number in connection.execute(counted.group_by(rows.c[source], rows.c.state)):
+    for name, state, number in connection.execute(counted.group_by(name_of, rows.c.state)):
         found.setdefault(name, {})[state] = number
     return found
 
 
 def _parts(connection: Connection, rows: TableClause, came: str, now: int) -> list[int]:
     """Give how many came in each part of the last hour, the oldest part first."""
-    newest = connection.execute(select(func.max(rows.c.id))).scalar() or 0
-    part = HOUR // STEPS
-    ids = [1]
-    for left in range(STEPS, 0, -1):  # the older mark is where the search for the next begins
-        ids.append(id_at(connection, rows, came, now - part * left, ids[-1]))
-    return [max(0, end - begin) for begin, end in pairwise([*ids[1:], newest + 1])]
+    newest, part = newest_id(connection, rows), HOUR // STEPS
+    first = id_at(connection, rows, came, now - HOUR)
+    if newest - first < _MOST:
+        number = (rows.c[came] - (now - HOUR)) // part
+        counted = select(number, func.count()).where(rows.c.id >= first).group_by(number)
+        found = {int(row[0]): int(row[1]) for row in connection.execute(counted)}
+        return [found.get(each, 0) for each in range(STEPS)]
+    ids = [first]
+    for left in range(STEPS - 1, 0, -1):
+        ids.append(id_at(connection, rows, came, now - part * left, low=ids[-1]))
+    return [max(0, end - begin) for begin, end in zip(ids, [*ids[1:], newest + 1], strict=True)]

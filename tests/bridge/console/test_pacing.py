@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridge.console import figures as module
 from bridge.console.figures import HOUR, STEPS, figures
 from bridge.console.pacing import EVERY, LONGEST, RUSH, SHARE_IN_A_RUSH, Look, pause, rate
 from tests.bridge.console.conftest import START, Shelf
@@ -38,3 +39,12 @@ def test_an_hour_is_counted_in_parts(shelf: Shelf) -> None:
     own = figures(shelf.database, now, listeners={"odd"}, destinations=set())
     assert own["hour"] is None
     assert set(own["received"]) == {"odd"}
+
+
+def test_a_great_queue_is_counted_as_a_whole(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its index alone; to look at each for its listener would take too long."""
+    shelf.fill(1, 5, state="parked")
+    assert figures(shelf.database, START)["inbox"].keys() == {"odd", "even"}
+    monkeypatch.setattr(module, "_MOST", 4)
+    assert figures(shelf.database, START)["inbox"][""]["parked"] == 5
+    assert figures(shelf.database, START, listeners={"odd"}, destinations=set())["inbox"] == {}

@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, sink
+from tests.bridge.engine.http.identity_provider import CLIENT, SECRET, identity_provider
 from tests.browser.signing_in import PASSWORD
 
 OPERATOR, VIEWER, STRANGER = "olga@site1.test", "vera@site1.test", "sven@site1.test"
@@ -61,11 +62,19 @@ class Ward:
 @pytest.fixture(scope="module")
 def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     """A delivered report (A7001), an order without one (A7002), a parked message (A7003)."""
-    with sink() as ris:
+    with sink() as ris, identity_provider() as provider:
+        provider.email = VIEWER
         house = House(Path(tmp_path_factory.mktemp("ward")) / "home")
         house.destination("ris", ris.port)
         stray = house.listener("stray", site="SITE9")
+        house.settings += (
+            f'[sign_in]\noidc = {{ issuer = "{provider.issuer}", client_id = "{CLIENT}", '
+            'client_secret_file = "secrets/oidc.secret", label = "Hospital account" }\n'
+        )
         house.make()
+        secret = house.home / "secrets" / "oidc.secret"
+        secret.write_text(SECRET, "utf-8")
+        secret.chmod(0o600)
         house.start()
         try:
             _people(house)

@@ -165,3 +165,12 @@ def test_the_dashboard_is_live(ward: Ward, page: Page) -> None:
     with Sender(ward.house.mllp_port) as sender:
         sender.ask(order(7090))
     expect(received.locator(".count")).to_have_text(str(before + 1), timeout=30_000)
+
+
+def test_a_person_signs_in_by_the_hospitals_account(ward: Ward, page: Page) -> None:
+    """The button leads to the provider and back to the console, with the role of the address."""
+    page.goto(f"{ward.house.url}/console")
+    page.get_by_role("link", name="Hospital account").click()
+    page.wait_for_url("**/console")
+    expect(page.get_by_role("heading", name="Dashboard")).to_be_visible()
+    expect(page.get_by_role("banner")).to_contain_text("Vera")
