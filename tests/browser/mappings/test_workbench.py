@@ -32,9 +32,20 @@ def test_what_is_written_outlives_the_page(desk: Desk, page: Page) -> None:
     page.keyboard.type("about: the last words\n")
     page.reload()
     expect(page.locator(".cm-line").first).to_have_text("about: the last words")
+    page.get_by_role("button", name="Discard draft").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".cm-line").first).to_have_text("about: the last words")
     assert desk.call(RIVAL, "GET", "mappings/kept").json()["draft"] is None
     enter(page, desk, RIVAL, "mappings/kept")
     expect(page.get_by_text(f"{KEEPER} has a draft too")).to_be_visible()
+    enter(page, desk, KEEPER, "mappings/orders")
+    editor(page, "orders.yaml")
+    page.keyboard.type("# mine\n")
+    saved(page)
+    page.get_by_role("button", name="Discard draft").click()
+    page.get_by_role("button", name="Discard", exact=True).click()
+    expect(page.get_by_role("button", name="Discard draft")).to_be_disabled()
+    expect(page.locator(".cm-line").first).not_to_have_text("# mine")
 
 
 def test_keys_words_and_places_are_offered_by_keyboard(desk: Desk, page: Page) -> None:

@@ -44,6 +44,8 @@ export class Workbench {
   schema = $state.raw<Schema | null>(null);
   #timer: ReturnType<typeof setTimeout> | undefined;
   #busy: Promise<void> = Promise.resolve();
+  /** Whether another window saved this draft meanwhile. */
+  #outrun = false;
   #trying: AbortController | null = null;
 
   constructor(name: string) {
@@ -106,6 +108,7 @@ export class Workbench {
     this.savedAt = found.draft?.saved_at ?? null;
     this.begunOn = found.draft?.begun_on ?? found.in_force?.version ?? "";
     this.state = "saved";
+    this.#outrun = false;
     this.#learn(found);
     this.#resume();
     if (!this.tree.includes(this.file)) this.file = this.changed[0] ?? this.tree[0] ?? "";
@@ -158,6 +161,7 @@ export class Workbench {
     } catch (error) {
       this.state = "failed";
       const problem = error instanceof ApiProblem ? error : null;
+      this.#outrun = problem?.code === "saved_elsewhere";
       announcements.say(problem?.detail || say("unreachable"), "bad");
       return;
     }
@@ -166,7 +170,7 @@ export class Workbench {
 
   /** Keeps what is not saved yet while the page is being left, for the next one to save. */
   leave(): void {
-    if (this.state === "saved") return;
+    if (this.state === "saved" || this.#outrun) return;
     const words: Parting = { files: this.files, begunOn: this.begunOn, revision: this.revision };
     localStorage.setItem(this.#parting, JSON.stringify(words));
   }
