@@ -1,5 +1,6 @@
 """One call of an OpenAI-compatible endpoint. Logs neither what is asked nor what is answered."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -17,10 +18,13 @@ async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
     """
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     try:
-        async with httpx.AsyncClient(timeout=endpoint.seconds, trust_env=False) as client:
+        async with (
+            asyncio.timeout(endpoint.seconds),  # httpx counts from byte to byte only
+            httpx.AsyncClient(timeout=endpoint.seconds, trust_env=False) as client,
+        ):
             answer = await client.post(endpoint.url, headers=headers, **content)
         found = answer.json() if answer.status_code == httpx.codes.OK else None
-    except (httpx.HTTPError, ValueError):
+    except (httpx.HTTPError, TimeoutError, ValueError):
         raise ModelFailed from None
     if not isinstance(found, dict):
         raise ModelFailed

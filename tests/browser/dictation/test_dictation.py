@@ -92,6 +92,26 @@ def test_the_installations_recognizer_writes_at_the_caret(
     assert b'name="language"\r\n\r\nen\r\n' in body
 
 
+def test_a_recognizer_that_fails_is_told_and_text_stays_text(
+    room: ReadingRoom, page: Page, recognizer: Model
+) -> None:
+    """Refused: the recorder goes off and says why. Markup and brackets arrive as they are heard."""
+    opened(page, room, WITHOUT)
+    page.click("#recorder")
+    until(page, "document.querySelector('#level')?.value > 0.02")
+    page.wait_for_timeout(800)
+    page.route("**/session/dictation?*", lambda route: route.fulfill(status=415, body="{}"))
+    page.click("#recorder")
+    expect(page.locator(".dictation [role=status]")).to_contain_text("could not be recognized")
+    page.unroute("**/session/dictation?*")
+    recognizer.status, recognizer.answer = 200, {"text": "<b>no</b> [size] effusion"}
+    page.click("#recorder")
+    until(page, "document.querySelector('#level')?.value > 0.02")
+    page.wait_for_timeout(800)
+    page.click("#recorder")
+    expect(page.locator("#text p")).to_have_text(["<b>no</b> [size] effusion"])
+
+
 def test_the_browsers_recognizer_writes_marks_and_lines(room: ReadingRoom, page: Page) -> None:
     """In the language of the launch; a selected bracket is filled."""
     opened(page, room, SPEAKING, SpeechLanguage="de-DE")

@@ -4,8 +4,9 @@ import contextlib
 import json
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, expect
 
+from tests.browser.conftest import CHROMIUM
 from tests.browser.reading_room import OTHER, ReadingRoom
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -91,6 +92,26 @@ def test_a_tab_that_is_closed_saves_in_its_last_moment(
     again.goto(link)
     expect(again.locator("#text")).to_have_text("To the last letter.")
     expect(again.locator("#text")).to_have_attribute("contenteditable", "true")
+
+
+def test_without_storage_the_page_says_so_and_saves_while_one_types(
+    room: ReadingRoom, driver: Playwright
+) -> None:
+    """No secure context: nothing is kept here; what is typed without a pause arrives at once."""
+    rules = "--host-resolver-rules=MAP plain.test 127.0.0.1"
+    browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+    page = browser.new_page()
+    opened(page, room.launch().replace("127.0.0.1", "plain.test"))
+    assert page.evaluate("isSecureContext") is False
+    expect(page.locator("#no-journal")).to_be_visible()
+    page.click("#text")
+    count = 0
+    while not room.content():
+        page.keyboard.type("word ", delay=20)
+        count += 1
+        assert count < 300, "nothing came while somebody typed"
+    browser.close()
+    assert "word" in room.content()
 
 
 def test_a_session_that_ends_takes_no_text_with_it(
@@ -230,6 +251,7 @@ def test_two_texts_are_never_made_one_unasked(
     expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
     typed(second, "Theirs.")
     phase(second, "saved")
+    second.goto("about:blank")  # a page that is left gives its lease back; a killed one does not
     elsewhere.close()
     first.unroute("**/session/*")
     expect(first.locator("#conflict")).to_be_visible(timeout=40_000)

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +15,8 @@ class Model:
 
     answer: Any = None
     status: int = 200
+    drips: bool = False
+    """Says one blank after the other and never what was asked."""
     url: str = ""
     asked: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
@@ -22,18 +24,29 @@ class Model:
 @contextmanager
 def listening(model: Model) -> Iterator[Model]:
     """Let a model listen."""
+    over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # the name that http.server calls
             body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
             model.asked.append((headers, body))
+            if model.drips:
+                self._drip()
+                return
             data = json.dumps(model.answer).encode()
             self.send_response(model.status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def _drip(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not over.wait(0.05):
+                    self.wfile.write(b" ")
 
         def log_message(self, *arguments: Any) -> None:
             """Stay silent."""
@@ -43,6 +56,7 @@ def listening(model: Model) -> Iterator[Model]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield model
+    over.set()
     server.shutdown()
     thread.join()
     server.server_close()

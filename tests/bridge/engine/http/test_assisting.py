@@ -100,6 +100,18 @@ def test_a_recognizer_that_fails_is_told_without_its_words(
     assert "spoken" not in caplog.text
 
 
+def test_a_recognizer_that_never_ends_is_not_waited_for(service: Service, model: Model) -> None:
+    """Whether it says something all the time, or nobody is there at all; its time is the whole."""
+    model.drips = True
+    nobody = "http://127.0.0.1:1/v1/it"
+    page = opened(service)
+    for url in (model.url, nobody):
+        assisted(service, transcription=ModelEndpoint(url, "hear-1", seconds=0.5))
+        assert (spoken(page).status_code, spoken(page).json()["code"]) == (502, "model_failed")
+        assisted(service, placing=ModelEndpoint(url, "place-1", seconds=0.5))
+        assert applied(page, "Nodule in the left lung.")["by"] == "rules"
+
+
 def test_only_recordings_of_a_session_are_heard(service: Service, model: Model) -> None:
     """No session, no audio, nothing at all, too much: the recognizer is not asked."""
     assisted(service, transcription=ModelEndpoint(model.url, "hear-1"))

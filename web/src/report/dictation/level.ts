@@ -24,6 +24,6 @@ export function meterOf(stream: MediaStream): Meter {
       analyser.getByteTimeDomainData(samples);
       return loudness(samples);
     },
-    close: () => void context.close(),
+    close: () => void (context.state !== "closed" && context.close()),
   };
 }

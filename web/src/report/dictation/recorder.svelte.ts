@@ -37,6 +37,8 @@ export class Recorder {
   #stream: MediaStream | null = null;
   #meter: Meter | null = null;
   #looking: ReturnType<typeof setInterval> | undefined;
+  /** One for all recordings: their words come in the order in which they were spoken. */
+  #served: Recognizer | null = null;
   /** The browser's recognizer failed once: it is not asked again. */
   #browserFailed = false;
 
@@ -103,7 +105,10 @@ export class Recorder {
   #choose(offer: Offer): Recognizer {
     const maker = recognitionOf(this.#options.window);
     if (maker && offer.browser && !this.#browserFailed) return browserRecognizer(maker);
-    if (offer.server) return servedRecognizer(this.#options.api, () => this.#meter?.level() ?? 0);
+    if (offer.server) {
+      const level = () => this.#meter?.level() ?? 0;
+      return (this.#served ??= servedRecognizer(this.#options.api, level));
+    }
     throw new Refusal("no_recognizer");
   }
 
@@ -125,30 +130,38 @@ export class Recorder {
   #fail(problem: Problem): void {
     const on = this.state === "on";
     this.problem = problem;
-    this.#release();
     this.state = "off";
+    // What was recorded is still sent, and goes in when its words come.
+    void this.#recognizer?.stop();
+    this.#release();
     if (on) this.#options.turned(false);
   }
 
   async stop(): Promise<void> {
     if (this.state === "off") return;
     const on = this.state === "on";
-    const recognizer = this.#recognizer;
+    const held = { recognizer: this.#recognizer, stream: this.#stream, meter: this.#meter };
     this.state = "off";
     if (on) this.#options.turned(false);
     clearInterval(this.#looking);
     this.level = 0;
-    await recognizer?.stop();
+    const words = held.recognizer?.stop();
+    close(held); // whoever turns it off is recorded no longer, however slowly the words come
+    await words;
     if (this.state === "off") this.#release();
   }
 
   #release(): void {
     clearInterval(this.#looking);
-    this.#meter?.close();
-    this.#stream?.getTracks().forEach((track) => track.stop());
+    close({ stream: this.#stream, meter: this.#meter });
     [this.#meter, this.#stream, this.#recognizer] = [null, null, null];
     [this.level, this.guess] = [0, ""];
   }
+}
+
+function close({ stream, meter }: { stream: MediaStream | null; meter: Meter | null }): void {
+  meter?.close();
+  stream?.getTracks().forEach((track) => track.stop());
 }
 
 class Refusal extends Error {

@@ -1,15 +1,22 @@
 // What has to be done before another report takes this page's place: whoever holds something
 // unfinished registers here; whoever wants to leave waits for all of them.
 
-const duties = new Set<() => Promise<void>>();
+type Duty = () => Promise<void>;
+
+/** What is still being said or put in comes first; then everything is saved. */
+const STAGES = ["finish", "save"] as const;
+const duties = new Map<Duty, (typeof STAGES)[number]>();
 
 /** Registers a duty; returns what takes it back. */
-export function beforeLeaving(duty: () => Promise<void>): () => void {
-  duties.add(duty);
+export function beforeLeaving(stage: (typeof STAGES)[number], duty: Duty): () => void {
+  duties.set(duty, stage);
   return () => duties.delete(duty);
 }
 
 /** Resolves when everything is saved; rejects when something cannot be. */
 export async function readyToLeave(): Promise<void> {
-  await Promise.all([...duties].map((duty) => duty()));
+  for (const stage of STAGES) {
+    const now = [...duties].filter(([, each]) => each === stage);
+    await Promise.all(now.map(([duty]) => duty()));
+  }
 }

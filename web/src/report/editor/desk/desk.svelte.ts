@@ -65,6 +65,7 @@ export class Desk {
       document: page.document,
       journal: this.#journal,
       version: () => this.page?.version ?? 0,
+      unkept: () => (this.journaled = false),
       send: (content) => this.#saveReport(content),
     });
     this.adopt(page);
@@ -104,6 +105,7 @@ export class Desk {
       document,
       journal: this.#journal,
       version: () => this.#draft()?.version ?? 0,
+      unkept: () => (this.journaled = false),
       send: (content) => this.#saveAddendum(content),
     });
   }

@@ -13,6 +13,7 @@ export interface PartOptions {
   document: ReportDocument;
   journal: Journal | null;
   version: () => number;
+  unkept: () => void;
   /** Saves; resolves with the document that the engine has now. */
   send: (content: ReportDocument) => Promise<void>;
 }
@@ -47,6 +48,7 @@ export class TextPart {
       journal: options.journal,
       content: () => this.content(),
       version: options.version,
+      unkept: options.unkept,
       send: (content) => this.#send(content),
     });
   }

@@ -32,9 +32,9 @@ export async function openJournal(
   key: string,
   scope: { indexedDB?: IDBFactory; crypto: Crypto } = globalThis,
 ): Promise<Journal | null> {
-  const { subtle } = scope.crypto;
-  if (!subtle || !scope.indexedDB) return null;
   try {
+    const { subtle } = scope.crypto;
+    if (!subtle || !scope.indexedDB) return null;
     const database = await openDatabase(scope.indexedDB);
     const bytes = Uint8Array.from(atob(key), (each) => each.charCodeAt(0));
     const secret = await subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);

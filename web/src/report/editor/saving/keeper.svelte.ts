@@ -13,6 +13,7 @@ import {
   isDirty,
   lost,
   PACE,
+  type Pace,
   refused,
   resumed,
   type Saving,
@@ -27,6 +28,8 @@ export interface KeeperOptions {
   journal: Journal | null;
   content: () => ReportDocument;
   version: () => number;
+  /** Nothing can be kept on this computer any more: it is full, or storage was taken away. */
+  unkept?: () => void;
   /** Resolves when the engine has the text. */
   send: (content: ReportDocument) => Promise<void>;
 }
@@ -38,9 +41,11 @@ export class Keeper {
   #noting: ReturnType<typeof setTimeout> | undefined;
   #running: Promise<void> | null = null;
   #stopped = false;
+  #pace: Pace;
 
   constructor(options: KeeperOptions) {
     this.#options = options;
+    this.#pace = options.journal ? PACE : HURRIED;
   }
 
   get dirty(): boolean {
@@ -60,7 +65,7 @@ export class Keeper {
     if (!this.dirty || this.#stopped) return;
     const { journal, part, content, version } = this.#options;
     const entry = { content: content(), version: version(), at: Date.now() };
-    await journal?.keep(part, entry).catch(() => undefined);
+    await journal?.keep(part, entry).catch(() => this.#hurry());
   }
 
   /** Saves what is not saved; rejects when that fails. */
@@ -132,9 +137,15 @@ export class Keeper {
     } else this.refuse(problem.code);
   }
 
+  #hurry(): void {
+    this.#pace = HURRIED;
+    this.#options.unkept?.();
+    this.#plan();
+  }
+
   #plan(): void {
     clearTimeout(this.#timer);
-    const at = this.#stopped ? null : due(this.saving, this.#options.journal ? PACE : HURRIED);
+    const at = this.#stopped ? null : due(this.saving, this.#pace);
     if (at === null) return;
     const wait = Math.max(0, at - Date.now());
     this.#timer = setTimeout(() => void this.flush().catch(() => undefined), wait);

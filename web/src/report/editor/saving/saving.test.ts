@@ -22,15 +22,18 @@ class Shelf implements Journal {
 }
 
 /** A text that is typed into, and an engine that answers as it is told. */
-function desk(answers: (Error | null)[] = []) {
+function desk(answers: (Error | null)[] = [], full = false) {
   const shelf = new Shelf();
   const sent: string[] = [];
   let text = "";
+  const unkept = vi.fn();
+  if (full) shelf.keep = () => Promise.reject(new Error("full"));
   const keeper = new Keeper({
     part: "report",
     journal: shelf,
     content: () => fromText(text),
     version: () => 7,
+    unkept,
     send: async (content) => {
       const answer = answers.shift();
       if (answer) throw answer;
@@ -45,7 +48,7 @@ function desk(answers: (Error | null)[] = []) {
     const entry = shelf.kept.get("report") as Entry<ReportDocument> | undefined;
     return entry && plainText(entry.content);
   };
-  return { keeper, sent, type, shelved };
+  return { keeper, sent, type, shelved, unkept };
 }
 
 const offline = () => new ApiProblem(0, "unreachable", "");
@@ -72,6 +75,18 @@ describe("a text that is kept", () => {
       await vi.advanceTimersByTimeAsync(100);
       if (count > 10) expect(typed.length - (shelved() ?? "").length).toBeLessThanOrEqual(5);
     }
+  });
+
+  it("goes to the engine within a second where this computer keeps nothing any more", async () => {
+    const { sent, type, unkept } = desk([], true);
+    let typed = "";
+    for (let count = 0; count < 100; count += 1) {
+      typed += "x";
+      type("x");
+      await vi.advanceTimersByTimeAsync(100);
+      if (count > 10) expect(typed.length - (sent.at(-1) ?? "").length).toBeLessThanOrEqual(10);
+    }
+    expect(unkept).toHaveBeenCalled();
   });
 
   it("is saved by itself when the engine is back", async () => {
