@@ -6,7 +6,7 @@ for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from mappings.conditions import Condition, compile_condition
@@ -71,12 +71,13 @@ class MetadataRules:
                 filled[key] = "" if value == NULL else value
         for each in self.each:
             each.fill(scope, filled)
+        kept: defaultdict[str, list[str]] = defaultdict(list)
         for segment in scope.segments:
             if self.keep.has(segment.id):
-                line = segment.text()
-                filled[segment.id] = (
-                    f"{filled[segment.id]}\n{line}" if segment.id in filled else line
-                )
+                kept[segment.id].append(segment.text())
+        for name, lines in kept.items():
+            before = [filled[name]] if name in filled else []
+            filled[name] = "\n".join([*before, *lines])
         return fitting(filled)
 
 
