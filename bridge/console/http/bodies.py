@@ -8,6 +8,7 @@ from bridge.console.deliveries import DeliverySearching
 from bridge.console.numbers import Kind
 from bridge.console.permissions import EVERYWHERE, Grant, Role
 from bridge.console.searching import Search
+from bridge.console.sent import SentQuery
 from bridge.console.trail import DeedQuery
 from bridge.queue.states import State
 
@@ -121,6 +122,21 @@ class DeedFilter(_Body):
     def wanted(self, sites: frozenset[str] | None) -> DeedQuery:
         """Give what is looked for, of these sites."""
         return DeedQuery(**self.model_dump(), sites=sites)
+
+
+class SentFilter(_Body):
+    """Which of what was sent; times in ms."""
+
+    destination: Text | None = None
+    report_id: Text | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    before: RowId | None = None
+    limit: int = Field(100, ge=1, le=500)
+
+    def wanted(self, sites: frozenset[str] | None) -> SentQuery:
+        """Give what is looked for, of these sites."""
+        return SentQuery(**self.model_dump(), sites=sites)
 
 
 class AuditFilter(_Body):

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from bridge.console import trail
-from bridge.console.http.bodies import AuditFilter, DeedFilter
+from bridge.console.http.bodies import AuditFilter, DeedFilter, SentFilter
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act_and_wait
 from bridge.console.permissions import Permission
+from bridge.console.sent import sent
 
 router = APIRouter(prefix="/api")
 
@@ -21,6 +22,15 @@ async def deeds(
     person.grant.require(Permission.AUDIT)
     wanted = query.wanted(person.grant.reach)
     return {"rows": await asyncio.to_thread(trail.newest, backstage.database, wanted)}
+
+
+@router.get("/sent")
+async def what_was_sent(
+    query: Annotated[SentFilter, Query()], person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """List what was sent and accepted, newest first; of a person's own sites."""
+    person.grant.require(Permission.AUDIT)
+    return await asyncio.to_thread(sent, backstage.database, query.wanted(person.grant.reach))
 
 
 @router.get("/sites/{site}/audit")

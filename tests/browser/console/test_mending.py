@@ -140,6 +140,8 @@ def test_the_record_is_searched_and_verified(ward: Ward, page: Page) -> None:
     page.get_by_label("Who").fill("ada@example.org")
     page.get_by_label("Who").press("Enter")
     expect(table.get_by_role("cell", name="sign", exact=True)).to_be_visible()
+    page.get_by_role("combobox", name="Record").select_option("sent")
+    expect(table.get_by_role("row", name="ris final").first).to_be_visible()
     page.get_by_role("button", name="Verify the chain").click()
     expect(page.get_by_role("status").filter(has_text="Whole")).to_be_visible()
     assert complaints(page) == []

@@ -149,6 +149,17 @@ export interface AuditEvent {
   details: Record<string, unknown>;
 }
 
+/** A delivery that its receiver accepted. */
+export interface Sent {
+  id: number;
+  destination: string;
+  report_id: string;
+  event: string;
+  code: string;
+  attempts: number;
+  acknowledged_at: number;
+}
+
 export interface Verdict {
   events: number;
   head: string;

@@ -54,6 +54,7 @@ RULES: dict[str, Rule] = {
     "POST /api/deliveries/{delivery_id}/skip": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/orders/find": _rule(_P.FIND, body={"accession": "A2"}),
     "GET /api/deeds": _rule(_P.AUDIT),
+    "GET /api/sent": _rule(_P.AUDIT),
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
     "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
     "GET /api/sites": _rule(_P.FIND),

@@ -1,6 +1,7 @@
 """Sites, users, tokens, templates, groups, roles, worklist and audit, by the service's own API."""
 
 import pytest
+from sqlalchemy import text
 
 from bridge.engine.service.users import check_password
 from bridge.engine_client.models import Launch
@@ -105,3 +106,16 @@ def test_the_worklist_shows_patients_to_whom_it_may(office: Office) -> None:
     assert office.call("operator", "POST", path, {"text": "Doe"}).status_code == 403
     whole = office.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
     assert [each["orders"][0]["PatientMRN"] for each in whole] == ["M77"]
+
+
+def test_what_was_sent_stands_in_the_record(office: Office) -> None:
+    """By report and destination, to the administrators of its site; what waits was not sent."""
+    assert office.call("chief", "GET", "/api/sent").json()["rows"] == []
+    with office.database.write() as connection:
+        connection.execute(text("UPDATE delivery SET state = 'done', acknowledged_at = 5000"))
+    rows = office.call("chief", "GET", "/api/sent").json()["rows"]
+    assert {each["report_id"] for each in rows} == {"R1", "R2"}
+    own = office.call(ADMIN, "GET", "/api/sent?destination=ris").json()["rows"]
+    assert [(each["report_id"], each["acknowledged_at"]) for each in own] == [("R1", 5000)]
+    for empty in ("report_id=R2", "since=5001", "until=5000", "destination=ris-north"):
+        assert office.call(ADMIN, "GET", f"/api/sent?{empty}").json()["rows"] == []
