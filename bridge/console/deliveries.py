@@ -8,11 +8,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, false, func, or_, select
+from sqlalchemy import ColumnElement, false, or_, select
 
 from bridge.console.ownership import delivery_sites
 from bridge.console.searching import WINDOW
-from bridge.queue.browse import ATTENTION, in_state, listed_delivery
+from bridge.queue.ages import newest_id
+from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_delivery
 from bridge.queue.rows import DeliveryRow
 from bridge.queue.states import State
 from bridge.queue.tables import DELIVERY
@@ -42,14 +43,16 @@ class DeliveryPage:
 def search(database: Database, wanted: DeliverySearching) -> DeliveryPage:
     """Find deliveries."""
     with database.read() as connection:
-        newest = connection.execute(select(func.max(DELIVERY.c.id))).scalar() or 0
+        newest = newest_id(connection, DELIVERY)
         high = newest + 1 if wanted.before is None else wanted.before
-        indexed = wanted.report_id is not None or wanted.state in ATTENTION
+        few = are_few(connection, DELIVERY, wanted.state)
+        indexed = wanted.report_id is not None or wanted.state in ATTENTION or few
         floor = 0 if indexed else max(0, high - WINDOW)
+        key = list_id(DELIVERY, alone=few)
         statement = (
             select(*(DELIVERY.c[name] for name in DeliveryRow.__slots__), DELIVERY.c.orders)
-            .where(DELIVERY.c.id >= floor, DELIVERY.c.id < high, *_conditions(wanted))
-            .order_by(DELIVERY.c.id.desc())
+            .where(key >= floor, key < high, *_conditions(wanted))
+            .order_by(key.desc())
             .limit(wanted.limit)
         )
         found = [dict(row) for row in connection.execute(statement).mappings()]

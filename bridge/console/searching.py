@@ -2,25 +2,19 @@
 Find messages by number, state, listener, time and the text of their error.
 
 Numbers go by the index of hashes, states that want a person by theirs, time by bisection of ids,
-which are by age. What has no index is looked for in a window of ids, so that a page costs the
-same on ten messages and on ten million. Blocking.
+which are by age. Of what an index gives some thousand rows are looked through at once, else a
+window of ids, so that a page costs the same on ten messages and on ten million. Blocking.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    TableClause,
-    and_,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from bridge.console.numbers import Kind, hashed, site_numbers
-from bridge.queue.browse import ATTENTION, in_state, listed_message
+from bridge.queue.ages import id_at, newest_id
+from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_message
 from bridge.queue.rows import MessageRow
 from bridge.queue.states import State
 from bridge.queue.tables import MESSAGE, MESSAGE_NUMBER
@@ -28,6 +22,8 @@ from bridge.store.database import Database
 
 WINDOW = 20_000
 """So many ids are looked through at once."""
+MOST = 5000
+"""So many rows are, that an index gives."""
 _TEXTS = ("detail", "code", "error_code", "error_place", "failure")
 
 
@@ -59,17 +55,18 @@ class Page:
 def search(database: Database, wanted: Search) -> Page:
     """Find messages."""
     with database.read() as connection:
-        newest = connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
+        newest = newest_id(connection, MESSAGE)
         low = 0 if wanted.since is None else id_at(connection, MESSAGE, "received_at", wanted.since)
         high = newest + 1 if wanted.before is None else wanted.before
         if wanted.until is not None:
             high = min(high, id_at(connection, MESSAGE, "received_at", wanted.until))
-        indexed = wanted.kind is not None or wanted.state in ATTENTION
-        floor = low if indexed else max(low, high - WINDOW)
+        few = are_few(connection, MESSAGE, wanted.state)
+        floor = low if few else max(low, _floor(connection, wanted, high))
+        key = list_id(MESSAGE, alone=few)
         statement = (
             select(*(MESSAGE.c[name] for name in MessageRow.__slots__))
-            .where(MESSAGE.c.id >= floor, MESSAGE.c.id < high, *_conditions(wanted))
-            .order_by(MESSAGE.c.id.desc())
+            .where(key >= floor, key < high, *_conditions(wanted))
+            .order_by(key.desc())
             .limit(wanted.limit)
         )
         found = [listed_message(row) for row in connection.execute(statement).mappings()]
@@ -78,30 +75,30 @@ def search(database: Database, wanted: Search) -> Page:
     return Page(found, floor if floor > max(low, 1) else None)
 
 
-def id_at(connection: Connection, rows: TableClause, came: str, moment: int, low: int = 1) -> int:
-    """
-    Give an id from which on all came at a time or later, and before which all came earlier.
+def _floor(connection: Connection, wanted: Search, high: int) -> int:
+    """Give the id down to which to look at once: so many rows, or ids where there is no index."""
+    if wanted.kind is not None:
+        ids = _numbered(wanted.kind, wanted.number)
+        place = MESSAGE_NUMBER.c.message_id
+    elif wanted.state in ATTENTION:
+        place = MESSAGE.c.id
+        ids = select(place).where(*in_state(MESSAGE, wanted.state))
+    else:
+        return high - WINDOW
+    last = ids.where(place < high).order_by(place.desc()).offset(MOST - 1).limit(1)
+    found: int | None = connection.execute(last).scalar()
+    return found or 0
 
-    `low`: an id that is known to be no greater.
-    """
-    high = (connection.execute(select(func.max(rows.c.id))).scalar() or 0) + 1
-    while low < high:
-        middle = (low + high) // 2
-        statement = select(rows.c.id, rows.c[came]).where(rows.c.id >= middle)
-        row = connection.execute(statement.order_by(rows.c.id).limit(1)).first()
-        if row is None or row[0] >= high or row[1] >= moment:
-            high = middle
-        else:
-            low = row[0] + 1
-    return low
+
+def _numbered(kind: Kind, number: str) -> Select[Any]:
+    wanted = MESSAGE_NUMBER.c.number == hashed(kind, number)
+    return select(MESSAGE_NUMBER.c.message_id).where(wanted)
 
 
 def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
     made: list[ColumnElement[bool]] = []
     if wanted.kind is not None:
-        number = hashed(wanted.kind, wanted.number)
-        ids = select(MESSAGE_NUMBER.c.message_id).where(MESSAGE_NUMBER.c.number == number)
-        made.append(MESSAGE.c.id.in_(ids))
+        made.append(MESSAGE.c.id.in_(_numbered(wanted.kind, wanted.number)))
     if wanted.state is not None:
         made += in_state(MESSAGE, wanted.state)
     if wanted.listener is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, TableClause, func, literal, select
 
+from bridge.queue.ages import id_at
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.states import Acknowledgment, State
@@ -38,8 +39,9 @@ class Filter:
 
 def messages(database: Database, wanted: Filter) -> list[MessageRow]:
     """List messages, newest first."""
-    statement = _filtered(_rows(MESSAGE, MessageRow), MESSAGE, wanted, "listener", "received_at")
+    rows = _rows(MESSAGE, MessageRow)
     with database.read() as connection:
+        statement = _filtered(connection, rows, MESSAGE, wanted, "listener", "received_at")
         return [listed_message(row) for row in connection.execute(statement).mappings()]
 
 
@@ -63,10 +65,10 @@ def message(database: Database, message_id: int) -> MessageDetail:
 def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
     """List deliveries, newest first."""
     rows = _rows(DELIVERY, DeliveryRow)
-    statement = _filtered(rows, DELIVERY, wanted, "destination", "created_at")
     if wanted.report_id is not None:
-        statement = statement.where(DELIVERY.c.report_id == wanted.report_id)
+        rows = rows.where(DELIVERY.c.report_id == wanted.report_id)
     with database.read() as connection:
+        statement = _filtered(connection, rows, DELIVERY, wanted, "destination", "created_at")
         return [listed_delivery(row) for row in connection.execute(statement).mappings()]
 
 
@@ -139,17 +141,24 @@ def _rows(table: TableClause, row: type[MessageRow | DeliveryRow]) -> Select[Any
 
 
 def _filtered(
-    statement: Select[Any], table: TableClause, wanted: Filter, source: str, came: str
+    connection: Connection,
+    statement: Select[Any],
+    table: TableClause,
+    wanted: Filter,
+    source: str,
+    came: str,
 ) -> Select[Any]:
+    key = list_id(table, alone=are_few(connection, table, wanted.state))
     if wanted.state is not None:
         statement = statement.where(*in_state(table, wanted.state))
     if wanted.source is not None:
         statement = statement.where(table.c[source] == wanted.source)
     if wanted.since is not None:
-        statement = statement.where(table.c[came] >= wanted.since)
+        first = id_at(connection, table, came, wanted.since)
+        statement = statement.where(key >= first, table.c[came] >= wanted.since)
     if wanted.before is not None:
-        statement = statement.where(table.c.id < wanted.before)
-    return statement.order_by(table.c.id.desc()).limit(wanted.limit)
+        statement = statement.where(key < wanted.before)
+    return statement.order_by(key.desc()).limit(wanted.limit)
 
 
 def _depths(
@@ -157,7 +166,7 @@ def _depths(
 ) -> dict[str, dict[State, Depth]]:
     """Count the open states one by one: each has an index of its own, together they have none."""
     found: dict[str, dict[State, Depth]] = {}
-    group = [table.c[source]] if by_source else []
+    group = [out_of_order(table.c[source])] if by_source else []
     for state in OPEN:
         counted = select(func.count(), func.min(table.c.id), *group).group_by(*group)
         known = counted.where(*in_state(table, state))
@@ -180,6 +189,32 @@ def in_state(table: TableClause, state: State) -> list[ColumnElement[bool]]:
     if state in ATTENTION:
         conditions.append(table.c.state.in_([_literal(each) for each in ATTENTION]))
     return conditions
+
+
+FEW = 5000
+"""So many rows are sorted for a page without anybody waiting."""
+
+
+def are_few(connection: Connection, table: TableClause, state: State | None) -> bool:
+    """Tell whether so little waits, or is in hand, that all of it can be sorted for a page."""
+    if state not in (State.QUEUED, State.CLAIMED):
+        return False
+    some = select(literal(1)).select_from(table).where(*in_state(table, state)).limit(FEW + 1)
+    return connection.execute(select(func.count()).select_from(some.subquery())).scalar_one() <= FEW
+
+
+def list_id(table: TableClause, *, alone: bool) -> ColumnElement[int]:
+    """
+    Make the id by which a list goes. With `alone` the rows are found by their state, and sorted.
+
+    Else it may go down all ids until it has enough: long, where there are few.
+    """
+    return table.c.id + 0 if alone else table.c.id
+
+
+def out_of_order(name: ColumnElement[str]) -> ColumnElement[str]:
+    """Make what to group by so that no index of all rows is walked because it has that order."""
+    return name.concat("")
 
 
 def _literal(state: State) -> ColumnElement[str]:

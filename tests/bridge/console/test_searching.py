@@ -1,5 +1,7 @@
 """Messages are found by number, state, time and text, page by page, on both dialects."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import text
 
@@ -7,7 +9,8 @@ from bridge.console import searching
 from bridge.console.indexing import BATCH, SETTLED, Indexer
 from bridge.console.numbers import Kind
 from bridge.console.ownership import Origin
-from bridge.console.searching import Search, id_at, search
+from bridge.console.searching import Search, search
+from bridge.queue.ages import id_at
 from bridge.queue.retention import prune
 from bridge.queue.states import State
 from bridge.queue.tables import MESSAGE
@@ -45,14 +48,36 @@ def test_pages_go_on_where_the_last_one_ended(
     shelf.fill(1, 3, detail="Table is locked")
     shelf.fill(4, 40)
     shelf.fill(41, 45, detail="table is LOCKED again")
+    assert every(shelf, Search(text="locked table", limit=2)) == [45, 44, 43, 42, 41, 3, 2, 1]
+
+
+def test_many_that_want_a_person_are_looked_through_in_parts(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By state and by number: a page reads so many rows, the next goes on, none is left out."""
+    monkeypatch.setattr(searching, "MOST", 10)
+    shelf.fill(1, 3, state="parked", detail="Table is locked")
+    shelf.fill(4, 40, state="parked")
+    Indexer(shelf.database, site_by_listener, lambda: START).catch_up()
+    wanted = Search(state=State.PARKED, text="locked")
+    first = search(shelf.database, wanted)
+    assert (first.rows, first.further) == ([], 31)
+    assert every(shelf, wanted) == [3, 2, 1]
+    numbered = Search(kind=Kind.PATIENT, number="M1", text="locked")
+    assert search(shelf.database, numbered).rows == []
+    assert every(shelf, numbered) == [1]
+
+
+def every(shelf: Shelf, wanted: Search) -> list[int]:
+    """What is found page by page, by id."""
     found: list[int] = []
     before = None
     for _ in range(20):
-        page = search(shelf.database, Search(text="locked table", limit=2, before=before))
+        page = search(shelf.database, replace(wanted, before=before))
         found += [row.id for row in page.rows]
         if (before := page.further) is None:
             break
-    assert found == [45, 44, 43, 42, 41, 3, 2, 1]
+    return found
 
 
 def test_what_wants_a_person_is_found_however_old(

@@ -6,7 +6,7 @@ from bridge.queue import browse
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
-from bridge.queue.retention import Pruned, prune
+from bridge.queue.retention import BATCH, FEWEST, HOLD, REST, Pruned, next_batch, prune
 from bridge.queue.states import Event, State
 from bridge.queue.work import Outcome
 from bridge.store.database import Database
@@ -25,8 +25,8 @@ def test_only_what_is_finished_and_old(intake: Intake, store: Database) -> None:
     inbox.release([queued], OLD)
     inbox.settle([Outcome(parked, Event.GIVEN_UP), Outcome(done, Event.ACCEPTED)], OLD)
     intake.keep(refused(received_at=OLD), refused(received_at=NOW))
-    pauses: list[None] = []
-    pruned = prune(store, NOW - 5000, batch=1, pause=lambda: pauses.append(None))
+    pauses: list[float] = []
+    pruned = prune(store, NOW - 5000, batch=1, pause=pauses.append)
     assert pruned == Pruned(messages=2, deliveries=0)
     assert len(pauses) == 2
     left = {row.id: row.state for row in browse.messages(store, browse.Filter())}
@@ -67,3 +67,22 @@ def test_deliveries_too(store: Database) -> None:
     assert prune(store, NOW) == Pruned(messages=0, deliveries=1)
     with store.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM delivery_body")).scalar_one() == 0
+
+
+def test_a_batch_takes_as_long_as_others_can_wait() -> None:
+    """Fewer rows where they take long, more where they do not; never none, never very many."""
+    assert next_batch(100, HOLD) == 100
+    assert next_batch(100, 2 * HOLD) == 50
+    assert next_batch(100, HOLD / 8) == 200
+    assert next_batch(FEWEST, 100.0) == FEWEST
+    assert next_batch(BATCH, 0.0) == BATCH
+    assert next_batch(1, 0.0, most=1) == 1
+
+
+def test_others_have_most_of_the_time(intake: Intake, store: Database) -> None:
+    """Between batches it rests for several times as long as the last one took."""
+    intake.keep(*(refused(received_at=OLD) for _ in range(4)))
+    ticks = iter(range(100))
+    pauses: list[float] = []
+    prune(store, NOW, batch=1, pause=pauses.append, clock=lambda: float(next(ticks)))
+    assert pauses == [REST] * 3

@@ -1,0 +1,207 @@
+"""
+Store many messages with all that belongs to them, by statements of the database itself.
+
+What is stored is what a year of traffic leaves: nearly all done, a few parked or refused; numbers
+to find them by, orders, reports seen, deliveries, deeds. Identities are spread as hashes are.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from bridge.console.numbers import Kind, hashed, site_number
+from bridge.store.database import Database
+
+CHUNK: Final = 200_000
+MESSAGES_A_DAY: Final = 1_000_000
+_DAY: Final = 86_400_000
+FAITHFUL: Final = 5000
+"""Every so many messages one is found by its own numbers; the others' are numbers like hashes."""
+FREQUENT: Final = "M-FREQUENT"
+"""A patient that every thousandth message is about."""
+
+# A permutation of 32 bits above, the running number below: distinct, and spread over all 63.
+_SPREAD = "((({salt} + {n}) * 2654435761 % 4294967296) * 2147483648 + {n})"
+_RANGE = """
+    WITH RECURSIVE n(i) AS
+        (SELECT CAST(:first AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i < :last)
+"""
+_STATE = """
+    CASE WHEN n.i % 10007 = 0 THEN 'parked' WHEN n.i % 211 = 0 THEN 'refused'
+         WHEN n.i % 1009 = 0 THEN 'cancelled' WHEN n.i % 17 = 0 THEN 'ignored' ELSE 'done' END
+"""
+
+
+def spread(salt: int, number: str) -> str:
+    """Give an expression of 63 bits that look like a hash of an expression below 2**31."""
+    return _SPREAD.format(salt=salt * 1_000_003, n=number)
+
+
+MESSAGES: Final = f"""
+    INSERT INTO message (id, received_at, listener, identity, digest, edition, message_type,
+        mapping, mapping_version, lane_1, flags, ack_code, acknowledgment, error_code, error_place,
+        state, attempts, settled_at, code, detail)
+    {_RANGE}
+    SELECT n.i, :began + n.i * :step, CASE WHEN n.i % 50 = 0 THEN 'spare' ELSE 'orders' END,
+        {spread(1, "n.i")}, {spread(2, "n.i")}, 0, 'ORM^O01^ORM_O01', 'orders', 'seeded',
+        {spread(3, "n.i / 5")}, 0, CASE WHEN n.i % 211 = 0 THEN 'AR' ELSE 'AA' END, 'delivered',
+        '', '', {_STATE}, 1, :began + n.i * :step + 40,
+        CASE WHEN n.i % 10007 = 0 THEN 'not_taken' ELSE '' END,
+        CASE WHEN n.i % 10007 = 0 THEN 'the service refuses this: unknown_site'
+             WHEN n.i % 211 = 0 THEN 'MSH-11: production only' ELSE '' END
+    FROM n
+"""  # noqa: S608  # our own names
+BODIES: Final = f"""
+    INSERT INTO message_body (message_id, payload, ack) {_RANGE}
+    SELECT n.i, {{open}}'MSH|^~\\&|RIS|H|B|H|20260101||ORM^O01|C' || n.i || '|P|2.5.1' || :end ||
+            'PID|||M' || (n.i / 5) || :end || 'OBR||P' || n.i || '|A' || n.i{{close}},
+        {{open}}'MSH|^~\\&|B|H|RIS|H|20260101||ACK|' || n.i || '|P|2.5.1' || :end ||
+            'MSA|AA|C' || n.i{{close}}
+    FROM n
+"""  # noqa: S608  # our own names
+NUMBERS: Final = f"""
+    INSERT INTO message_number (number, message_id) {_RANGE}
+    SELECT {spread(4, "n.i")}, n.i FROM n
+    UNION ALL SELECT CASE WHEN n.i % 1000 = 0 THEN :frequent ELSE {spread(5, "n.i / 5")} END, n.i
+        FROM n
+    UNION ALL SELECT {spread(6, "n.i")}, n.i FROM n
+    UNION ALL SELECT {spread(7, "n.i")}, n.i FROM n
+    UNION ALL SELECT CASE WHEN n.i % 100 = 0 THEN :other ELSE :site END, n.i FROM n
+    ORDER BY 1, 2
+"""  # noqa: S608  # our own names
+ORDERS: Final = f"""
+    INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
+        first_message, place, last_message)
+    {_RANGE}
+    SELECT 'SITE1', 'M' || (n.i / 5), 'A' || n.i, 'open', 'P' || n.i, 'A' || n.i, '{{}}', '{{}}',
+        'r' || n.i, n.i, 0, n.i
+    FROM n WHERE n.i % 5 = 0
+"""  # noqa: S608  # our own names
+SEEN: Final = f"""
+    INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
+        check_at)
+    {_RANGE}
+    SELECT 'SITE1', 'A' || n.i, 'M' || (n.i / 5), 'r' || n.i, 'Signed', 1, 0,
+        :began + n.i * :step, :never
+    FROM n WHERE n.i % 5 = 0
+"""  # noqa: S608  # our own names
+DELIVERIES: Final = f"""
+    INSERT INTO delivery (id, destination, lane, report_id, release_key, event, orders, control_id,
+        release_at, created_at, sent_at, acknowledged_at, state, attempts, settled_at)
+    {_RANGE}
+    SELECT n.i, 'ris', {spread(8, "n.i")}, 'r' || (n.i * 5), 'r' || (n.i * 5) || '/1', 'final',
+        '{{"orders": [{{"SiteID": "SITE1"}}]}}', 'D' || n.i, 0, :began + n.i * 5 * :step,
+        :began + n.i * 5 * :step, :began + n.i * 5 * :step,
+        CASE WHEN n.i % 20011 = 0 THEN 'parked' ELSE 'done' END, 1, :began + n.i * 5 * :step
+    FROM n WHERE n.i * 5 <= :all
+"""  # noqa: S608  # our own names
+DELIVERED: Final = f"""
+    INSERT INTO delivery_body (delivery_id, payload) {_RANGE}
+    SELECT n.i, {{open}}'MSH|^~\\&|B|H|RIS|H|20260101||ORU^R01|D' || n.i || '|P|2.5.1' || :end
+       {{close}}
+    FROM n WHERE n.i * 5 <= :all
+"""  # noqa: S608  # our own names
+DEEDS: Final = f"""
+    INSERT INTO console_deed (at, email, action, subject, outcome) {_RANGE}
+    SELECT :began + n.i * :step, 'ada' || (n.i % 20) || '@example.org', 'read', 'message ' || n.i,
+        'done'
+    FROM n WHERE n.i % 100 = 0
+"""  # noqa: S608  # our own names
+_TABLES = (
+    "message", "message_body", "message_number", "bridge_order", "report_seen", "delivery",
+    "delivery_body", "console_deed",
+)  # fmt: skip
+
+
+def seed(database: Database, count: int, now: int) -> None:
+    """Store `count` messages that came until `now` (ms), a million a day, into a new database."""
+    step = _DAY // MESSAGES_A_DAY
+    values = {
+        "began": now - count * step, "step": step, "all": count, "end": "\r", "never": 2**62,
+        "frequent": hashed(Kind.PATIENT, FREQUENT),
+        "site": site_number(["SITE1"]), "other": site_number(["SITE2"]),
+    }  # fmt: skip
+    sqlite = database.dialect == "sqlite"
+    bytes_of = ("CAST(", " AS BLOB)") if sqlite else ("convert_to(", ", 'UTF8')")
+    with _without_indexes(database):
+        for statement in (MESSAGES, BODIES, ORDERS, SEEN, DELIVERIES, DELIVERED, DEEDS):
+            words = statement.replace("{open}", bytes_of[0]).replace("{close}", bytes_of[1])
+            _in_chunks(database, words, count, values)
+        _in_chunks(database, NUMBERS, count, values, chunk=count)
+    _finish(database, count)
+
+
+def faithful(count: int) -> Iterator[int]:
+    """Give the messages that are found by their numbers: C, M and A before their id."""
+    yield from range(FAITHFUL, count + 1, FAITHFUL)
+
+
+def _in_chunks(
+    database: Database, statement: str, count: int, values: dict[str, object], chunk: int = CHUNK
+) -> None:
+    words = text(statement)
+    known = {name: value for name, value in values.items() if name in words.compile().params}
+    for first in range(1, count + 1, chunk):
+        last = min(first + chunk - 1, count)
+        with database.write() as connection:
+            connection.execute(words, {**known, "first": first, "last": last})
+
+
+@contextmanager
+def _without_indexes(database: Database) -> Iterator[None]:
+    """Drop what can be made again at once: a tree filled in no order is written many times."""
+    names = ", ".join(f"'{each}'" for each in _TABLES)
+    if database.dialect == "sqlite":
+        question = (
+            "SELECT name, sql FROM sqlite_master "  # noqa: S608  # our own names
+            f"WHERE type = 'index' AND sql IS NOT NULL AND tbl_name IN ({names})"
+        )
+    else:
+        question = (
+            "SELECT indexname, indexdef FROM pg_indexes "  # noqa: S608  # our own names
+            f"WHERE tablename IN ({names}) AND indexname NOT IN (SELECT conname FROM pg_constraint)"
+        )
+    with database.write() as connection:
+        found = connection.execute(text(question)).all()
+        for name, _ in found:
+            connection.execute(text(f"DROP INDEX {name}"))
+    yield
+    for _, made in found:
+        with database.write() as connection:
+            connection.exec_driver_sql(made)
+
+
+def _finish(database: Database, count: int) -> None:
+    """Let what comes later be counted on from here, and be known as what it is."""
+    with database.write() as connection:
+        connection.execute(text("UPDATE message_enrolled SET message_id = :n"), {"n": count})
+        connection.execute(
+            text("INSERT INTO message_number_cursor (name, message_id) VALUES ('console', :n)"),
+            {"n": count},
+        )
+        for number in faithful(count):
+            _make_faithful(connection, number)
+        if database.dialect == "postgresql":
+            for table in ("message", "delivery"):
+                last = f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))"  # noqa: S608  # our own names
+                connection.execute(text(last))
+        connection.execute(text("ANALYZE"))
+
+
+def _make_faithful(connection: Connection, number: int) -> None:
+    rows = [
+        {"number": hashed(kind, value), "message_id": number}
+        for kind, value in (
+            (Kind.CONTROL, f"C{number}"), (Kind.PATIENT, f"M{number // 5}"),
+            (Kind.ORDER, f"A{number}"),
+        )
+    ]  # fmt: skip
+    connection.execute(
+        text(
+            "INSERT INTO message_number (number, message_id) VALUES (:number, :message_id)"
+            " ON CONFLICT DO NOTHING"
+        ),
+        rows,
+    )
