@@ -95,12 +95,14 @@ _ACKNOWLEDGED = """
     WHERE id IN ({ids}) AND acknowledgment = 'pending'
 """
 _SQLITE_GIVEN, _POSTGRES_GIVEN = "SELECT value FROM json_each(?)", "SELECT unnest(%s::bigint[])"
+# In the order in which outcomes lock the same rows: neither ever waits for the other in a circle.
+_POSTGRES_LOCKED = "SELECT id FROM message WHERE id = ANY(%s::bigint[]) ORDER BY id FOR UPDATE"
 SQLITE_RETRANSMITTED = _RETRANSMITTED.format(ids=_SQLITE_GIVEN)
 SQLITE_STORED_ACKS = _STORED_ACKS.format(ids=_SQLITE_GIVEN)
 SQLITE_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_SQLITE_GIVEN)
-POSTGRES_RETRANSMITTED = _RETRANSMITTED.format(ids=_POSTGRES_GIVEN)
+POSTGRES_RETRANSMITTED = _RETRANSMITTED.format(ids=_POSTGRES_LOCKED)
 POSTGRES_STORED_ACKS = _STORED_ACKS.format(ids=_POSTGRES_GIVEN)
-POSTGRES_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_POSTGRES_GIVEN)
+POSTGRES_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_POSTGRES_LOCKED)
 
 
 # --- Lanes: the same for messages and for deliveries -------------------------------------------

@@ -97,7 +97,8 @@ class Sender(asyncio.Protocol):
         for reply in replies:
             control_id, began = self._open.popleft()
             if b"MSA|AA|" + control_id not in reply:
-                self._fail("a message was not accepted")
+                said = next((line for line in reply.split(b"\r") if line.startswith(b"MSA")), b"")
+                self._fail(f"{control_id.decode()} was not accepted: {said.decode()}")
                 return
             self.run.latencies.append(now - began)
         if self._todo:

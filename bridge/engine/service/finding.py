@@ -128,7 +128,7 @@ def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Tripl
     found: dict[Triple, int] = {}
     wanted = set(triples)
     for some in _parameters(wanted):
-        for mrn, accession, key in connection.execute(_PLACED, some):
+        for mrn, accession, key in connection.execute(_PLACED, some).all():
             found[Triple(some["site_id"], mrn, accession)] = key
     return {triple: found[triple] for triple in wanted if triple in found}
 

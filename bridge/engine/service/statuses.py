@@ -71,7 +71,8 @@ def query_status(connection: Connection, triples: Sequence[Triple], now: int) ->
 def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int, StatusRecord]:
     groups = _groups(connection, keys)
     windows = _addendum_windows(connection, keys, now)
-    rows = connection.execute(_REPORTS, {"keys": keys})
+    # All at once, here and below: to fetch each row by itself costs as much again.
+    rows = connection.execute(_REPORTS, {"keys": keys}).all()
     return {
         key: StatusRecord(
             report_id=report_id,
@@ -90,7 +91,7 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
 def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Triple]]:
     """Return the orders of reports, each group with its anchor first."""
     groups: dict[int, list[Triple]] = {}
-    for key, *identity in connection.execute(_GROUPS, {"keys": keys}):
+    for key, *identity in connection.execute(_GROUPS, {"keys": keys}).all():
         groups.setdefault(key, []).append(Triple(*identity))
     return groups
 
@@ -98,6 +99,7 @@ def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Tripl
 def _addendum_windows(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
     newest = {
-        row.report_pk: row.cooling_until for row in connection.execute(_WINDOWS, {"keys": keys})
+        row.report_pk: row.cooling_until
+        for row in connection.execute(_WINDOWS, {"keys": keys}).all()
     }
     return {key: until for key, until in newest.items() if until is not None and now < until}
