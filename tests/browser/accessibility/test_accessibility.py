@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.reading_room import ReadingRoom
 from tests.browser.screens import SCREENS, report
-from tests.browser.signing_in import admit
+from tests.browser.signing_in import PASSWORD, REA, admit, order
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -85,16 +85,40 @@ def test_axe_finds_nothing_in_dialogs(furnished: ReadingRoom, page: Page) -> Non
     page.click("#prelim")
     expect(page.locator("dialog[open]")).to_be_visible()
     assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.click("#more summary")
+    assert violations(page) == []
+    page.click("#preferences-open")
+    expect(page.locator("dialog[open]")).to_be_visible()
+    assert violations(page) == []
 
 
-def test_a_report_is_written_and_signed_by_keys_alone(furnished: ReadingRoom, page: Page) -> None:
-    """From the open page: the bracket by Tab, the text, Ctrl+Enter; the dialog keeps the focus."""
-    report(page, furnished, "A92")
+def test_from_the_login_to_a_signed_report_by_keys_alone(
+    furnished: ReadingRoom, page: Page
+) -> None:
+    """Login, worklist, search, the report's text and bracket, Ctrl+Enter: no mouse anywhere."""
+    keys = page.keyboard
+    order(furnished, 77, StudyDescription="MR Knee")
+    page.goto(f"{furnished.url}/reporting/worklist")
+    expect(page.locator("input[name=email]")).to_be_focused()
+    keys.type(REA)
+    keys.press("Tab")
+    keys.type(PASSWORD)
+    keys.press("Enter")
+    page.locator("[role=row][data-report]").first.wait_for()
+    keys.press("/")
+    keys.type("Knee")
+    expect(page.locator("[role=row][data-report]")).to_have_count(1)
+    keys.press("Enter")
+    keys.press("Enter")
     expect(page.locator("#text")).to_be_focused()
-    page.keyboard.press("Tab")
-    page.keyboard.type("4 mm")
-    page.keyboard.press("Control+Enter")
+    keys.type("Meniscus intact. Effusion [none / small].")
+    keys.press("Control+Home")
+    keys.press("Tab")
+    keys.type("none")
+    keys.press("Control+Enter")
     expect(page.locator("#badge")).to_have_attribute("data-status", "Final")
+    assert furnished.content("A77", "P77") == "Meniscus intact. Effusion none."
 
 
 def test_every_control_can_be_reached_and_shows_the_focus(

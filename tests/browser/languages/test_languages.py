@@ -43,7 +43,11 @@ def whole(page: Page) -> list[str]:
         """() => {
             const root = document.documentElement;
             const wrong = [];
-            if (root.scrollWidth > root.clientWidth) wrong.push('page');
+            const scrolls = (each) => each.scrollWidth > each.clientWidth + 1;
+            if (scrolls(root)) wrong.push('page');
+            for (const each of document.querySelectorAll('main, .room, .rows')) {
+                if (scrolls(each)) wrong.push(each.className || each.tagName);
+            }
             for (const each of document.querySelectorAll('button, label, h1, h2, th')) {
                 const box = each.getBoundingClientRect();
                 const hidden = each.closest('.visually-hidden, .words');
