@@ -93,7 +93,7 @@ class _Sweep:
         end = self._end(rows, came)
         gone, after, size = 0, 0, min(FEWEST, self.most)
         while True:
-            with self.database.write() as connection:
+            with self.database.forgetting() as connection:
                 begun = self.clock()
                 self.database.serialize(connection, "retention")  # nothing is archived twice
                 ids = self._old(connection, rows, came, after, end, size)

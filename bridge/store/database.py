@@ -71,6 +71,23 @@ class Database:
             yield connection
 
     @contextmanager
+    def forgetting(self) -> Iterator[Connection]:
+        """
+        Yield a connection in a write transaction that only removes what is to be forgotten.
+
+        Its commit waits for no disk, nor do others for it: what a power cut brings back is removed
+        again. What others commit afterwards is as durable as ever.
+        """
+        with self._turn(), self._translated(), self._writer.connect() as connection:
+            if self.dialect == "sqlite":
+                with sqlite.lazily(connection), connection.begin():
+                    yield connection
+                return
+            with connection.begin():
+                connection.exec_driver_sql(postgres.LAZILY)
+                yield connection
+
+    @contextmanager
     def session(self) -> Iterator[Session]:
         """Yield a SQLModel session in a write transaction; flush and commit at the end."""
         with self.write() as connection, Session(bind=connection) as session:

@@ -26,6 +26,9 @@ _DURABLE = """
     WHERE current_setting('synchronous_commit') = 'off'
 """
 
+LAZILY = "SET LOCAL synchronous_commit = off"
+"""At its commit this transaction waits for no disk."""
+
 
 def begin_by_itself(_cursor: Any, _wait: bool) -> None:
     """Leave it to psycopg, whose first statement begins; rows are locked one by one."""

@@ -4,6 +4,8 @@ SQLite's side: its settings, and how a transaction begins.
 No statements but those.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from bridge.store.errors import UnsupportedStore
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 
 _PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
+_DURABLE = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages at a power cut
+_CHECKPOINT = "PRAGMA wal_autocheckpoint = 4000"
 _SETTINGS = (
     _PATIENCE,
     "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",  # WAL with NORMAL loses acknowledged messages at a power cut
+    _DURABLE,
     "PRAGMA foreign_keys = ON",
-    "PRAGMA wal_autocheckpoint = 4000",
+    _CHECKPOINT,
     "PRAGMA cache_size = -16384",  # KiB
     "PRAGMA journal_size_limit = 67108864",
 )
@@ -56,6 +60,27 @@ def _prepare(connection: DBAPIConnection, record: object) -> None:
 def _begin(connection: Connection) -> None:
     how = connection.get_execution_options().get("bridge_begin", "BEGIN")
     connection.exec_driver_sql(how)
+
+
+@contextmanager
+def lazily(connection: Connection) -> Iterator[None]:
+    """
+    Let commits of a connection wait for no disk, and give it back as it was.
+
+    It writes back what it logs, and early: who has to answer somebody shall find little to do.
+    """
+    driver: Any = connection.connection.driver_connection
+    try:
+        driver.execute("PRAGMA synchronous = NORMAL")
+        driver.execute("PRAGMA wal_autocheckpoint = 1000")
+        yield
+    finally:
+        try:
+            driver.execute(_DURABLE)
+            driver.execute(_CHECKPOINT)
+        except BaseException:
+            connection.invalidate()
+            raise
 
 
 def begin_at_once(cursor: Any, wait: bool) -> None:
