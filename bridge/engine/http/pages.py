@@ -96,13 +96,16 @@ def report_boot(opened: Opened) -> dict[str, Any]:
     }
 
 
-def waiting_page(language: str, ancestors: Sequence[str], title: str, text: str) -> Response:
+def waiting_page(
+    language: str, theme: str, ancestors: Sequence[str], wording: tuple[str, str]
+) -> Response:
     """Return the page of a pre-warmed session: the app is loaded, and waits for a study."""
+    title, text = wording
     words = (
         f'<main class="notice" role="main"><h1>{html.escape(title)}</h1>'
         f"<p>{html.escape(text)}</p></main>"
     )
-    boot = {"mode": "waiting", "locale": language}
+    boot = {"mode": "waiting", "locale": language, "theme": theme}
     return app_page(boot, headers=policy(ancestors), fallback=words)
 
 

@@ -211,7 +211,9 @@ async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
 
     warmed, origins = await engine.work.change(Actor(), engine.clock(), deed)
     ancestors = ["'self'", *origins] if origins else ["*"]
-    page = pages.waiting_page(warmed.language, ancestors, *words(Notice.WAITING, warmed.language))
+    page = pages.waiting_page(
+        warmed.language, warmed.theme, ancestors, words(Notice.WAITING, warmed.language)
+    )
     if warmed.secret:
         _set_cookie(engine, page, warmed.secret, request)
     return page

@@ -54,6 +54,7 @@ class Warmed:
     site_id: str
     account_id: int
     language: str
+    theme: str
 
 
 def prepare(
@@ -99,14 +100,15 @@ def warm(
     link = links.find(work.connection, vault, handle, Purpose.INIT, work.now)
     account_id = link.account_id or 0
     language = str(link.payload["app_language"])
+    theme = _text(settings_of(work.connection, link.site_id, account_id).get("theme")) or "dark"
     details = {"prewarmed": {name: link.payload[name] for name in _LANGUAGES}}
     if present is not None and (present.site_id, present.account_id) == (link.site_id, account_id):
         describe(work.connection, present, details)
-        return Warmed("", link.site_id, account_id, language)
+        return Warmed("", link.site_id, account_id, language, theme)
     new = NewSession(link.site_id, account_id, framed=True, link_pk=link.pk, details=details)
     secret = begin_session(work.connection, vault.random_bytes, new, work.now, life)
     links.mark_opened(work.connection, link, work.now)
-    return Warmed(secret, link.site_id, account_id, language)
+    return Warmed(secret, link.site_id, account_id, language, theme)
 
 
 def _text(value: object) -> str | None:

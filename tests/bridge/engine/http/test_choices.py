@@ -24,11 +24,14 @@ def choose(service: Service, page: Page, **choices: object) -> httpx.Response:
 
 
 def test_language_and_colours_are_kept_for_the_next_report(service: Service) -> None:
-    """A launch that asks for no language opens in the one that was chosen."""
+    """A pre-warmed frame, and a launch that asks for no language, open in what was chosen."""
     page = opened(service)
     assert (boot(page)["locale"], boot(page)["theme"]) == ("en-US", "dark")
     chosen = choose(service, service.session(page), AppLanguage="de-DE", theme="light")
     assert chosen.status_code == 204
+    asked = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
+    waiting = boot(service.open(service.post("report/init", asked).json()["sessionLink"]))
+    assert (waiting["locale"], waiting["theme"]) == ("de-DE", "light")
     after = boot(opened(service, "A2"))
     assert (after["locale"], after["theme"]) == ("de-DE", "light")
 
