@@ -36,6 +36,9 @@ Validate = Callable[[bytes], Sequence[Finding]]
 class Check(Protocol):
     """What adds to the examination of messages."""
 
+    def asks(self, payload: bytes) -> bool:
+        """Whether there is anything to look at; quick."""
+
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
         """Give what the examination adds."""
 
@@ -66,6 +69,10 @@ class Validator:
         """Drop what was prepared, once it has been examined."""
         for payload in payloads:
             self._known.pop(payload, None)
+
+    def asks(self, payload: bytes) -> bool:
+        """Say yes: the structure of each message is looked at."""
+        return True
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
         """Give what the examination adds, prepared or not (a replay prepares nothing)."""
@@ -119,8 +126,8 @@ class ValidatedDefinition:
         return self.inner.accepts(header)
 
     def glance(self, raw: bytes, header: Header, site: str) -> str:
-        """Know nothing at a glance: the validator wants to be asked."""
-        return ""
+        """Know nothing at a glance where the check wants to be asked."""
+        return "" if self.check.asks(raw) else self.inner.glance(raw, header, site)
 
     def examine(self, message: Message, defaults: Defaults) -> Examination:
         """Say what is wrong with a message, by the definition and by the check."""
