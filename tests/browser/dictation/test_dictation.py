@@ -112,6 +112,22 @@ def test_a_recognizer_that_fails_is_told_and_text_stays_text(
     expect(page.locator("#text p")).to_have_text(["<b>no</b> [size] effusion"])
 
 
+def test_nothing_is_signed_while_words_are_on_their_way(
+    room: ReadingRoom, page: Page, recognizer: Model
+) -> None:
+    """Signed with the recorder on: it goes off, and its last words are in what is signed."""
+    recognizer.answer = {"text": "no effusion"}
+    opened(page, room, WITHOUT)
+    page.keyboard.type("Lungs clear.")
+    page.click("#recorder")
+    until(page, "document.querySelector('#level')?.value > 0.02")
+    page.wait_for_timeout(800)
+    page.click("#sign")
+    expect(page.locator("#badge")).to_have_attribute("data-status", "Final")
+    assert room.content() == "Lungs clear. No effusion"
+    expect(page.locator("#recorder")).to_have_count(0)
+
+
 def test_the_browsers_recognizer_writes_marks_and_lines(room: ReadingRoom, page: Page) -> None:
     """In the language of the launch; a selected bracket is filled."""
     opened(page, room, SPEAKING, SpeechLanguage="de-DE")

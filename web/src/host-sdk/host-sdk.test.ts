@@ -73,3 +73,14 @@ it("makes frames that may use what reports need", () => {
     expect(frame.allow).toContain(name);
   }
 });
+
+it("takes a window of another site, which answers no question about itself", () => {
+  const posted: unknown[] = [];
+  const forbidden = () => {
+    throw new DOMException("", "SecurityError");
+  };
+  const other = { postMessage: (message: unknown) => posted.push(message) };
+  const opened = new Proxy(other, { has: forbidden }) as unknown as Window;
+  connect(opened, { origin: ORIGIN }).send("save_report");
+  expect(posted).toEqual([{ action: "save_report" }]);
+});

@@ -66,13 +66,22 @@ export function createReportFrame(document: Document, title: string): HTMLIFrame
   return frame;
 }
 
+/** Another site's window lets nobody ask what it has. */
+function isFrame(target: HTMLIFrameElement | Window): target is HTMLIFrameElement {
+  try {
+    return "contentWindow" in target;
+  } catch {
+    return false;
+  }
+}
+
 /** Connects to a report in a frame, or in a window that this page has opened. */
 export function connect(
   target: HTMLIFrameElement | Window,
   { origin, window = globalThis.window }: ReportOptions,
 ): ReportConnection {
   const handlers = new Map<string, Set<(event: AnyReportEvent) => void>>();
-  const framed = "contentWindow" in target;
+  const framed = isFrame(target);
   const app = () => (framed ? target.contentWindow : target);
 
   function hear(message: MessageEvent<unknown>): void {

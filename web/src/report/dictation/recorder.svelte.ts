@@ -39,6 +39,8 @@ export class Recorder {
   #looking: ReturnType<typeof setInterval> | undefined;
   /** One for all recordings: their words come in the order in which they were spoken. */
   #served: Recognizer | null = null;
+  /** Until the words of what was recorded are in. */
+  #settled: Promise<void> = Promise.resolve();
   /** The browser's recognizer failed once: it is not asked again. */
   #browserFailed = false;
 
@@ -132,13 +134,23 @@ export class Recorder {
     this.problem = problem;
     this.state = "off";
     // What was recorded is still sent, and goes in when its words come.
-    void this.#recognizer?.stop();
+    this.#settled = this.#recognizer?.stop() ?? this.#settled;
     this.#release();
     if (on) this.#options.turned(false);
   }
 
-  async stop(): Promise<void> {
-    if (this.state === "off") return;
+  /** Turns it off; resolves once the last words are in. */
+  stop(): Promise<void> {
+    if (this.state !== "off") this.#settled = this.#stop();
+    return this.#settled;
+  }
+
+  /** Nobody waits any longer for words that do not come. */
+  giveUp(): void {
+    this.#settled = Promise.resolve();
+  }
+
+  async #stop(): Promise<void> {
     const on = this.state === "on";
     const held = { recognizer: this.#recognizer, stream: this.#stream, meter: this.#meter };
     this.state = "off";

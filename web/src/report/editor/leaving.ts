@@ -13,10 +13,15 @@ export function beforeLeaving(stage: (typeof STAGES)[number], duty: Duty): () =>
   return () => duties.delete(duty);
 }
 
+async function carryOut(stage: (typeof STAGES)[number]): Promise<void> {
+  const now = [...duties].filter(([, each]) => each === stage);
+  await Promise.all(now.map(([duty]) => duty()));
+}
+
+/** Resolves when nothing is still being put in: before a text is signed. */
+export const finished = (): Promise<void> => carryOut("finish");
+
 /** Resolves when everything is saved; rejects when something cannot be. */
 export async function readyToLeave(): Promise<void> {
-  for (const stage of STAGES) {
-    const now = [...duties].filter(([, each]) => each === stage);
-    await Promise.all(now.map(([duty]) => duty()));
-  }
+  for (const stage of STAGES) await carryOut(stage);
 }

@@ -1,12 +1,14 @@
 // What people and hosts do to the report: sign, recall, preliminary, addenda. Each rejects with
 // the engine's refusal; the page's buttons go through `Desk.act`, the host's actions through here.
 import { ApiProblem } from "../../../shared/api/client";
+import { finished } from "../leaving";
 import type { Desk } from "./desk.svelte";
 
 const version = (desk: Desk): number => desk.page?.version ?? 0;
 
 /** Signs, unless the checks find something that a person has to look at first. */
 export async function sign(desk: Desk, { looked = false } = {}): Promise<void> {
+  await finished();
   await desk.flush();
   if (!looked) {
     const { findings } = await desk.endpoints.checks();
@@ -23,8 +25,10 @@ export const signNow = (desk: Desk) => desk.perform(() => desk.endpoints.signNow
 
 export const unsign = (desk: Desk) => desk.perform(() => desk.endpoints.unsign());
 
-export const prelim = (desk: Desk, group: string, tag: string) =>
-  desk.perform(() => desk.endpoints.prelim(version(desk), group, tag));
+export async function prelim(desk: Desk, group: string, tag: string): Promise<void> {
+  await finished();
+  await desk.perform(() => desk.endpoints.prelim(version(desk), group, tag));
+}
 
 export const createAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.createAddendum());
 
@@ -36,11 +40,13 @@ async function cancel(desk: Desk): Promise<void> {
   await desk.perform(() => desk.endpoints.cancelAddendum());
 }
 
-export const signAddendum = (desk: Desk) =>
-  desk.perform(() => {
+export async function signAddendum(desk: Desk): Promise<void> {
+  await finished();
+  await desk.perform(() => {
     const draft = desk.page?.addenda.findLast((each) => each.state === "draft");
     return desk.endpoints.signAddendum(draft?.version ?? 0);
   });
+}
 
 export const releaseAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.releaseAddendum());
 
