@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.acceptance.house import ROOT
+from tests.acceptance.forked import ROOT
 from tests.acceptance.receiver import Receiver
 
 STARTS_WITHIN = 30.0

@@ -81,6 +81,8 @@ def test_macros_of_the_site_and_ones_own(room: ReadingRoom, page: Page) -> None:
     """Typed and expanded; one made of what is selected; and removed again."""
     room.call("PUT", "admin/sites/SITE1/macros/.nl", {"text": "Lungs clear, [side] normal."})
     opened(page, room)
+    page.click("#room-aids")
+    expect(page.locator("#macros code")).to_have_text([".nl"])  # they come after the page
     page.click("#text")
     page.keyboard.type(".nl ")
     assert selected(page) == "[side]"
