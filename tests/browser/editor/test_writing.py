@@ -83,19 +83,21 @@ def test_macros_of_the_site_and_ones_own(room: ReadingRoom, page: Page) -> None:
     opened(page, room)
     page.click("#room-aids")
     expect(page.locator("#macros code")).to_have_text([".nl"])  # they come after the page
-    page.click("#text")
+    page.focus("#text")  # by keyboard: what a click selects, the editor says a moment later
     page.keyboard.type(".nl ")
     assert selected(page) == "[side]"
     page.keyboard.type("both sides")
     page.keyboard.press("Control+a")
+    page.wait_for_function("getSelection().toString() === 'Lungs clear, both sides normal.'")
     page.click("#room-aids")
     page.click("#macro-new")
     assert page.input_value("#macro-text") == "Lungs clear, both sides normal."
     page.fill("#macro-trigger", "mine")
     page.click("#macro-save")
     expect(page.locator("#macros code")).to_have_text([".nl", "mine"])
-    page.click("#text")
+    page.focus("#text")
     page.keyboard.press("Control+a")
+    page.wait_for_function("getSelection().toString() === 'Lungs clear, both sides normal.'")
     page.keyboard.type("mine")
     page.keyboard.press("Tab")
     saved(page)
