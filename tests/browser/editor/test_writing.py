@@ -118,8 +118,9 @@ def test_a_template_by_number_and_what_it_maps(room: ReadingRoom, page: Page) ->
     assert selected(page) == "[normal / enlarged]"
     saved(page)
     assert room.content().startswith("Findings\nLungs:")
-    page.click("#text")
+    page.focus("#text")
     page.keyboard.press("Control+a")
+    page.wait_for_function("getSelection().toString().startsWith('Findings')")
     page.keyboard.type("Nodule in the left lung.")
     page.fill("#template-find", "knee")
     page.click("#templates .template")
