@@ -48,6 +48,16 @@ def selected(page: Page) -> str:
     return text
 
 
+def select_all(page: Page) -> None:
+    """Select the whole text, and wait until it is."""
+    page.keyboard.press("Control+a")
+    for _ in range(500):
+        if len(selected(page)) > 20:
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("nothing is selected")
+
+
 def saved(page: Page) -> None:
     """Wait until what is typed is saved."""
     expect(page.locator("#saving")).to_have_attribute("data-phase", "saved", timeout=15_000)
@@ -87,8 +97,7 @@ def test_macros_of_the_site_and_ones_own(room: ReadingRoom, page: Page) -> None:
     page.keyboard.type(".nl ")
     assert selected(page) == "[side]"
     page.keyboard.type("both sides")
-    page.keyboard.press("Control+a")
-    page.wait_for_function("getSelection().toString() === 'Lungs clear, both sides normal.'")
+    select_all(page)
     page.click("#room-aids")
     page.click("#macro-new")
     assert page.input_value("#macro-text") == "Lungs clear, both sides normal."
@@ -96,8 +105,7 @@ def test_macros_of_the_site_and_ones_own(room: ReadingRoom, page: Page) -> None:
     page.click("#macro-save")
     expect(page.locator("#macros code")).to_have_text([".nl", "mine"])
     page.focus("#text")
-    page.keyboard.press("Control+a")
-    page.wait_for_function("getSelection().toString() === 'Lungs clear, both sides normal.'")
+    select_all(page)
     page.keyboard.type("mine")
     page.keyboard.press("Tab")
     saved(page)
@@ -119,8 +127,7 @@ def test_a_template_by_number_and_what_it_maps(room: ReadingRoom, page: Page) ->
     saved(page)
     assert room.content().startswith("Findings\nLungs:")
     page.focus("#text")
-    page.keyboard.press("Control+a")
-    page.wait_for_function("getSelection().toString().startsWith('Findings')")
+    select_all(page)
     page.keyboard.type("Nodule in the left lung.")
     page.fill("#template-find", "knee")
     page.click("#templates .template")
