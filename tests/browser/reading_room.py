@@ -58,6 +58,7 @@ class ReadingRoom:
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", self.port))
+        listening.listen()  # who comes before the engine is ready waits for it
         self.port = listening.getsockname()[1]
         settings = EngineSettings(
             (("1", self._keys),), public_url=self.url, assistance=self.assistance
