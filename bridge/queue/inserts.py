@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.queue.admission import NEW, Ruling, rule, short
 from bridge.queue.arrivals import Arrival, Flag, Receipt
-from bridge.queue.hot_path import HotPath, Row
+from bridge.queue.hot_path import HotPath, PostgresPath, Row
 from bridge.queue.states import State
 
 _KEY_REUSED = ("205", "MSH-10")  # HL7 table 0357: duplicate key identifier
@@ -37,7 +37,7 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
     ]
 
 
-def admit_new(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+def admit_new(path: PostgresPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
     """Store what is all new, in one statement; give nothing, and store nothing, where it is not."""
     rows = [_row(arrival, NEW) for arrival in arrivals]
     ids = path.insert_new(cursor, rows)

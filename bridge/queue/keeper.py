@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
-from bridge.queue.hot_path import HOT_PATHS
+from bridge.queue.hot_path import HOT_PATHS, PostgresPath
 from bridge.queue.inserts import admit, admit_new
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
@@ -93,12 +93,14 @@ class Keeper:
 
     def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Store what looks new in one go, where that pays; nothing of it where something is not."""
-        identities = {arrival.identity for arrival in arrivals}
-        if not self._path.asks_once or len(identities) != len(arrivals) or not arrivals:
+        path = self._path
+        if not isinstance(path, PostgresPath) or not arrivals:
+            return []
+        if len({arrival.identity for arrival in arrivals}) != len(arrivals):
             return []
         began = self._timer()
         with self._writer.single() as cursor:
-            receipts = admit_new(self._path, cursor, arrivals)
+            receipts = admit_new(path, cursor, arrivals)
         self.flush_took = self._timer() - began
         return receipts
 
