@@ -81,11 +81,8 @@ def compile_outbound(
     if "statuses" in entries:
         statuses = compile_statuses(entries["statuses"], shop.notebook)
     writers = compile_items(entries.get("segments"), entries.get("parts"), manner, shop)
-    for part, below in (
-        shop.notebook.mapping(entries["parts"]).items() if "parts" in entries else ()
-    ):
-        if below.file == root.file and f"use: {part}" not in shop.used:
-            shop.notebook.warn(below.at_key(), "dead", f"no segment uses {part}")
+    if "parts" in entries:
+        _check_parts(root, entries["parts"], shop)
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
         check_needs(root, entries, shop)
     return OutboundMapping(name, "", manner, statuses, writers)
