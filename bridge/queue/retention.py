@@ -150,16 +150,6 @@ def _contents(
     return [dict(each) for each in connection.execute(joined).mappings()]
 
 
-def content_size(database: Database) -> int:
-    """Give the bytes of all messages and acknowledgments. Reads every row's lengths."""
-    lengths = (
-        select(func.sum(func.length(MESSAGE_BODY.c.payload) + func.length(MESSAGE_BODY.c.ack))),
-        select(func.sum(func.length(DELIVERY_BODY.c.payload))),
-    )
-    with database.read() as connection:
-        return sum(connection.execute(each).scalar() or 0 for each in lengths)
-
-
 def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int:
     """
     Give the time (ms) before which messages would have to go for the newest to fit into `most`.

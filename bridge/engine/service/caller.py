@@ -131,11 +131,6 @@ def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standin
     return Standing(role, row.name or "", tuple(row.locations), row.settings)
 
 
-def role_in(connection: Connection, caller: Caller, site_id: str) -> Role | None:
-    """Return the caller's role on a site that must exist; raise `SiteNotFound`."""
-    return standing_on(connection, caller, site_id).role
-
-
 def require_administrator(
     connection: Connection,
     caller: Caller,
