@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
@@ -156,6 +156,30 @@ def test_the_worklist_leads_to_where_it_is(ward: Ward, page: Page) -> None:
     page.get_by_role("button", name="Where is it? A7001").click()
     expect(page.get_by_role("table", name="Orders")).to_contain_text("Final")
     assert "A7001" not in page.url
+
+
+def test_an_answer_that_comes_late_changes_nothing(ward: Ward, page: Page) -> None:
+    """What was asked for first arrives last: the rows are those of what was asked for last."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        asks_all = not (route.request.post_data_json or {}).get("status")
+        held.append(route) if asks_all and not held else route.continue_()
+
+    enter(page, ward, OPERATOR, "worklist")
+    table = page.get_by_role("table", name="Worklist")
+    status = page.get_by_role("combobox", name="Report status")
+    page.get_by_role("combobox", name="Site").select_option("SITE1")
+    expect(table.get_by_role("row", name="A7002")).to_be_visible()
+    page.route("**/sites/SITE1/worklist", hold)
+    page.get_by_role("button", name="Search").click()
+    status.select_option("Final")
+    expect(table.get_by_role("row", name="A7001")).to_be_visible()
+    with page.expect_response("**/sites/SITE1/worklist"):
+        held[0].continue_()
+    page.wait_for_load_state("networkidle")
+    expect(table.get_by_role("row", name="A7001")).to_be_visible()
+    expect(table.get_by_role("row", name="A7002")).to_have_count(0)
 
 
 def test_the_dashboard_is_live(ward: Ward, page: Page) -> None:
