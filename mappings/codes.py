@@ -9,12 +9,22 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import StringIO
+from typing import NamedTuple
 
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
 
 FOLDER = "codes/"
 COLUMNS = ("code", "value")
+
+
+class Missed(NamedTuple):
+    """A code that a message had and a table has not, where it stood, and what becomes of it."""
+
+    table: str
+    code: str
+    place: str
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ A rule yields text, "" for nothing, or the HL7 null when only nulls were found.
 """
 
 from mappings import transforms
-from mappings.codes import CodeTable
+from mappings.codes import CodeTable, Missed
 from mappings.conditions import Condition, compile_condition
 from mappings.dead import LISTENER, unreachable, without_effect
 from mappings.fetch import NULL, compile_path
@@ -173,7 +173,7 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
     if "unknown" in entries:
         policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
     shop.refusing |= policy == "refuse"
-    place = shop.paths[-1] if shop.paths else ""
+    place = plain(shop.paths[-1]) if shop.paths else ""
     _check_codes(table, key, entries, policy, shop)
 
     def get(scope: Scope) -> str:
@@ -181,9 +181,13 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
         if not code or code == NULL or table is None:
             return code
         value = table.value(code) if key == "codes" else table.code(code)
-        if value is None and policy == "refuse":
-            raise UnknownCode(scope.locate(plain(place)))
-        return (code if policy == "keep" else "") if value is None else value
+        if value is not None:
+            return value
+        if scope.defaults.missed is not None:
+            scope.defaults.missed.append(Missed(table.name, code, place, policy))
+        if policy == "refuse":
+            raise UnknownCode(scope.locate(place))
+        return code if policy == "keep" else ""
 
     return get
 

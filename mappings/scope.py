@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from mappings.codes import Missed
 from mappings.hl7.message import Message, Segment
 from mappings.rows import Beyond, Firsts, Nothing, Places, Rows, behind
 
@@ -30,6 +31,8 @@ class Defaults(NamedTuple):
     site: str
     time_zone: str
     now: datetime
+    missed: list[Missed] | None = None
+    """Where codes are noted that no table has; None: nobody wants to know."""
 
 
 class Scope:

@@ -36,6 +36,7 @@ def seen(
 
     from bridge.store import concerns
     from bridge.store.concerns import Subject
+    from bridge.wiring.commanding import operator
     from bridge.wiring.stores import bridge_database
 
     chosen = [
@@ -46,5 +47,5 @@ def seen(
         raise typer.BadParameter("say --message ID, --order ROW or --all")
     with bridge_database(home) as database:
         now = time.time_ns() // 1_000_000
-        count = concerns.seen(database, None if everything else chosen, now)
+        count = concerns.seen(database, None if everything else chosen, now, operator())
     print(f"seen: {count}")

@@ -4,12 +4,13 @@ What one listener is told to do, and what it needs of a mapping definition.
 Plain values and a Protocol; `bridge.wiring` makes them from settings and compiled mappings.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from mappings.acceptance import Acceptance
+from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
@@ -94,6 +95,14 @@ def forgotten(_name: str, _version: str) -> Definition | None:
     return None
 
 
+Missing = Callable[[str, str, Collection[Missed]], None]
+"""Told of the codes of one message that a definition (its name, its version) has not."""
+
+
+def unmoved(_name: str, _version: str, _missed: Collection[Missed]) -> None:
+    """Count no codes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listening:
     """
@@ -120,3 +129,5 @@ class Listening:
     """Whether MLLP release 2's commit block goes before each answer."""
     recall: Recall = forgotten
     """Finds the version that a stored message began with."""
+    missing: Missing = unmoved
+    """Told of codes without an entry."""

@@ -15,6 +15,7 @@ from bridge.intake.listening import Definition, Listening, Merged
 from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
+from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
@@ -52,8 +53,11 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     definition = _definition(listening, claimed.mapping, claimed.mapping_version)
     message = Message.parse(claimed.payload, fallback=listening.charset)
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
-    defaults = Defaults(listening.site, listening.time_zone, received)
+    missed: list[Missed] = []
+    defaults = Defaults(listening.site, listening.time_zone, received, missed)
     events = _part(definition.apply(message, defaults), claimed.flags)
+    if missed:
+        listening.missing(definition.name, definition.version, missed)
     occasion = Occasion(claimed.message_id, sent_at(message, listening))
     return Job(claimed, occasion, events, listening.merged)
 

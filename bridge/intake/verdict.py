@@ -14,6 +14,7 @@ from bridge.intake.listening import Acknowledge, Definition, Listening
 from bridge.intake.parts import lanes_of, number_of, parts_of
 from bridge.intake.routing import Router, require_control_id
 from bridge.queue.arrivals import MOST_LANES
+from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message
@@ -92,12 +93,15 @@ class Judge:
         listening = self._listening
         if known := definition.glance(payload, header, listening.site):
             return Verdict(header, definition, (lane(known),))
-        defaults = Defaults(listening.site, listening.time_zone, now)
+        missed: list[Missed] = []
+        defaults = Defaults(listening.site, listening.time_zone, now, missed)
         if listening.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
         message = Message.parse(payload, fallback=listening.charset, head=header)
         found = definition.examine(message, defaults)
         refusals = found.refusals
+        if missed and refusals:  # what is taken is read again, and counted then
+            listening.missing(definition.name, definition.version, missed)
         lanes = () if refusals else _numbers(found.lanes)
         verdict = Verdict(header, definition, lanes, refusals, message.charset_suspect)
         if len(lanes) <= MOST_LANES:  # nearly always

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bridge.store.concerns import Concern, Subject
+from bridge.store.unknown_codes import UnknownCode
 
 DAY = 86_400_000  # ms
 
@@ -73,8 +74,11 @@ class Sight:
     """Messages that each listener refused within the last hour."""
     disk_free: int | None = None
     """Bytes left where HOME is."""
+    unknown_codes: Sequence[UnknownCode] = ()
+    """Codes that the definitions in force have met, and no table of theirs has."""
 
 
+KEPT_AS_THEY_ARE = "keep"
 MOST_CONCERNS = 20
 """Messages that are told of one by one; further ones are told together."""
 
@@ -90,6 +94,7 @@ def conditions(sight: Sight, limits: Thresholds) -> list[Condition]:
         *_refused(sight, limits),
         *_disk(sight, limits),
         *_concerns(sight),
+        *_codes(sight),
     ]
 
 
@@ -166,6 +171,18 @@ def _concerns(sight: Sight) -> Iterator[Condition]:
     for code, count in differing.items():
         text = f"{count} orders differ from the report service: {code}"
         yield Condition(f"differs:{code}", Severity.WARNING, text)
+
+
+def _codes(sight: Sight) -> Iterator[Condition]:
+    """Each table by itself, unless what it does not have is kept, which is as good as meant."""
+    told = Counter(
+        (each.mapping, each.code_table)
+        for each in sight.unknown_codes
+        if each.policy != KEPT_AS_THEY_ARE and each.seen_at is None
+    )
+    for (mapping, table), count in told.items():
+        text = f"{count} codes that messages had are not in the code table {table} of {mapping}"
+        yield Condition(f"codes:{mapping} {table}", Severity.WARNING, text)
 
 
 def duration(milliseconds: int) -> str:

@@ -17,6 +17,7 @@ from bridge.operations.conditions import Condition, Queue, Sight, Thresholds, co
 from bridge.queue import browse
 from bridge.queue.rows import Depth
 from bridge.queue.states import State
+from bridge.store import unknown_codes
 from bridge.store.concerns import unseen
 from bridge.store.database import Database
 
@@ -25,6 +26,7 @@ Tell = Callable[[Sequence[Notice]], None]
 
 
 MOST_CONCERNS = 1000
+MOST_CODES = 2000
 HOUR = 3_600_000  # ms
 
 
@@ -104,6 +106,7 @@ class Watch:
             concerns=unseen(self.database, MOST_CONCERNS),
             refused=browse.refused_since(self.database, now - HOUR),
             disk_free=self.disk_free(),
+            unknown_codes=unknown_codes.standing(self.database, MOST_CODES),
         )
 
 

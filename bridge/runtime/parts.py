@@ -21,6 +21,7 @@ from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.handler import IntakeHandler
 from bridge.intake.listening import Listening
+from bridge.intake.missing import Tally
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.intake.validating import Validator
@@ -39,6 +40,7 @@ from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
+from bridge.runtime.tallying import Tallying
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring import reading
@@ -100,6 +102,7 @@ class Intake:
         self._database = database
         self._find_version = recaller(database)
         self._activation = latest_activation(database)
+        self._tally = Tally()
         self._listenings = self._compiled()
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
@@ -133,6 +136,7 @@ class Intake:
             Step("ledger", begin_ledger, self._ledger.stop),
             Step("worker", self._worker.start, self._worker.stop),
             Following(self._database, self._activation, self._compiled, self._adopt).part(),
+            Tallying(self._database, self._tally).part(),
             Step("switches", board.start, board.stop),
             *(Step(f"listener {name}", each.start, each.stop) for name, each in ports.items()),
         ]
@@ -141,7 +145,7 @@ class Intake:
         """Compile what is in force. Blocking."""
         find = in_force(self._settings, self._database)
         settings = reading.current(self._settings, self._database)
-        return listenings(settings, find, self._find_version)
+        return listenings(settings, find, self._find_version, self._tally.note)
 
     def _adopt(self, found: dict[str, Listening]) -> None:
         """Let frames and messages that come from now on be read by other definitions."""

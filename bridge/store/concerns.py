@@ -45,9 +45,10 @@ _OPEN = text(
     "ORDER BY noted_at DESC, row_id DESC LIMIT :limit"
 )
 _SEEN = text(
-    "UPDATE concern SET seen_at = :now WHERE seen_at IS NULL AND kind = :kind AND row_id = :row_id"
+    "UPDATE concern SET seen_at = :now, seen_by = :by "
+    "WHERE seen_at IS NULL AND kind = :kind AND row_id = :row_id"
 )
-_ALL_SEEN = text("UPDATE concern SET seen_at = :now WHERE seen_at IS NULL")
+_ALL_SEEN = text("UPDATE concern SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
 
 
 def note(connection: Connection, kind: Subject, codes: Iterable[tuple[int, str]], now: int) -> None:
@@ -92,12 +93,15 @@ def unseen(database: Database, limit: int) -> list[Concern]:
     return [Concern(Subject(row.kind), row.row_id, row.code, row.noted_at) for row in rows]
 
 
-def seen(database: Database, subjects: Iterable[tuple[Subject, int]] | None, now: int) -> int:
+def seen(
+    database: Database, subjects: Iterable[tuple[Subject, int]] | None, now: int, by: str = ""
+) -> int:
     """Take note that somebody has looked at these, or at all (None); give how many there were."""
+    who = {"now": now, "by": by}
     with database.write() as connection:
         if subjects is None:
-            return connection.execute(_ALL_SEEN, {"now": now}).rowcount
+            return connection.execute(_ALL_SEEN, who).rowcount
         return sum(
-            connection.execute(_SEEN, {"kind": kind.value, "row_id": row_id, "now": now}).rowcount
+            connection.execute(_SEEN, {**who, "kind": kind.value, "row_id": row_id}).rowcount
             for kind, row_id in subjects
         )

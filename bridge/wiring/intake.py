@@ -1,6 +1,7 @@
 """Listeners from settings: their definitions, their policy, their certificates."""
 
 import secrets
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -11,10 +12,12 @@ from bridge.intake.listening import (
     Acknowledge,
     Listening,
     Merged,
+    Missing,
     Recall,
     Replies,
     Reuse,
     forgotten,
+    unmoved,
 )
 from bridge.wiring.shelf import Find, files_of
 from config import Settings
@@ -44,23 +47,25 @@ class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
 
 
 def listenings(
-    settings: Settings, find: Find | None = None, recall: Recall = forgotten
+    settings: Settings,
+    find: Find | None = None,
+    recall: Recall = forgotten,
+    missing: Missing = unmoved,
 ) -> dict[str, Listening]:
     """
     Compile what each listener reads with: what `find` gives, or the files of HOME.
 
-    `recall` gives the versions that messages began with. Raises MappingErrors, WrongKind.
+    `recall` gives the versions that messages began with, `missing` is told of codes without an
+    entry. Raises MappingErrors, WrongKind.
     """
-    return {each.name: _listening(settings, each, find, recall) for each in settings.listener}
+    made = [_listening(settings, each, find) for each in settings.listener]
+    return {each.name: replace(each, recall=recall, missing=missing) for each in made}
 
 
-def _listening(
-    settings: Settings, listener: Listener, find: Find | None, recall: Recall
-) -> Listening:
+def _listening(settings: Settings, listener: Listener, find: Find | None) -> Listening:
     return Listening(
         name=listener.name,
         definitions=compiled(settings, listener, find),
-        recall=recall,
         site=listener.site,
         time_zone=listener.time_zone,
         acknowledge=Acknowledge(listener.acknowledge.value),

@@ -33,11 +33,13 @@ from bridge.queue.states import State
 from bridge.store import concerns
 from bridge.store.concerns import Concern, Subject
 from bridge.store.database import Database
+from bridge.store.unknown_codes import UnknownCode
 
 NOW = 100 * DAY
 QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
 KEPT = Concern(Subject.MESSAGE, 7, "report_kept", NOW)
 DIFFERS = Concern(Subject.ORDER, 7, "not_queued ris", NOW)
+CODE = UnknownCode("orders", "sex", "Q", "PID-8.1", "empty", "v", 3, 1, 2, None, "")
 TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
 
 
@@ -54,6 +56,9 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
         ({"last_message": {"a": NOW - 4999}}, {"silence": {"a": 5000}}, []),
         ({"last_message": {}}, {"silence": {"a": DAY}}, ["silence:a"]),
         ({"started_at": NOW - 5}, {"silence": {"a": DAY}}, []),
+        ({"unknown_codes": [CODE, replace(CODE, code="R")]}, {}, ["codes:orders sex"]),
+        ({"unknown_codes": [replace(CODE, policy="keep")]}, {}, []),
+        ({"unknown_codes": [replace(CODE, seen_at=1)]}, {}, []),
         (
             {"last_message": {"a": 1}, "paused": {"listener a": 1}},
             {"silence": {"a": 5000}},

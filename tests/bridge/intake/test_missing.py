@@ -1,0 +1,98 @@
+"""Codes without an entry are counted while messages are read, and never name a person."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bridge.intake.listening import Listening
+from bridge.intake.missing import MOST, Tally, named
+from bridge.intake.reading import read
+from bridge.intake.verdict import Judge
+from bridge.queue.work import Claimed
+from bridge.store.unknown_codes import Met, Place
+from mappings.codes import Missed
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.inbound import InboundMapping
+from mllp.framing import Frame
+
+RULES = """
+include: orders.yaml
+tags:
+  SiteID: {from: MSH-4.1, codes: sites, unknown: refuse}
+  Race: {from: PID-10.1, codes: race, unknown: keep}
+"""
+SOURCES = {
+    **read_folder(DEFINITIONS),
+    "codes/sites.csv": "code,value\nNORTH,SITE1\n",
+    "codes/race.csv": "code,value\nW,White\n",
+    "mine.yaml": RULES,
+}
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+def message(site: str, sex: str, race: str) -> bytes:
+    """An order, with these codes in it."""
+    return (
+        f"MSH|^~\\&|RISA|{site}|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
+        f"PID|1||M1^^^NORTH^MR||Doe^Jane|||{sex}||{race}\r"
+        "ORC|NW|P1\rOBR|1|P1||X^Test|||||||||||||||A1\r"
+    ).encode()
+
+
+def met(raw: bytes) -> dict[Place, Met]:
+    """What is counted of a message that is judged and, where it is taken, read."""
+    made = compile_sources(SOURCES, "mine")
+    assert isinstance(made, InboundMapping)
+    tally = Tally()
+    listening = Listening("ris", (made,), missing=tally.note)
+    verdict = Judge(listening, pytest.fail).judge(Frame(raw), NOW)
+    if not verdict.refusals:
+        claimed = Claimed(1, raw, "ris", "mine", made.version, (1,), 1, 0, 0, "ORM^O01")
+        read(claimed, {"ris": listening})
+    return dict(tally.take())
+
+
+def test_what_is_kept_or_left_out_is_counted_once() -> None:
+    """A message that is taken is looked at twice and counted once; a known code is not."""
+    found = met(message("NORTH", "Q", "B"))
+    assert {(*key, each.policy, each.count) for key, each in found.items()} == {
+        ("mine", "sex", "Q", "empty", 1),
+        ("mine", "race", "B", "keep", 1),
+    }
+    assert met(message("NORTH", "F", "W")) == {}
+
+
+def test_what_is_refused_is_counted_once() -> None:
+    """Though the check looks at it for the refusal, and for the lanes."""
+    found = met(message("SOUTH", "F", "W"))
+    assert [(key, each.policy, each.count) for key, each in found.items()] == [
+        (Place("mine", "sites", "SOUTH"), "refuse", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "kept"),
+    [
+        ("MSH-4.1", " SOUTH ", "SOUTH"),
+        ("PID-8.1", "Q", "Q"),
+        ("PID-5.1", "Doe", ""),
+        ("NK1-2", "Doe", ""),
+        ("OBX-5", "text", ""),
+        ("OBR-18", "A1", ""),
+        ("OBR-24", "MRI", "MRI"),
+        ("OBR-4.2", "x" * 41, ""),
+    ],
+)
+def test_what_may_be_about_a_person_has_no_name(place: str, code: str, kept: str) -> None:
+    """Fields of persons, numbers of orders and long texts are counted and not named."""
+    assert named(Missed("table", code, place, "keep")) == kept
+
+
+def test_a_flood_is_counted_without_names() -> None:
+    """Memory is bounded, whatever a sender writes."""
+    tally = Tally()
+    for number in range(MOST + 50):
+        tally.note("mine", "v", [Missed("t", str(number), "OBR-24", "keep")])
+    found = tally.take()
+    assert (len(found), found[Place("mine", "t", "")].count) == (MOST + 1, 50)
+    assert tally.take() == {}
