@@ -19,12 +19,17 @@ COLUMNS = ("code", "value")
 
 
 class Missed(NamedTuple):
-    """A code that a message had and a table has not, where it stood, and what becomes of it."""
+    """
+    A code that a message had and a table has not, where it stood, and what becomes of it.
+
+    `back`: it was looked up as a value, from right to left.
+    """
 
     table: str
     code: str
     place: str
     policy: str
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,17 +174,18 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
         policy = shop.notebook.choice(entries["unknown"], "policy", UNKNOWN_CODES) or policy
     shop.refusing |= policy == "refuse"
     place = plain(shop.paths[-1]) if shop.paths else ""
+    back = key == "codes_back"
     _check_codes(table, key, entries, policy, shop)
 
     def get(scope: Scope) -> str:
         code = rule(scope)
         if not code or code == NULL or table is None:
             return code
-        value = table.value(code) if key == "codes" else table.code(code)
+        value = table.code(code) if back else table.value(code)
         if value is not None:
             return value
         if scope.defaults.missed is not None:
-            scope.defaults.missed.append(Missed(table.name, code, place, policy))
+            scope.defaults.missed.append(Missed(table.name, code, place, policy, back))
         if policy == "refuse":
             raise UnknownCode(scope.locate(place))
         return code if policy == "keep" else ""

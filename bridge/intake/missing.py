@@ -7,6 +7,7 @@ killed, which costs a count and no message. What may be about a person is counte
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from threading import Lock
 
 from bridge.store.unknown_codes import UNNAMED, Met, Place
@@ -36,16 +37,14 @@ class Tally:
                 full = len(self._counts) >= MOST and key not in self._counts
                 kept = key._replace(code=UNNAMED) if full else key
                 self._counts[kept] += 1
-                self._about[kept] = Met(version, each.place, each.policy)
+                self._about[kept] = Met(version, each.place, each.policy, back=each.back)
 
     def take(self) -> Mapping[Place, Met]:
         """Give what was counted since the last time."""
         with self._guard:
             counts, about = self._counts, self._about
             self._counts, self._about = Counter(), {}
-        return {
-            key: Met(met.version, met.place, met.policy, counts[key]) for key, met in about.items()
-        }
+        return {key: replace(met, count=counts[key]) for key, met in about.items()}
 
 
 def named(missed: Missed) -> str:

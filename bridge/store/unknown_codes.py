@@ -35,17 +35,23 @@ class Met:
     place: str
     policy: str
     count: int = 1
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownCode:
-    """A code without an entry; times in ms. `policy` is `keep`, `empty` or `refuse`."""
+    """
+    A code without an entry; times in ms. `policy` is `keep`, `empty` or `refuse`.
+
+    `back`: it was looked up as a value, from right to left.
+    """
 
     mapping: str
     code_table: str
     code: str
     place: str
     policy: str
+    back: bool
     version: str
     count: int
     first_at: int
@@ -56,11 +62,11 @@ class UnknownCode:
 
 _COLUMNS = ", ".join(UnknownCode.__slots__)
 _ADD = text("""
-    INSERT INTO unknown_code (mapping, code_table, code, place, policy, version, count,
+    INSERT INTO unknown_code (mapping, code_table, code, place, policy, back, version, count,
                               first_at, last_at)
-    VALUES (:mapping, :code_table, :code, :place, :policy, :version, :count, :now, :now)
+    VALUES (:mapping, :code_table, :code, :place, :policy, :back, :version, :count, :now, :now)
     ON CONFLICT (mapping, code_table, code) DO UPDATE SET place = :place, policy = :policy,
-        version = :version, count = unknown_code.count + :count, last_at = :now
+        back = :back, version = :version, count = unknown_code.count + :count, last_at = :now
 """)
 _NAMED = text("SELECT code FROM unknown_code WHERE mapping = :mapping AND code_table = :code_table")
 _STANDING = text(f"""
@@ -84,8 +90,8 @@ def add(database: Database, found: Mapping[Place, Met], now: int) -> None:
             named = _within(connection, key)
             row = {**named._asdict(), "now": now}
             met = found[key]
-            told = {"place": met.place, "policy": met.policy, "version": met.version}
-            connection.execute(_ADD, {**row, **told, "count": met.count})
+            told = {"place": met.place, "policy": met.policy, "back": int(met.back)}
+            connection.execute(_ADD, {**row, **told, "version": met.version, "count": met.count})
         connection.execute(_FORGET, {"before": now - _KEPT})
 
 
@@ -101,7 +107,7 @@ def standing(database: Database, limit: int) -> list[UnknownCode]:
     """List the codes that the versions in force have met, the last met first."""
     with database.read() as connection:
         rows = connection.execute(_STANDING, {"limit": limit}).mappings()
-        return [UnknownCode(**row) for row in rows]
+        return [UnknownCode(**{**row, "back": bool(row["back"])}) for row in rows]
 
 
 def seen(database: Database, key: Place, by: str, now: int) -> bool:

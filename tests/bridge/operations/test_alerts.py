@@ -39,7 +39,7 @@ NOW = 100 * DAY
 QUIET = Sight(NOW, NOW - DAY, {}, {}, {}, {})
 KEPT = Concern(Subject.MESSAGE, 7, "report_kept", NOW)
 DIFFERS = Concern(Subject.ORDER, 7, "not_queued ris", NOW)
-CODE = UnknownCode("orders", "sex", "Q", "PID-8.1", "empty", "v", 3, 1, 2, None, "")
+CODE = UnknownCode("orders", "sex", "Q", "PID-8.1", "empty", False, "v", 3, 1, 2, None, "")
 TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
 
 

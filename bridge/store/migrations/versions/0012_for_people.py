@@ -19,6 +19,8 @@ def upgrade() -> None:
         sa.Column("code", sa.Text, primary_key=True),
         sa.Column("place", sa.Text, nullable=False),
         sa.Column("policy", sa.Text, nullable=False),
+        # 1 where it was looked up as a value, from right to left.
+        sa.Column("back", sa.Integer, nullable=False),
         # The version that met it last: once another is in force it no longer stands.
         sa.Column("version", sa.Text, nullable=False),
         sa.Column("count", sa.BigInteger, nullable=False),
