@@ -14,6 +14,7 @@ from datetime import date
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from mappings.ages import age_on
 from mappings.hl7.elements import Field, Reading
 from mappings.hl7.names import PersonName, preferred_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
@@ -155,10 +156,6 @@ TRANSFORMS = {
 
 _LINE_ENDS = re.compile(r"[\r\n\t]+")
 
-_MONTHS_ONLY_BELOW = 24
-_DAYS_ONLY_BELOW = 1
-_LONGEST = 999
-
 
 def age(birth: str, day: str, scope: Scope) -> str:
     """
@@ -176,8 +173,8 @@ def age(birth: str, day: str, scope: Scope) -> str:
     else:
         on = scope.defaults.now.astimezone(ZoneInfo(scope.defaults.time_zone)).date()
     oldest, youngest = _bounds(born)
-    longest = _written(oldest, on)
-    return longest if longest == _written(youngest, on) else ""
+    longest = age_on(oldest, on)
+    return longest if longest == age_on(youngest, on) else ""
 
 
 def _bounds(born: Timestamp) -> tuple[date, date]:
@@ -188,15 +185,3 @@ def _bounds(born: Timestamp) -> tuple[date, date]:
     if born.precision is Precision.MONTH:
         return first, first.replace(day=monthrange(first.year, first.month)[1])
     return first, first
-
-
-def _written(born: date, on: date) -> str:
-    days = (on - born).days
-    if days < 0:
-        return ""
-    months = (on.year - born.year) * 12 + on.month - born.month - (on.day < born.day)
-    if months < _DAYS_ONLY_BELOW:
-        return f"{days:03d}D"
-    if months < _MONTHS_ONLY_BELOW:
-        return f"{months:03d}M"
-    return f"{min(months // 12, _LONGEST):03d}Y"

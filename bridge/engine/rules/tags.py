@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.engine.rules.patients import folded_name
+from mappings.ages import age_at
 
 IDENTITY = ("SiteID", "SiteLocation", "PatientMRN", "Accession")
 PATIENT = ("PatientName", "PatientBirthDate", "PatientAge", "PatientSex", "Race", "Ethnicity")
@@ -31,6 +32,20 @@ def merged_tags(
         elif clears:
             merged.pop(name, None)
     return merged
+
+
+def corrected_tags(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return an order's tags after its patient's demographics were corrected; empty values clear.
+
+    An age that was told goes by another date of birth then: it is reckoned anew, or goes.
+    """
+    tags = merged_tags(known, given, clears=True)
+    reborn = tags.get("PatientBirthDate") != known.get("PatientBirthDate")
+    if reborn and tags.get("PatientAge") and not given.get("PatientAge"):
+        age = age_at(str(tags.get("PatientBirthDate", "")), str(tags.get("StudyDate", "")))
+        return merged_tags(tags, {"PatientAge": age}, clears=True)
+    return tags
 
 
 def search_text(mrn: str, accession: str, tags: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from bridge.engine.records.tables import Link, PatientPointer, Report, ReportOrd
 from bridge.engine.rules.identity import Triple, link_target
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
-from bridge.engine.rules.tags import PATIENT, merged_tags, search_text
+from bridge.engine.rules.tags import PATIENT, corrected_tags, search_text
 from bridge.engine.service import feed
 from bridge.engine.service.deletion import drop_rows
 from bridge.engine.service.finding import follow_pointers, group_of, lock_reports, stamp
@@ -144,7 +144,7 @@ def _rename(work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str,
 
 
 def _set_tags(work: Work, order: ReportOrder, given: Mapping[str, Any]) -> bool:
-    tags = merged_tags(order.tags, given, clears=True)
+    tags = corrected_tags(order.tags, given)
     if tags == order.tags:
         return False
     order.tags = tags

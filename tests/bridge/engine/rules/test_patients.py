@@ -13,7 +13,7 @@ from bridge.engine.rules.patients import (
 )
 from bridge.engine.rules.prelims import Group, refuse_prelim
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.tags import merged_tags, search_text
+from bridge.engine.rules.tags import corrected_tags, merged_tags, search_text
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,14 @@ def test_merged_tags() -> None:
         "StudyDate": "20260102",
     }
     assert "example ada" in search_text("M1", "A1", known)
+
+
+@pytest.mark.parametrize(
+    ("study", "birth", "age"),
+    [("20260301", "19800301", "046Y"), ("20260301", "1980", None), ("", "19800301", None)],
+)
+def test_an_age_goes_by_the_corrected_birth_date(study: str, birth: str, age: str | None) -> None:
+    """What was told for another date of birth never stays; what cannot be reckoned goes."""
+    known = {"PatientBirthDate": "19700301", "PatientAge": "056Y", "StudyDate": study}
+    assert corrected_tags(known, {"PatientBirthDate": birth}).get("PatientAge") == age
+    assert corrected_tags(known, {"PatientSex": "F"})["PatientAge"] == "056Y"
