@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
@@ -60,6 +61,9 @@ class Peer(Protocol):
         """Send a frame that answers no frame; False when the connection is gone."""
 
 
+Tell = Callable[[Sequence[bytes] | Failure], object]
+"""Takes the replies to one frame, or that there will be none; called once, now or later."""
+
 Handler = Callable[[Frame, Peer], Deferred[Sequence[bytes]]]
 """
 A frame in, the payloads of its replies out: none, one or more, in order.
@@ -67,7 +71,12 @@ A frame in, the payloads of its replies out: none, one or more, in order.
 The replies wait for those of the frames before. A failure closes the connection when its turn
 to answer has come: silence is no reply. Frames that arrived together are handed over before
 the reactor's next turn, so that a handler can store them in one transaction.
+
+A handler may have a method `direct` too, which is given a `Tell` instead: see `mllp.telling`.
 """
+
+Direct = Callable[[Frame, Peer, Tell], object]
+"""A handler that tells its replies. What it raises is that there will be none."""
 
 NakBuilder = Callable[[FramingError, bytes], bytes | None]
 """
@@ -152,7 +161,7 @@ class ClientObserver:
 class Service(NamedTuple):
     """What all connections of a listener share."""
 
-    handle: Handler
+    direct: Direct
     limits: ServerLimits
     clock: Clock
     observer: ServerObserver

@@ -35,6 +35,8 @@ class Conversation:
         end: Callable[[], None],
     ) -> None:
         self._service = service
+        self._direct = service.direct
+        self._observer, self._window = service.observer, service.limits.window
         self._peer = peer
         self._gate = gate
         self._holds = gate.holds
@@ -60,8 +62,11 @@ class Conversation:
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the peer."""
-        self._reader.receive(data)
-        self.proceed()
+        if not self._pumping and not self._holds and (whole := self._reader.whole(data)):
+            self._take(whole)  # nearly always
+        else:
+            self._reader.receive(data)
+            self.proceed()
 
     def receive_eof(self) -> None:
         """Take note that the peer will send no more; what is in hand is still answered."""
@@ -86,11 +91,11 @@ class Conversation:
         self._over = True
         if self._reader.in_frame and Hold.ENDING not in self._holds:
             error = TruncatedFrame(self._reader.received)
-            self._service.observer.frame_refused(error)
+            self._observer.frame_refused(error)
             with suppress(Exception):  # there is nobody left to tell
                 self._service.on_unframed(error, self._reader.head(HEAD))
         if self._replies:
-            self._service.observer.replies_dropped(len(self._replies))
+            self._observer.replies_dropped(len(self._replies))
 
     # Frames in
 
@@ -114,7 +119,7 @@ class Conversation:
                 if isinstance(event, Frame):
                     self._take(event)
                 else:
-                    self._service.observer.noise(event.length)
+                    self._observer.noise(event.length)
             if self._eof and not self._holds:
                 self.hold(Hold.ENDING)
                 self._reader.receive_eof()
@@ -124,21 +129,19 @@ class Conversation:
 
     def _take(self, arrived: Frame) -> None:
         self._deadline.stop()
-        self._service.observer.frame_received(len(arrived.payload))
+        self._observer.frame_received(len(arrived.payload))
         slot = self._replies.reserve()
-        if len(self._replies) >= self._service.limits.window:
+        if len(self._replies) >= self._window:
             self.hold(Hold.WINDOW)
         try:
-            answer = self._service.handle(arrived, self._peer)
+            self._direct(arrived, self._peer, partial(self._told, slot))
         except Exception:  # noqa: BLE001  # whatever it is, the connection closes unanswered
             self._failed(slot, Failure())  # type: ignore[no-untyped-call]
-        else:
-            answer.addCallbacks(partial(self._answered, slot), partial(self._failed, slot))
 
     def _give_up(self, error: FramingError) -> None:
         """Say farewell after the replies in hand: the stream cannot be trusted any further."""
         self.hold(Hold.ENDING)
-        self._service.observer.frame_refused(error)
+        self._observer.frame_refused(error)
         slot = self._replies.reserve()
         try:
             nak = self._service.on_unframed(error, self._reader.head(HEAD))
@@ -155,14 +158,17 @@ class Conversation:
 
     # Replies out
 
-    def _answered(self, slot: Slot, replies: Sequence[bytes]) -> None:
+    def _told(self, slot: Slot, replies: Sequence[bytes] | Failure) -> None:
+        if isinstance(replies, Failure):
+            self._failed(slot, replies)
+            return
         slot.replies = replies
         if not self._pumping and self._flush():
             self.proceed()
 
     def _failed(self, slot: Slot, failure: Failure) -> None:
         slot.failed = True
-        self._service.observer.handler_failed(*whereabouts(failure))
+        self._observer.handler_failed(*whereabouts(failure))
         self.hold(Hold.ENDING)
         if not self._pumping:
             self._flush()
@@ -180,7 +186,7 @@ class Conversation:
             self._end()
             return False
         # Half the window at a time, or a full window would be read frame by frame.
-        if len(self._replies) <= self._service.limits.window // 2:
+        if len(self._replies) <= self._window // 2:
             return self._gate.let_go(Hold.WINDOW)
         return False
 

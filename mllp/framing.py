@@ -8,6 +8,7 @@ No I/O, no time, no HL7: give bytes to `FrameReader.receive`, take events from `
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mllp.errors import FrameTooLarge, TruncatedFrame, Unframeable
 
@@ -22,8 +23,7 @@ DEFAULT_MAX_PAYLOAD = 16 * 2**20
 _VT = START[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """
     One payload, exactly as it stood between the delimiters.
 
@@ -68,14 +68,13 @@ class FrameReader:
     `max_payload` plus what one `receive` hands in: noise is not kept.
     """
 
-    __slots__ = ("_buffer", "_in_frame", "_max_payload", "_searched", "_whole")
+    __slots__ = ("_buffer", "_in_frame", "_max_payload", "_searched")
 
     def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD) -> None:
         self._max_payload = max_payload
         self._buffer = bytearray()
         self._in_frame = False
         self._searched = 0  # END cannot begin before this offset
-        self._whole: Frame | None = None  # comes before the buffer
 
     @property
     def in_frame(self) -> bool:
@@ -93,10 +92,25 @@ class FrameReader:
 
     def receive(self, data: bytes) -> None:
         """Add bytes from the peer; `next_event` makes sense of them."""
-        if self._buffer or self._in_frame or self._whole or not self._is_one_frame(data):
-            self._buffer += data
-        else:  # nearly always: a packet is a frame, and need not be searched twice
-            self._whole = Frame(data[1 : -len(END)])
+        self._buffer += data
+
+    def whole(self, data: bytes) -> Frame | None:
+        """
+        Give the one frame that these bytes are, where nothing came before them that is still here.
+
+        Else None, and they are still to be received. A packet nearly always is a frame.
+        """
+        if self._in_frame or self._buffer:
+            return None
+        length = len(data) - len(END) - 1
+        if (
+            0 < length <= self._max_payload
+            and data[0] == _VT
+            and data.find(END) == length + 1
+            and data.rfind(START) == 0
+        ):
+            return Frame(data[1 : -len(END)])
+        return None
 
     def receive_eof(self) -> None:
         """Tell that the peer will send no more; raise `TruncatedFrame` inside a frame."""
@@ -111,9 +125,6 @@ class FrameReader:
         no more use except for `head`.
         """
         if not self._in_frame:
-            if self._whole is not None:
-                frame, self._whole = self._whole, None
-                return frame
             if not self._buffer:
                 return None
             if self._buffer[0] != _VT:
@@ -123,16 +134,6 @@ class FrameReader:
         if self._buffer and not self._searched and self._buffer[0] == _VT:
             return self._skip_repeated_starts()
         return self._read_frame()
-
-    def _is_one_frame(self, data: bytes) -> bool:
-        """Whether it is START, a payload without either mark, and END."""
-        length = len(data) - len(END) - 1
-        return (
-            0 < length <= self._max_payload
-            and data.startswith(START)
-            and data.find(END) == length + 1
-            and data.rfind(START) == 0
-        )
 
     def _skip_noise(self) -> Noise:
         """Drop what precedes START, or everything if there is none."""

@@ -23,6 +23,7 @@ from mllp.contract import (
 )
 from mllp.errors import FramingError
 from mllp.gathering import Gathering
+from mllp.telling import directly
 from mllp.wire import Wire
 
 __all__ = [
@@ -71,7 +72,11 @@ class MLLPServerFactory(Factory):
         grace: float = 30.0,
     ) -> None:
         self._service = Service(
-            handle, limits or ServerLimits(), clock, observer or ServerObserver(), on_unframed
+            directly(handle),
+            limits or ServerLimits(),
+            clock,
+            observer or ServerObserver(),
+            on_unframed,
         )
         self._ids = count(1)
         self._connections: Gathering[ServerConnection] = Gathering(clock, grace)

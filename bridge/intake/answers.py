@@ -26,6 +26,8 @@ from mappings.hl7.tables import AckCode
 NewId = Callable[[], str]
 """Gives a control id that was never given before: at most 20 printable ASCII characters."""
 
+_PLAIN = (AckCode.ACCEPT,)  # what nearly every message is owed
+
 HEAD = 4096
 """How much of something unreadable is looked at for whom to answer."""
 
@@ -38,6 +40,7 @@ class Answers:
         self._listening = listening
         self._name = listening.name
         self._new_id = new_id
+        self._replies_to_orders = listening.replies is Replies.ORDER
 
     def refuse(self, verdict: Verdict, payload: bytes, refusal: Refusal, now: datetime) -> bytes:
         """Build the stored form of a negative answer in place of a verdict's own."""
@@ -52,6 +55,8 @@ class Answers:
         self, verdict: Verdict, codes: Sequence[AckCode], payload: bytes, now: datetime
     ) -> bytes:
         header, refusals = verdict.header, verdict.refusals
+        if codes == _PLAIN and not (header is None or verdict.turn or self._replies_to_orders):
+            return build_ack(header, AckCode.ACCEPT, control_id=self._new_id(), now=now)
         if header is None:
             return unframed_nak(payload[:HEAD], refusals[0], control_id=self._new_id(), now=now)
         expected = b"" if verdict.turn is None else verdict.turn.expected
@@ -66,7 +71,7 @@ class Answers:
             )
             for code in codes
         ]
-        if self._listening.replies is Replies.ORDER:
+        if self._replies_to_orders:
             acks = [
                 ack if code is code.commit else self._order_reply(ack, verdict, payload)
                 for ack, code in zip(acks, codes, strict=True)

@@ -13,8 +13,9 @@ from concurrent.futures import Executor
 from twisted.internet.defer import Deferred
 
 from bridge.intake.handler import IntakeHandler
-from mllp.contract import Peer
+from mllp.contract import Peer, Tell
 from mllp.framing import Frame
+from mllp.telling import promised
 
 LARGE = 256 * 2**10
 """Bytes from which a frame takes longer to judge than to hand to a thread."""
@@ -35,14 +36,20 @@ class Aside:
         self._handler = handler
         self._threads = threads
         self._least = least
-        self._asks = asks or _nothing
+        self._asks = asks
         self._latest: dict[int, asyncio.Future[None]] = {}
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         """Answer a frame; those of one connection are stored in their order."""
+        return promised(self.direct, frame, peer)
+
+    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
+        """Answer a frame, as a call does, by telling."""
         if peer.connection_id not in self._latest and not self._takes_long(frame):
-            return self._handler(frame, peer)
-        return Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
+            self._handler.direct(frame, peer, tell)
+        else:
+            answered = Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
+            answered.addCallbacks(tell, tell)
 
     async def _in_turn(self, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop, connection = asyncio.get_running_loop(), peer.connection_id
@@ -64,11 +71,10 @@ class Aside:
             return self._handler(frame, peer)
         loop = asyncio.get_running_loop()
         prepared = await loop.run_in_executor(self._threads, self._handler.prepare, frame, peer)
-        return self._handler.keep(frame, prepared)
+        answered: Deferred[Sequence[bytes]] = Deferred()
+        self._handler.keep(frame, prepared, answered.callback)
+        return answered
 
     def _takes_long(self, frame: Frame) -> bool:
-        return len(frame.payload) >= self._least or self._asks(frame.payload)
-
-
-def _nothing(_payload: bytes) -> bool:
-    return False
+        payload, asks = frame.payload, self._asks
+        return len(payload) >= self._least or (asks is not None and asks(payload))

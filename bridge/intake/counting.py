@@ -8,18 +8,19 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache, partial
 from time import perf_counter
-from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 from typing_extensions import override
 
 from bridge.intake.verdict import Verdict
 from bridge.observability.metrics import Metrics
 from bridge.queue.arrivals import Receipt
 from mappings.hl7.refusals import Refusal
-from mllp.contract import Handler, Peer, ServerObserver
+from mllp.contract import Handler, Peer, ServerObserver, Tell
 from mllp.errors import FramingError
 from mllp.framing import Frame
+from mllp.telling import directly, promised
 
 
 class AckCounter:
@@ -95,16 +96,19 @@ class Timed:
 
     def __init__(self, handle: Handler, metrics: Metrics, listener: str) -> None:
         """Measure under this listener's name."""
-        self._handle = handle
+        self._direct = directly(handle)
         self._observe = metrics.ack_seconds.labels(listener).observe
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         """Answer, and note the time from the frame to its answer."""
-        began = perf_counter()
-        answered = self._handle(frame, peer)
-        answered.addBoth(self._answered, began)
-        return answered
+        return promised(self.direct, frame, peer)
 
-    def _answered(self, answer: Any, began: float) -> Any:
-        self._observe(perf_counter() - began)
-        return answer
+    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
+        """Answer, as a call does, by telling."""
+        began = perf_counter()
+
+        def told(replies: Sequence[bytes] | Failure) -> None:
+            self._observe(perf_counter() - began)
+            tell(replies)
+
+        self._direct(frame, peer, told)

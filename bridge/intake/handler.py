@@ -30,9 +30,10 @@ from mappings.hl7.ack import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import InternalError, Malformation, Malformed
 from mappings.hl7.tables import AckCode
-from mllp.contract import Peer
+from mllp.contract import Peer, Tell
 from mllp.errors import FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
+from mllp.telling import promised
 
 Replies = Sequence[bytes]
 Clock = Callable[[], datetime]
@@ -94,24 +95,28 @@ class IntakeHandler:
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
         """Answer one frame: nothing positive before it is durable."""
-        now = self._clock()
-        if looks_like_batch(frame.payload):
-            return self.keep(frame, self.prepare(frame, peer))
-        verdict = self._judged(frame, now)
-        return self._keep(_Case(frame.payload, verdict, peer, now))
+        return promised(self.direct, frame, peer)
 
-    def _keep(self, case: _Case, arrival: Arrival | None = None) -> Deferred[Replies]:
+    def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
+        """Answer one frame, as a call does, by telling."""
+        payload = frame.payload
+        if looks_like_batch(payload):
+            self.keep(frame, self.prepare(frame, peer), tell)
+            return
+        now = self._clock()
+        self._keep(_Case(payload, self._judged(frame, now), peer, now), tell)
+
+    def _keep(self, case: _Case, tell: Tell, arrival: Arrival | None = None) -> None:
         try:
-            verdict, payload = case.verdict, case.payload
-            arrival = arrival or self._answers.arrival(verdict, payload, case.now)
+            payload, verdict, _, now, _ = case
+            arrival = arrival or self._answers.arrival(verdict, payload, now)
             if verdict.parts:
-                return self._in_parts(case, arrival)
-            answered: Deferred[Replies] = Deferred()
-            self._inbox.submit(arrival, partial(self._settle, answered, case))
+                self._in_parts(case, arrival).addCallbacks(tell, tell)
+                return
+            self._inbox.submit(arrival, partial(self._settle, tell, case))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._alarm(error)
-            return succeed(self._unavailable(case))
-        return answered
+            tell(self._unavailable(case))
 
     def unframed(self, error: FramingError, head: bytes) -> bytes:
         """Answer a frame that is given up (too large, or never finished), before the close."""
@@ -133,10 +138,8 @@ class IntakeHandler:
         else:
             self._inbox.acknowledged(receipt.message_id)
 
-    def _settle(
-        self, answered: Deferred[Replies], case: _Case, kept: Receipt | BaseException
-    ) -> None:
-        """Answer by what became of an arrival. Whatever fails here is the Deferred's."""
+    def _settle(self, tell: Tell, case: _Case, kept: Receipt | BaseException) -> None:
+        """Answer by what became of an arrival. Whatever fails here is told as well."""
         try:
             if isinstance(kept, BaseException):
                 self._alarm(kept)
@@ -144,12 +147,12 @@ class IntakeHandler:
             else:
                 replies = self._stored(kept, case)
         except Exception:  # noqa: BLE001  # the connection closes unanswered
-            answered.errback(Failure())  # type: ignore[no-untyped-call]
+            tell(Failure())  # type: ignore[no-untyped-call]
             return
         if isinstance(replies, Deferred):
-            replies.chainDeferred(answered)
+            replies.addCallbacks(tell, tell)
         else:
-            answered.callback(replies)
+            tell(replies)
 
     def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
         self._counter.stored(receipt, case.verdict)
@@ -229,12 +232,13 @@ class IntakeHandler:
             self._alarm(error)
             return cases, None
 
-    def keep(self, frame: Frame, prepared: Prepared) -> Deferred[Replies]:
+    def keep(self, frame: Frame, prepared: Prepared, tell: Tell) -> None:
         """Store what was prepared, and answer it as the frame itself would have been."""
         cases, wholes = prepared
         if looks_like_batch(frame.payload):
-            return self._keep_batch(frame, cases, wholes)
-        return self._keep(cases[0], None if wholes is None else wholes[0])
+            self._keep_batch(frame, cases, wholes).addCallbacks(tell, tell)
+        else:
+            self._keep(cases[0], tell, None if wholes is None else wholes[0])
 
     def _keep_batch(
         self, frame: Frame, cases: Sequence[_Case], wholes: Sequence[Arrival] | None

@@ -5,11 +5,13 @@ Hashes, so that no index, log or error can tell a patient: 64 bits for keys that
 among what is unfinished or shares a control id, never for what must be secret.
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 
 _WIDTH = 8
 _DIGITS = b"0123456789"
 _LEAST_DIGITS, _MOST_DIGITS = 3, 6
+_LONGEST_NAMES = 400
 _LOW = (1 << 20) - 1  # room for the most digits
 
 
@@ -19,6 +21,9 @@ def signed64(*parts: bytes) -> int:
     for part in parts:
         whole += len(part).to_bytes(_WIDTH) + part
     return int.from_bytes(blake2b(whole, digest_size=_WIDTH).digest(), signed=True)
+
+
+_known64 = lru_cache(maxsize=1024)(signed64)
 
 
 def neighbourly64(*parts: bytes) -> int:
@@ -33,8 +38,12 @@ def neighbourly64(*parts: bytes) -> int:
     digits = min(len(last) - len(last.rstrip(_DIGITS)), _MOST_DIGITS)
     if digits < _LEAST_DIGITS:
         return signed64(*parts)
-    stem, number = last[:-digits], int(last[-digits:])
-    return signed64(*parts[:-1], stem, bytes([digits])) & ~_LOW | number
+    return _stem(*parts[:-1], last[:-digits], bytes([digits])) | int(last[-digits:])
+
+
+def _stem(*parts: bytes) -> int:
+    # Senders repeat themselves; what is longer than names are is not worth remembering.
+    return (_known64 if sum(map(len, parts)) <= _LONGEST_NAMES else signed64)(*parts) & ~_LOW
 
 
 def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:

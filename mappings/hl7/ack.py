@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import lru_cache
+from math import floor
 from typing import NamedTuple
 
 from mappings.hl7 import delimiters, err, lines
@@ -26,6 +27,7 @@ OUR_VERSION = "2.5.1"  # where a sender names none, or something that is no vers
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
 _LAST_LIFTED = 10  # MSH-10
 _LONGEST_NAMES = 400
+_MOST_FORMS = 512
 _BEFORE_MSA_4 = 4  # MSA itself and three fields
 _MOMENT = len("2026-11-21T12:00:00")
 _MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
@@ -106,29 +108,33 @@ class _Form(NamedTuple):
     """The same three with the separators next to them."""
 
 
+_forms: dict[tuple[object, ...], _Form] = {}  # beyond _MOST_FORMS all are forgotten
+
+
 def _form_for(header: Header) -> _Form:
     fields = header.fields
-    addresses, copied = fields[3:7], fields[11:13]
-    # Senders repeat themselves; what is longer than names are is not worth remembering.
-    size = len(fields[9]) + sum(map(len, addresses)) + sum(map(len, copied))
-    form = _known_form if size <= _LONGEST_NAMES else _form
-    return form(header.delimiters, addresses, copied, header.trigger, header.version)
+    # All that a form depends on, raw: MSH-1 to 6, 9, 11, 12.
+    key = fields[1:7], fields[9], fields[11:13]
+    form = _forms.get(key)
+    if form is None:
+        form = _form(header)
+        # Senders repeat themselves; what is longer than names are is not worth remembering.
+        if sum(map(len, (*key[0], key[1], *key[2]))) <= _LONGEST_NAMES:
+            if len(_forms) >= _MOST_FORMS:
+                _forms.clear()
+            _forms[key] = form
+    return form
 
 
-def _form(
-    delimiters: Delimiters,
-    addresses: tuple[bytes, ...],
-    copied: tuple[bytes, ...],
-    trigger: str,
-    named: str,
-) -> _Form:
+def _form(header: Header) -> _Form:
+    delimiters, copied, named = header.delimiters, header.fields[11:13], header.version
     marks = delimiters.completed()
     version = _read_version(named) or _read_version(OUR_VERSION)
     separator = delimiters.field.encode()
     encoding = marks.encoding_characters[: _MARKS if version < (2, 7) else None].encode()
-    application, facility, our_application, our_facility = addresses
+    application, facility, our_application, our_facility = header.fields[3:7]
     before = [b"MSH", encoding, our_application, our_facility, application, facility]
-    between = [b"", _message_type(trigger, marks.component, version)]
+    between = [b"", _message_type(header.trigger, marks.component, version)]
     after = [copied[0] or b"P", copied[1] if _read_version(named) else OUR_VERSION.encode()]
     first, second, third = map(separator.join, (before, between, after))
     return _Form(
@@ -137,20 +143,17 @@ def _form(
     )
 
 
-_known_form = lru_cache(maxsize=512)(_form)
-
-
 @lru_cache(maxsize=8)
-def _stamp_of(now: datetime, _zone: tzinfo | None) -> bytes:
+def _stamp_of(second: int, zone: tzinfo | None) -> bytes:
     """Write a time as HL7 does, `20261121120000+0000`: `strftime` takes ten times as long."""
-    text = now.isoformat(timespec="seconds")
+    text = datetime.fromtimestamp(second, zone).isoformat(timespec="seconds")
     moment = text[:_MOMENT].replace("-", "").replace("T", "") + text[_MOMENT:]
     return moment.replace(":", "").encode()
 
 
 def _stamp(now: datetime) -> bytes:
     """Write a time to the second; many are answered in the same one."""
-    return _stamp_of(now.replace(microsecond=0), now.tzinfo)
+    return _stamp_of(floor(now.timestamp()), now.tzinfo)
 
 
 def _after_version(expects: AckCondition | None, charset: bytes) -> list[bytes]:

@@ -73,6 +73,12 @@ class TestEveryCase:
         for cut in range(len(wire)):
             assert events(FrameReader(), wire[:cut], wire[cut:]) == expected
 
+    def test_at_one_look(self, wire: bytes, expected: list[Event]) -> None:
+        """`whole` gives what the long way gives, for one frame and nothing else; or nothing."""
+        found = FrameReader().whole(wire)
+
+        assert found is None or [found] == expected
+
     def test_a_frame_behind_it(self, wire: bytes, expected: list[Event]) -> None:
         """A whole case leaves nothing behind that could hurt the next frame."""
         if wire.endswith(END):
@@ -208,3 +214,13 @@ def test_packets_that_wait_together(payloads: list[bytes]) -> None:
     while (event := reader.next_event()) is not None:
         found.append(event)
     assert found == [Frame(payload) for payload in sent]
+
+
+@given(payload=PAYLOADS.filter(bool), begun=st.sampled_from([b"", b"\0", b"\x0b", b"\x0bA\x1c"]))
+def test_a_packet_that_is_a_frame(payload: bytes, begun: bytes) -> None:
+    """Is seen at one look where nothing came before it, and only there."""
+    reader = FrameReader()
+    reader.receive(begun)
+
+    assert reader.whole(frame(payload)) == (None if begun else Frame(payload))
+    assert FrameReader(len(payload) - 1).whole(frame(payload)) is None
