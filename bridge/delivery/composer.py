@@ -1,7 +1,7 @@
 """
 Compose one message: the report's export, the order's numbers and segments, the mapping.
 
-Asks the report service and the order index; sends nothing.
+Asks the report service, unless it has said it all before, and the order index; sends nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,16 +10,19 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Protocol
 
+from sqlalchemy import Connection
+
 from bridge.delivery.announcing import key_of
 from bridge.delivery.destinations import Destination, control_id
 from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, Unsettled
 from bridge.delivery.history import Told, as_told, document_names, since_cancelled, told_before
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Export, ExportedText, OrderKey, Person
+from bridge.engine_client.models import Export, ExportedText, OrderKey, Person, Said
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
+from mappings.outbound import OutboundMapping
 from mappings.procedures import procedures_of
 from mappings.results import (
     WITHDRAWALS,
@@ -69,6 +72,26 @@ class Exporter(Protocol):
         """Export a report with its first addenda as RTF."""
 
 
+class Owed(Protocol):
+    """A delivery, queued or not: a `Release` or a `ClaimedDelivery`."""
+
+    @property
+    def report_id(self) -> str:
+        """Whose report."""
+
+    @property
+    def release_key(self) -> str:
+        """Its name within its destination."""
+
+    @property
+    def event(self) -> str:
+        """What happened."""
+
+    @property
+    def orders(self) -> Any:
+        """The orders with their tags, the status, and how many addenda are out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """
@@ -94,24 +117,10 @@ class Composer:
 
     def look_up(self, deliveries: Sequence[ClaimedDelivery]) -> dict[int, Known]:
         """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
-        keys = {
-            each.delivery_id: [
-                Key(key.site, key.mrn, key.accession) for key in map(key_of, each.orders["orders"])
-            ]
-            for each in deliveries
-        }
         with self._database.read() as connection:
-            found = order_index.find(connection, chain.from_iterable(keys.values()))
             return {
-                each.delivery_id: Known(
-                    [
-                        found.get(key)
-                        or order_index.find_by_accession(connection, key.site, key.accession)
-                        for key in keys[each.delivery_id]
-                    ],
-                    told_before(connection, each),
-                )
-                for each in deliveries
+                each.delivery_id: Known(orders, told_before(connection, each))
+                for each, orders in zip(deliveries, indexed(connection, deliveries), strict=True)
             }
 
     async def compose(
@@ -122,19 +131,38 @@ class Composer:
 
         Raises EngineFailure and CompositionError.
         """
-        now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
-        mapping = destination.mapping_for(now.event)
-        orders = delivery.orders["orders"]
-        if mapping is None or not orders:
-            raise NothingToSay(delivery.event)
-        earlier = since_cancelled(known.told)
-        if now.event is ResultEvent.CANCELLATION and ResultEvent.PRELIMINARY not in earlier:
-            raise NeverTold
-        addenda = int(delivery.orders["addenda"])
+        now, mapping = _due(delivery, known, destination)
         export, files = await self._export(
-            key_of(orders[0]), now.event, destination, mapping.manner.formats, addenda
+            key_of(delivery.orders["orders"][0]),
+            now.event,
+            destination,
+            mapping.manner.formats,
+            int(delivery.orders["addenda"]),
         )
-        name = control_id(destination.name, delivery.release_key)
+        return self._written(delivery, known, destination, export, files)
+
+    def write(
+        self, owed: Owed, known: Known, destination: Destination, said: Said
+    ) -> tuple[bytes, str]:
+        """As `compose`, of a text that is at hand; raises CompositionError."""
+        now, mapping = _due(owed, known, destination)
+        if mapping.manner.formats:
+            raise Unsettled  # text and files must say the same: they are read together
+        if now.event in SIGNED and said.report.signed_at is None:
+            raise NotSigned
+        return self._written(owed, known, destination, said, {})
+
+    def _written(
+        self,
+        owed: Owed,
+        known: Known,
+        destination: Destination,
+        said: Export | Said | None,
+        files: Mapping[Format, bytes],
+    ) -> tuple[bytes, str]:
+        now, mapping = _due(owed, known, destination)
+        orders = owed.orders["orders"]
+        name = control_id(destination.name, owed.release_key)
         context = ResultContext(
             event=now.event,
             control_id=name,
@@ -142,12 +170,12 @@ class Composer:
             site=str(orders[0].get("SiteID", "")),
             orders=tuple(chain.from_iterable(map(_orders, orders, known.orders))),
             destination=dict(destination.fields),
-            report_status=str(delivery.orders["status"]),
+            report_status=str(owed.orders["status"]),
             time_zone=destination.time_zone,
-            earlier=earlier,
+            earlier=since_cancelled(known.told),
             files=files,
-            document=document_names(delivery.report_id, delivery.release_key, [*known.told, now]),
-            **_texts(now.event, export, addenda),
+            document=document_names(owed.report_id, owed.release_key, [*known.told, now]),
+            **_texts(now.event, said, int(owed.orders["addenda"])),
         )
         return mapping.render(context), name
 
@@ -190,6 +218,34 @@ class Composer:
         return await self._exporter.export_rtf(order, zone, addenda=addenda)
 
 
+def indexed(connection: Connection, owed: Sequence[Owed]) -> list[list[IndexedOrder | None]]:
+    """Read the orders of what is owed as they came in, for each; None where none did."""
+    keys = [
+        [Key(key.site, key.mrn, key.accession) for key in map(key_of, each.orders["orders"])]
+        for each in owed
+    ]
+    found = order_index.find(connection, chain.from_iterable(keys))
+    return [
+        [
+            found.get(key) or order_index.find_by_accession(connection, key.site, key.accession)
+            for key in some
+        ]
+        for some in keys
+    ]
+
+
+def _due(owed: Owed, known: Known, destination: Destination) -> tuple[Told, OutboundMapping]:
+    """Say what it is to this receiver now, and by which definition; raise CompositionError."""
+    now = as_told(known.told, ResultEvent(owed.event), owed.release_key)
+    mapping = destination.mapping_for(now.event)
+    if mapping is None or not owed.orders["orders"]:
+        raise NothingToSay(owed.event)
+    told = since_cancelled(known.told)
+    if now.event is ResultEvent.CANCELLATION and ResultEvent.PRELIMINARY not in told:
+        raise NeverTold
+    return now, mapping
+
+
 def _orders(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultOrder]:
     """
     Join what the service says of an order with what its sender said; the service is newer.
@@ -213,7 +269,7 @@ def _orders(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultO
     return [first, *(replace(each, placer="", filler="") for each in others)]
 
 
-def _texts(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
+def _texts(event: ResultEvent, export: Export | Said | None, addenda: int) -> dict[str, Any]:
     if event in WITHDRAWALS:
         return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}
     if export is None:

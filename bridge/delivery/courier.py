@@ -1,7 +1,8 @@
 """
 One destination's courier: claims what is due, composes it once, sends it, writes down the reply.
 
-One message in flight. What becomes of a reply is `replies`' table. A destination that cannot
+One message in flight; what comes after it is claimed, and what came before it is written down,
+meanwhile. What becomes of a reply is `replies`' table. A destination that cannot
 be reached holds up itself only; a result that is refused holds up its own report only.
 """
 
@@ -19,6 +20,7 @@ from bridge.delivery.breaker import Breaker, Circuit
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
 from bridge.delivery.replies import LOST, Reply, read_reply
+from bridge.delivery.settling import Settling
 from bridge.delivery.writing import Writing
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
@@ -32,7 +34,6 @@ from mllp.errors import NotConnected, ReplyLost, Unframeable
 LOOK_EVERY = 0.25  # seconds, when nobody notifies
 PAUSE = 1.0  # seconds, when the database is not to be had
 AT_ONCE = 64  # reports whose messages are composed together
-SETTLE_EVERY = 0.2  # seconds that outcomes may wait to share a commit
 
 
 def _nobody(reason: str) -> None:
@@ -91,7 +92,11 @@ class Courier:
             on_pause=self._pause_for,
         )
         self._writing = Writing(composer, outbox, self._appraiser, self._alarm)
+        self._settling = Settling(outbox, clock, self._settled, self._alarm)
         self._in_hand: dict[int, ClaimedDelivery] = {}
+        self._handed: list[ClaimedDelivery] = []
+        self._next: asyncio.Task[Sequence[ClaimedDelivery]] | None = None
+        self._idle = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -110,6 +115,7 @@ class Courier:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._settling.forget()
         await self._give_back()
         await self._sender.close().asFuture(asyncio.get_running_loop())
 
@@ -134,21 +140,33 @@ class Courier:
         """Tell that there may be something to deliver. On the event loop's thread."""
         self._news.set()
 
+    @property
+    def room(self) -> int:
+        """How many messages, written and claimed, it would send at once. From any thread."""
+        return AT_ONCE if self._idle and not self._paused and not self._breaker.open_until else 0
+
+    def take(self, claimed: Sequence[ClaimedDelivery]) -> None:
+        """Send these first, claimed for it by whoever queued them. On the event loop's thread."""
+        self._handed += claimed
+        self._in_hand |= {each.delivery_id: each for each in claimed}
+        self._news.set()
+
     async def _run(self) -> None:
         while not self._stopping:
-            self._news.clear()
             try:
                 if self._held():
+                    await self._give_back()
                     await asyncio.sleep(LOOK_EVERY)
                     continue
-                claimed = await self._claim()
+                claimed = await self._due()
                 if not claimed:
-                    await self._rest(self._next_look.rest(self._clock()))
+                    await self._wait()
                 elif not await self._deliver(claimed):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
                 self._alarm("nothing delivered", error)
                 await self._rest(PAUSE)
+        await self._settling.done()
 
     @property
     def pulse(self) -> tuple[int | None, int]:
@@ -161,13 +179,33 @@ class Courier:
         self._metrics.circuit_open.labels(self.destination.name).set(circuit is not Circuit.CLOSED)
         return self._paused or circuit is Circuit.OPEN
 
+    async def _due(self) -> Sequence[ClaimedDelivery]:
+        """Give what was handed over, or read ahead; else claim, behind what has been settled."""
+        upcoming, self._next = self._next, None
+        if upcoming is not None and (claimed := await upcoming):
+            return claimed
+        if not self._handed:
+            await self._settling.done()
+        if self._handed:
+            handed, self._handed = self._handed, []
+            return handed
+        self._news.clear()
+        return await self._claim()
+
     async def _claim(self) -> Sequence[ClaimedDelivery]:
-        name = self.destination.name
-        trying = self._breaker.circuit(self._clock()) is Circuit.TRYING
+        destination, now = self.destination, self._clock()
+        trying = self._breaker.circuit(now) is Circuit.TRYING
         most = 1 if trying else AT_ONCE
-        claimed = await asyncio.to_thread(self._outbox.claim, name, self._clock(), most)
-        self._in_hand = {each.delivery_id: each for each in claimed}
+        edition = destination.edition
+        claimed = await asyncio.to_thread(self._outbox.claim, destination.name, now, most, edition)
+        self._in_hand |= {each.delivery_id: each for each in claimed}
         return claimed
+
+    async def _wait(self) -> None:
+        """Wait for something to do; whoever queues it may hand it over."""
+        self._idle = True
+        await self._rest(self._next_look.rest(self._clock()))
+        self._idle = False
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -179,26 +217,21 @@ class Courier:
 
         Tells whether the destination could be reached.
         """
+        if len(claimed) == AT_ONCE and self._next is None:
+            self._next = asyncio.create_task(self._claim())
         composed = await self._writing.compose(claimed, self.destination)
-        outcomes = [each for each in composed if isinstance(each, DeliveryOutcome)]
-        loop = asyncio.get_running_loop()
-        settled_at = loop.time()
-        try:
-            for delivery, payload in zip(claimed, composed, strict=True):
-                if self._stopping or self._held():
-                    break
-                if isinstance(payload, DeliveryOutcome):
-                    continue
-                outcome = await self._send(delivery, payload)
-                if outcome is None:
-                    return False
-                outcomes.append(outcome)
-                if loop.time() - settled_at > SETTLE_EVERY:
-                    await self._settle(outcomes)
-                    outcomes, settled_at = [], loop.time()
-        finally:
-            await self._settle(outcomes)
-            await self._give_back()
+        for delivery, payload in zip(claimed, composed, strict=True):
+            if isinstance(payload, DeliveryOutcome):
+                await self._settling.add(payload)
+                continue
+            if self._stopping or self._held():
+                await self._give_back()
+                return True
+            outcome = await self._send(delivery, payload)
+            if outcome is None:
+                await self._give_back()
+                return False
+            await self._settling.add(outcome)
         return True
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
@@ -222,22 +255,18 @@ class Courier:
         said, error = read_reply(reply)
         return self._appraiser.judged(delivery, said, error, reply, sent_at)
 
-    async def _settle(self, outcomes: Sequence[DeliveryOutcome]) -> None:
-        """Write down what came of deliveries, however long the database is away."""
-        while outcomes:
-            try:
-                await asyncio.to_thread(self._outbox.settle, outcomes, self._clock())
-            except StoreUnavailable as error:
-                self._alarm("outcomes not written down yet", error)
-                await asyncio.sleep(PAUSE)
-            else:
-                for outcome in outcomes:
-                    self._in_hand.pop(outcome.delivery_id, None)
-                    if outcome.retry_at is not None:
-                        self._next_look.note(outcome.retry_at)
-                return
+    def _settled(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+        for outcome in outcomes:
+            self._in_hand.pop(outcome.delivery_id, None)
+            if outcome.retry_at is not None:
+                self._next_look.note(outcome.retry_at)
 
     async def _give_back(self) -> None:
+        """Write down what was sent, and give back all that was not."""
+        await self._settling.done()
+        upcoming, self._next, self._handed = self._next, None, []
+        if upcoming is not None:
+            await asyncio.gather(upcoming, return_exceptions=True)
         if self._in_hand:
             ids, self._in_hand = list(self._in_hand), {}
             with suppress(StoreUnavailable):  # the leases will end by themselves

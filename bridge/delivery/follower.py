@@ -17,6 +17,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
+from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.retry import Policy
 from bridge.store.errors import StoreError
 
@@ -25,6 +26,10 @@ WAIT = 20.0  # seconds a call may wait for something to happen
 OURS = ("order_registered", "order_updated")
 """Events that mostly come of our own launches, and are no news to anybody."""
 ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
+
+
+def _nobody_takes(claimed: Sequence[ClaimedDelivery]) -> None:
+    """Take nothing: there was no room."""
 
 
 class Feed(Protocol):
@@ -37,8 +42,10 @@ class Feed(Protocol):
         wait: float = 0.0,
         site: str = "",
         without: Sequence[str] = (),
+        *,
+        texts: bool = False,
     ) -> ChangePage:
-        """Read what changed, but for some events."""
+        """Read what changed, but for some events; with the words of what is released."""
 
 
 class Follower:
@@ -58,13 +65,19 @@ class Follower:
         random: Random,
         site: str = "",
         wait: float = WAIT,
+        hand_over: Callable[[Sequence[ClaimedDelivery]], None] = _nobody_takes,
     ) -> None:
-        """Take whom to notify when there is something to deliver."""
+        """
+        Take whom to notify when there is something to deliver.
+
+        `hand_over` is given what is claimed already, where the learner finds room for it.
+        """
         self._log = structlog.get_logger("follower")
         self._feed = feed
         self._learner = learner
         self._metrics = metrics
         self._notify = notify
+        self._hand_over = hand_over
         self._random = random
         self._site = site
         self._name = f"changes {site}".strip()
@@ -88,13 +101,14 @@ class Follower:
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
         after = await asyncio.to_thread(self._learner.cursor, self._name)
-        page = await self._feed.changes(after, PAGE, wait, self._site, OURS)
+        page = await self._feed.changes(after, PAGE, wait, self._site, OURS, texts=True)
         self.supported = True
         if page.changes or page.cursor > after:
-            queued = await asyncio.to_thread(self._learner.learn, self._name, page)
+            learned = await asyncio.to_thread(self._learner.learn, self._name, page)
+            self._hand_over(learned.claimed)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()
-            if queued:
+            if learned.queued > len(learned.claimed):
                 self._notify()
         return len(page.changes)
 

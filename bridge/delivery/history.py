@@ -8,8 +8,9 @@ from base64 import b32encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, bindparam, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
@@ -27,6 +28,20 @@ _TOLD = text("""
     WHERE report_id = :report_id AND id < :id AND destination = :destination AND state = :done
     ORDER BY id
 """)
+
+_STANDING = text("""
+    SELECT destination, report_id, release_key, event, state FROM delivery
+    WHERE report_id IN :reports ORDER BY report_id, id
+""").bindparams(bindparam("reports", expanding=True))
+_UNDECIDED = frozenset({State.QUEUED.value, State.CLAIMED.value, State.PARKED.value})
+
+
+class Standing(NamedTuple):
+    """A delivery that there is: what it is called, what it is about, and where it stands."""
+
+    release_key: str
+    event: str
+    state: str = State.QUEUED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,31 @@ def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]
     for row in rows:
         if which == ALL_ORDERS or _which(row.release_key) in (which, ALL_ORDERS):
             told.append(as_told(told, ResultEvent(row.event), row.release_key))
+    return told
+
+
+def standing(
+    connection: Connection, reports: Sequence[str]
+) -> dict[tuple[str, str], list[Standing]]:
+    """Read all deliveries of reports, in order, by destination and report."""
+    found: dict[tuple[str, str], list[Standing]] = {}
+    for row in connection.execute(_STANDING, {"reports": list(reports)}) if reports else ():
+        about = found.setdefault((row.destination, row.report_id), [])
+        about.append(Standing(row.release_key, row.event, row.state))
+    return found
+
+
+def told_already(before: Sequence[Standing], release_key: str) -> list[Told] | None:
+    """Say what was told before a delivery; None while something before it is undecided."""
+    which = _which(release_key)
+    told: list[Told] = []
+    for each in before:
+        if which != ALL_ORDERS and _which(each.release_key) not in (which, ALL_ORDERS):
+            continue
+        if each.state in _UNDECIDED:
+            return None
+        if each.state == State.DONE:
+            told.append(as_told(told, ResultEvent(each.event), each.release_key))
     return told
 
 

@@ -20,9 +20,11 @@ from sqlalchemy import (
     text,
 )
 
+from bridge.delivery.ahead import Ahead, Drafts
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
 from bridge.engine_client.models import Change, ChangePage, OrderKey
+from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
 from bridge.store import order_index, order_saving
 from bridge.store.database import Database
@@ -57,6 +59,8 @@ _REMEMBER = text(
     """
 )
 
+_CURSOR = text("SELECT cursor FROM feed_cursor WHERE feed = :feed")
+
 _ADVANCE = text(
     """
     INSERT INTO feed_cursor (feed, cursor) VALUES (:feed, :cursor)
@@ -79,6 +83,23 @@ class Seen:
     check_at: int = NEVER
 
 
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a page of the feed brought: how many deliveries, and those that are already ours."""
+
+    queued: int
+    claimed: Sequence[ClaimedDelivery] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """What follows from changes, given what was known before."""
+
+    known: Mapping[Key, Seen]
+    releases: Sequence[Release]
+    seen: Sequence[Seen]
+
+
 class Learner:
     """Writes down what happened to reports, and what is owed for it."""
 
@@ -88,12 +109,21 @@ class Learner:
         outbox: Outbox,
         destinations: Sequence[Destination],
         clock: Callable[[], int],
+        ahead: Ahead | None = None,
+        rooms: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Take the bridge's database; `clock` is in milliseconds."""
+        """
+        Take the bridge's database; `clock` is in milliseconds.
+
+        `ahead` writes what can be written at once, and `rooms` says how many of that each
+        destination would take this moment.
+        """
         self.database = database
         self.clock = clock
         self._outbox = outbox
         self._destinations = tuple(destinations)
+        self._ahead = ahead
+        self._rooms = rooms
 
     def adopt(self, destinations: Sequence[Destination]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -102,44 +132,51 @@ class Learner:
     def cursor(self, feed: str) -> int:
         """Give where a feed was read to; 0 at first."""
         with self.database.read() as connection:
-            found = connection.execute(
-                text("SELECT cursor FROM feed_cursor WHERE feed = :feed"), {"feed": feed}
-            ).scalar()
+            found = connection.execute(_CURSOR, {"feed": feed}).scalar()
             return int(found or 0)
 
-    def learn(self, feed: str, page: ChangePage) -> int:
-        """Take a page of the feed in; give how many deliveries it brought."""
+    def learn(self, feed: str, page: ChangePage) -> Learned:
+        """Take a page of the feed in; give what it brought."""
+        changes = [change for change in page.changes if change.record.orders]
+        owed, drafts = self._write_ahead(changes)
         with self.database.write() as connection:
             self.database.serialize(connection, f"feed {feed}")
-            records = [change.record for change in page.changes]
-            reports = {_key(order): each.report_id for each in records for order in each.orders}
+            reports = {
+                _key(k): each.record.report_id for each in changes for k in each.record.orders
+            }
             order_saving.set_reports(connection, reports)
-            anchors = [_anchor(change) for change in page.changes if change.record.orders]
-            known = seen_of(connection, anchors)
-            released: dict[Key, Seen] = {}
-            queued = sum(
-                self._learn_change(connection, change, known, released)
-                for change in page.changes
-                if change.record.orders
+            known = seen_of(connection, [_anchor(change) for change in changes])
+            if owed is None or owed.known != known:
+                owed, drafts = self._owed(changes, known), Drafts()
+            queued, claimed = self._outbox.place(
+                connection, owed.releases, self.clock(), drafts.still(connection), self._rooms()
             )
-            remember(connection, list(released.values()))
+            remember(connection, owed.seen)
             connection.execute(_ADVANCE, {"feed": feed, "cursor": page.cursor})
-            return queued
+        return Learned(queued, claimed)
 
-    def _learn_change(
-        self,
-        connection: Connection,
-        change: Change,
-        known: dict[Key, Seen],
-        released: dict[Key, Seen],
-    ) -> int:
-        record, anchor = change.record, _anchor(change)
-        before = known.get(anchor)
-        addenda = before.addenda if before and before.report_id == record.report_id else 0
-        news = news_of(change, addenda)
-        if change.release is not None:
-            known[anchor] = released[anchor] = _after_release(change, anchor, news, addenda)
-        return self.queue(connection, news)
+    def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed | None, Drafts]:
+        """Write what the page says the words of, before anybody has to wait for the database."""
+        if self._ahead is None or not any(change.said for change in changes):
+            return None, Drafts()
+        with self.database.read() as connection:
+            owed = self._owed(changes, seen_of(connection, [_anchor(each) for each in changes]))
+            prospect = self._ahead.look(connection, owed.releases, changes)
+        return owed, self._ahead.drafts(prospect, self._destinations)
+
+    def _owed(self, changes: Sequence[Change], before: Mapping[Key, Seen]) -> _Owed:
+        known, released = dict(before), dict[Key, Seen]()
+        releases: list[Release] = []
+        for change in changes:
+            anchor = _anchor(change)
+            seen = known.get(anchor)
+            same = seen is not None and seen.report_id == change.record.report_id
+            addenda = seen.addenda if seen is not None and same else 0
+            news = news_of(change, addenda)
+            if change.release is not None:
+                known[anchor] = released[anchor] = _after_release(change, anchor, news, addenda)
+            releases += deliveries(news, self._destinations)
+        return _Owed(before, releases, list(released.values()))
 
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
         """Queue what is owed for news, within the caller's transaction; give how many were new."""

@@ -174,12 +174,21 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a report says: its text, and its signed addenda in order."""
+
+    report: ExportedText
+    addenda: tuple[ExportedText, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """
     One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
 
     `addenda` is the place of a released addendum among those of the export, from 1. Its
     number may be higher: numbers of addenda that a recall cleared are not used again.
+    `said` is what the report said when the feed was read, if it was told.
     """
 
     cursor: int
@@ -189,6 +198,7 @@ class Change:
     orders: tuple[Mapping[str, Any], ...]
     release: Release | None
     addenda: int | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Blocking: call it from a thread.
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, update
+from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, text, update
 
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.lanes import Line
@@ -17,6 +17,9 @@ from bridge.queue.states import Event, State, after
 from bridge.queue.tables import DELIVERY, MESSAGE
 from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
+
+_WAS_IN_HAND = text("UPDATE delivery SET tries = coalesce(tries, 0) WHERE id = :id")
+"""For attempts count from 0 again: what may have been sent is not written anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ def retry_delivery(database: Database, delivery_id: int) -> None:
         if state is not State.QUEUED:
             state = after(state, Event.REPLAYED)
         _queue(connection, DELIVERY, delivery_id, state)
+        connection.execute(_WAS_IN_HAND, {"id": delivery_id})
         line.enter(connection, delivery_id, _lanes(row, OUTBOX))
         database.announce(connection, CHANNEL)
 

@@ -5,18 +5,28 @@ Strict order for each destination and report; destinations never wait for one an
 is composed once and kept: every repeat sends the same bytes. Blocking: call it from a thread.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
 
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import Connection, bindparam, text
 
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
+from bridge.queue import placing
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Draft, Release
+from bridge.queue.delivery_rows import (
+    answer,
+    claimed,
+    columns,
+    drafted,
+    handed_out,
+    is_stale,
+    settlement,
+)
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.hashing import lane
 from bridge.queue.lanes import Line, Settlement
+from bridge.queue.placing import Place
 from bridge.queue.statements import OUTBOX
-from bridge.queue.states import Event
+from bridge.queue.states import Event, State, after
 from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
@@ -25,20 +35,18 @@ from bridge.store.presence import lock_name
 LEASE = 120_000
 """Milliseconds a claim lasts: longer than any destination may take to acknowledge."""
 
+_NO_DRAFTS: Mapping[tuple[str, str], Draft] = MappingProxyType({})
+_NO_ROOMS: Mapping[str, int] = MappingProxyType({})
 
-_ENQUEUE = text("""
-    INSERT INTO delivery (destination, lane, report_id, release_key, event, orders, release_at,
-        created_at, state)
-    VALUES (:destination, :lane, :report_id, :release_key, :event, :orders, :release_at,
-        :created_at, 'queued')
-    ON CONFLICT (destination, release_key) DO NOTHING RETURNING id
-""")
 _CLAIMED = text("""
     SELECT d.id, d.destination, d.report_id, d.release_key, d.event, d.orders, d.control_id,
-        b.payload, d.attempts, d.release_at, d.created_at, d.tries
+        b.payload, b.edition, d.attempts, d.release_at, d.created_at, d.tries
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
+_UNWRITE = text("DELETE FROM delivery_body WHERE delivery_id IN :ids").bindparams(
+    bindparam("ids", expanding=True)
+)
 _STORE = text("""
     INSERT INTO delivery_body (delivery_id, payload)
     SELECT id, :payload FROM delivery WHERE id = :id
@@ -87,31 +95,72 @@ class Outbox:
 
         Reports are delivered in the order in which this is called for them.
         """
-        new = 0
-        for release in releases:
-            # Two nodes that learn of the same report at once must number its releases alike.
-            key = lane(release.destination, release.report_id)
-            self._database.serialize(connection, f"outbox {key}")
-            row = connection.execute(_ENQUEUE, _columns(release, key, now)).first()
-            if row is not None:
-                self._line.enter(connection, row.id, (key,))
-                new += 1
-        if new:
-            self._database.announce(connection, CHANNEL)
-        return new
+        return self.place(connection, list(releases), now)[0]
 
-    def claim(self, destination: str, now: int, limit: int) -> list[ClaimedDelivery]:
-        """Take up to `limit` deliveries, of different reports, that nothing stands before."""
+    def place(
+        self,
+        connection: Connection,
+        releases: Sequence[Release],
+        now: int,
+        drafts: Mapping[tuple[str, str], Draft] = _NO_DRAFTS,
+        rooms: Mapping[str, int] = _NO_ROOMS,
+    ) -> tuple[int, list[ClaimedDelivery]]:
+        """
+        As `enqueue`; what has a draft and nothing before it may be claimed in the same breath.
+
+        Drafts are named by destination and release key; `rooms` says how many may be claimed of
+        each destination. Give how many were new, and the claimed ones.
+        """
+        lanes = [lane(each.destination, each.report_id) for each in releases]
+        # Two nodes that learn of the same report at once must number its releases alike.
+        self._database.serialize_all(connection, (f"outbox {key}" for key in lanes))
+        full = set(placing.taken(self._database, connection, lanes if rooms else ()))
+        left, rows = dict(rooms), []
+        for key, release in zip(lanes, releases, strict=True):
+            draft = drafts.get((release.destination, release.release_key))
+            row = Place(**columns(release, key, now), **drafted(draft))
+            if draft is not None and key not in full and left.get(release.destination, 0) > 0:
+                left[release.destination] -= 1
+                row = self._taken(row, now)
+            full.add(key)
+            rows.append(row)
+        ids = placing.place(self._database, connection, rows)
+        new = [each for each in zip(ids, rows, releases, strict=True) if each[0] is not None]
+        if any(row.owner is None for _, row, _ in new):
+            self._database.announce(connection, CHANNEL)
+        return len(new), [
+            handed_out(number, row, release)
+            for number, row, release in new
+            if number is not None and row.owner is not None
+        ]
+
+    def _taken(self, row: Place, now: int) -> Place:
+        """Give a delivery as its claim leaves it."""
+        state = after(State.QUEUED, Event.CLAIM)
+        return row._replace(
+            state=state.value, attempts=1, owner=self._owner, lease_until=now + self.lease
+        )
+
+    def claim(
+        self, destination: str, now: int, limit: int, edition: str = ""
+    ) -> list[ClaimedDelivery]:
+        """
+        Take up to `limit` deliveries, of different reports, that nothing stands before.
+
+        What another edition wrote ahead, and nobody has had in hand yet, loses its payload.
+        """
         more = True
-        claimed: list[ClaimedDelivery] = []
-        while more and not claimed:
+        taken: list[ClaimedDelivery] = []
+        while more and not taken:
             try:
-                claimed, more = self._claim(destination, now, limit)
+                taken, more = self._claim(destination, now, limit, edition)
             except Conflict:  # another node had one of the lanes a moment before
                 return []
-        return claimed
+        return taken
 
-    def _claim(self, destination: str, now: int, limit: int) -> tuple[list[ClaimedDelivery], bool]:
+    def _claim(
+        self, destination: str, now: int, limit: int, edition: str
+    ) -> tuple[list[ClaimedDelivery], bool]:
         with self._database.write() as connection:
             ids, more = self._line.claim(
                 connection,
@@ -122,7 +171,10 @@ class Outbox:
                 channel=destination,
             )
             rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
-            return [_claimed(row) for row in rows], more
+            stale = {row.id for row in rows if is_stale(row, edition)}
+            if stale:
+                connection.execute(_UNWRITE, {"ids": sorted(stale)})
+            return [claimed(row, anew=row.id in stale) for row in rows], more
 
     def store_payload(self, delivery_id: int, payload: bytes, control_id: str) -> tuple[bytes, str]:
         """
@@ -158,9 +210,9 @@ class Outbox:
     def settle(self, outcomes: Sequence[DeliveryOutcome], now: int) -> set[int]:
         """Write down what came of claimed deliveries; give the ids that were still ours."""
         with self._database.write() as connection:
-            settlements = [_settlement(outcome, now) for outcome in outcomes]
+            settlements = [settlement(outcome, now) for outcome in outcomes]
             held = self._line.settle(connection, self._owner, now, settlements)
-            answers = [_answer(each, now) for each in outcomes if each.delivery_id in held]
+            answers = [answer(each, now) for each in outcomes if each.delivery_id in held]
             if answers:
                 connection.execute(_ANSWERED, answers)
             return held
@@ -192,51 +244,3 @@ class Outbox:
             if not self._database.alone(connection, lock_name(owner)):
                 return 0
             return len(self._line.reclaim(connection, owner=owner, now=now))
-
-
-def _columns(release: Release, key: int, now: int) -> dict[str, Any]:
-    return {
-        "destination": release.destination,
-        "lane": key,
-        "report_id": release.report_id,
-        "release_key": release.release_key,
-        "event": release.event,
-        "orders": json.dumps(release.orders, ensure_ascii=False),
-        "release_at": release.release_at,
-        "created_at": now,
-    }
-
-
-def _claimed(row: Row[Any]) -> ClaimedDelivery:
-    return ClaimedDelivery(
-        delivery_id=row.id,
-        destination=row.destination,
-        report_id=row.report_id,
-        release_key=row.release_key,
-        event=row.event,
-        orders=json.loads(row.orders),
-        control_id=row.control_id,
-        payload=None if row.payload is None else bytes(row.payload),
-        attempts=row.attempts,
-        release_at=row.release_at,
-        created_at=row.created_at,
-        tries=row.tries or 0,
-    )
-
-
-def _settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
-    due = outcome.retry_at if outcome.retry_at is not None else now
-    return Settlement.of(
-        outcome.delivery_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
-    )
-
-
-def _answer(outcome: DeliveryOutcome, now: int) -> dict[str, Any]:
-    delivered = outcome.event is Event.ACCEPTED
-    return {
-        "id": outcome.delivery_id,
-        "reply": outcome.reply,
-        "sent_at": outcome.sent_at,
-        "acknowledged_at": now if delivered else None,
-        "tries": outcome.tries,
-    }

@@ -1,7 +1,7 @@
 """The delivery parts of one process: who follows the service, who polls it, one courier each."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from bridge.delivery.ahead import Ahead
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
@@ -22,6 +23,7 @@ from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind
 from bridge.operations.tracing import Tracer, traced
+from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.runtime.circuits import Circuits
@@ -73,9 +75,19 @@ class Delivery:
         self._circuits = Circuits(
             database, {each.destination.name: each for each in self._couriers}, now_ms
         )
-        self._learner = Learner(database, self._outbox, chosen, now_ms)
+        self._learner = Learner(
+            database, self._outbox, chosen, now_ms, Ahead(composer), self._rooms
+        )
         self._followers = [
-            Follower(client, self._learner, metrics, self._notify, random=chance(), site=site)
+            Follower(
+                client,
+                self._learner,
+                metrics,
+                self._notify,
+                random=chance(),
+                site=site,
+                hand_over=self._hand_over,
+            )
             for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
@@ -135,6 +147,15 @@ class Delivery:
     def _notify(self) -> None:
         for courier in self._couriers:
             courier.notify()
+
+    def _rooms(self) -> dict[str, int]:
+        return {each.destination.name: room for each in self._couriers if (room := each.room)}
+
+    def _hand_over(self, claimed: Sequence[ClaimedDelivery]) -> None:
+        for courier in self._couriers:
+            own = [each for each in claimed if each.destination == courier.destination.name]
+            if own:
+                courier.take(own)
 
     def _pause_for(self, name: str, reason: str) -> None:
         self._board.pause_for(name, reason)

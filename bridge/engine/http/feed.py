@@ -7,6 +7,7 @@ looks by itself from time to time.
 
 import asyncio
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -14,8 +15,10 @@ from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import reading_of
+from bridge.engine.http.guard import Rate, take
 from bridge.engine.http.state import engine_of
 from bridge.engine.live.wakeups import heard
+from bridge.engine.service import released
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.feed import ChangePage, read_changes
 
@@ -29,16 +32,24 @@ async def wait_for_changes(
     seconds: float,
     site_id: str,
     without: Collection[str] = (),
+    *,
+    texts: bool = False,
 ) -> ChangePage:
-    """Return the changes after a cursor, but for some events, at the latest after `seconds`."""
+    """
+    Return the changes after a cursor, but for some events, at the latest after `seconds`.
+
+    With `texts`, what they release is there to read, which the quota and the audit trail take for
+    exports of these reports.
+    """
     engine, caller = engine_of(request), request.state.caller
     sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
         bell = engine.work.changed.bell()
-        start = after
-        page = await engine.work.read(lambda c: read_changes(c, sites, start, limit, without))  # noqa: B023  # awaited before `start` changes
+        page, said = await engine.work.read(
+            lambda c: _read(c, sites, after, limit, without, texts=texts)  # noqa: B023  # awaited before `after` changes
+        )
         after = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
@@ -48,7 +59,33 @@ async def wait_for_changes(
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
         engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))
-    return page
+    return _told(request, page, said) if said else page
+
+
+def _read(
+    connection: Connection,
+    sites: Collection[str] | None,
+    after: int,
+    limit: int,
+    without: Collection[str],
+    *,
+    texts: bool,
+) -> tuple[ChangePage, Mapping[str, Any]]:
+    page = read_changes(connection, sites, after, limit, without)
+    wanted = released.released_reports(page.changes) if texts else []
+    return page, released.texts(connection, wanted)
+
+
+def _told(request: Request, page: ChangePage, said: Mapping[str, Any]) -> ChangePage:
+    """Add the texts, unless the quota of exports is used up: then each is to be exported."""
+    if not take(request, Rate.EXPORTS, len(said)):
+        return page
+    shown = [
+        (_site_of(each), each["reportId"]) for each in page.changes if each["reportId"] in said
+    ]
+    deeds = reading_of(request, "export", (site for site, _ in shown), shown)
+    engine_of(request).journal.note(deeds)
+    return replace(page, changes=released.with_texts(page.changes, said))
 
 
 def _site_of(change: Mapping[str, Any]) -> str:

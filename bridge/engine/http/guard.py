@@ -201,6 +201,16 @@ def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None
     _enforce(allowance)
 
 
+def take(request: Request, rate: Rate, count: int) -> bool:
+    """Count several at once against a quota; tell whether it has that many left."""
+    engine, caller = engine_of(request), request.state.caller
+    if caller.service:
+        return True
+    quota = getattr(engine.settings.rates, rate.value)
+    allowance = engine.quotas.take(rate.value, str(caller.token_id), quota, count)
+    return allowance is None or allowance.granted
+
+
 def _enforce(allowance: Allowance | None) -> None:
     if allowance is None or allowance.granted:
         return

@@ -60,6 +60,8 @@ class Silent:
         wait: float = 0.0,
         site: str = "",
         without: Sequence[str] = (),
+        *,
+        texts: bool = False,
     ) -> ChangePage:
         self.asked.append(after)
         if self.failures:

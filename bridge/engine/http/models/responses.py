@@ -186,6 +186,28 @@ class ReleaseBody(BaseModel):
     sequence: int
 
 
+class SignerBody(BaseModel):
+    """Who signed."""
+
+    name: str
+    email: str
+
+
+class SignedTextBody(BaseModel):
+    """The text of a report or an addendum, as its export has it."""
+
+    content: str
+    signedAt: str | None
+    signedBy: SignerBody | None
+
+
+class ReleasedTextBody(BaseModel):
+    """What a release says: the report, and its signed addenda in order."""
+
+    reportInfo: SignedTextBody
+    addendumInfo: list[SignedTextBody]
+
+
 class ChangeBody(BaseModel):
     """One change of one report."""
 
@@ -198,6 +220,9 @@ class ChangeBody(BaseModel):
     release: ReleaseBody | None
     addenda: int | None = Field(
         default=None, description="Place of a released addendum among those of the export"
+    )
+    text: ReleasedTextBody | None = Field(
+        default=None, description="With `texts`, and where the quota of exports allows it"
     )
 
 

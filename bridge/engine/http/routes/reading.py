@@ -125,9 +125,15 @@ async def changes(
         list[ChangeEvent] | None,
         Query(max_length=len(ChangeEvent), description="events to pass over, and not to wait for"),
     ] = None,
+    texts: Annotated[
+        bool,
+        Query(description="tell what is released in words too; each counts as an export"),
+    ] = False,
 ) -> Response:
     """Return what changed after a cursor, in commit order; wait for it up to `wait` seconds."""
-    page = await wait_for_changes(request, after, limit, wait, SiteID.strip(), without or ())
+    page = await wait_for_changes(
+        request, after, limit, wait, SiteID.strip(), without or (), texts=texts
+    )
     return QuickJSON(page.as_json())
 
 

@@ -1,0 +1,95 @@
+"""
+Between the rows of deliveries and what the outbox hands out and is told.
+
+Pure: no statement runs here.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Row
+
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Draft, Release
+from bridge.queue.lanes import Settlement
+from bridge.queue.placing import Place
+from bridge.queue.states import Event
+
+
+def is_stale(row: Row[Any], edition: str) -> bool:
+    """Whether it was written ahead by other definitions, and this is its very first turn."""
+    return bool(row.edition) and row.edition != edition and row.attempts == 1 and row.tries is None
+
+
+def drafted(draft: Draft | None) -> dict[str, Any]:
+    """Give what a draft adds to a delivery."""
+    return {} if draft is None else asdict(draft)
+
+
+def handed_out(number: int, row: Place, release: Release) -> ClaimedDelivery:
+    """Give a delivery that was placed and claimed in one."""
+    return ClaimedDelivery(
+        delivery_id=number,
+        destination=row.destination,
+        report_id=row.report_id,
+        release_key=row.release_key,
+        event=row.event,
+        orders=release.orders,
+        control_id=row.control_id,
+        payload=row.payload,
+        attempts=row.attempts,
+        release_at=row.release_at,
+        created_at=row.created_at,
+    )
+
+
+def columns(release: Release, key: int, now: int) -> dict[str, Any]:
+    """Lay a release out, in its lane."""
+    return {
+        "destination": release.destination,
+        "lane": key,
+        "report_id": release.report_id,
+        "release_key": release.release_key,
+        "event": release.event,
+        "orders": json.dumps(release.orders, ensure_ascii=False),
+        "release_at": release.release_at,
+        "created_at": now,
+    }
+
+
+def claimed(row: Row[Any], *, anew: bool) -> ClaimedDelivery:
+    """Read a row that was claimed; `anew` leaves its payload out."""
+    return ClaimedDelivery(
+        delivery_id=row.id,
+        destination=row.destination,
+        report_id=row.report_id,
+        release_key=row.release_key,
+        event=row.event,
+        orders=json.loads(row.orders),
+        control_id=row.control_id,
+        payload=None if row.payload is None or anew else bytes(row.payload),
+        attempts=row.attempts,
+        release_at=row.release_at,
+        created_at=row.created_at,
+        tries=row.tries or 0,
+    )
+
+
+def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
+    """Say what an outcome makes of its row."""
+    due = outcome.retry_at if outcome.retry_at is not None else now
+    return Settlement.of(
+        outcome.delivery_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
+    )
+
+
+def answer(outcome: DeliveryOutcome, now: int) -> dict[str, Any]:
+    """Give what is kept of an attempt."""
+    delivered = outcome.event is Event.ACCEPTED
+    return {
+        "id": outcome.delivery_id,
+        "reply": outcome.reply,
+        "sent_at": outcome.sent_at,
+        "acknowledged_at": now if delivered else None,
+        "tries": outcome.tries,
+    }
