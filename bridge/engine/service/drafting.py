@@ -4,7 +4,7 @@ The first text of a report: key findings and SR texts, in the template that was 
 Knows no launch; whether a report has a text already is asked here and nowhere else.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,9 +63,9 @@ def rewrite(work: Work, report: Report, text: str) -> None:
     first_text(work, report, text)
 
 
-def joined(key_findings: str, texts: Iterable[str]) -> str:
-    """Return the key findings, then what each SR file says."""
-    return "\n\n".join(part for each in (key_findings, *texts) if (part := each.strip()))
+def joined(*texts: str) -> str:
+    """Return texts one below the other, each once: key findings, then what each SR file says."""
+    return "\n\n".join(dict.fromkeys(part for each in texts if (part := each.strip())))
 
 
 def _template(

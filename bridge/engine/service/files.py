@@ -105,14 +105,18 @@ def refresh_findings(work: Work, report: Report) -> bool:
     """
     if report.content_text not in ("", report.key_findings):
         return False
-    texts = structured_texts(work, report)
-    if not texts:
+    if not structured_texts(work, report):
         return False
-    anchor = group_of(work.session, key_of(report))
-    findings = str(anchor[0].tags.get("KeyFindings", "")) if anchor else ""
-    rewrite(work, report, joined(findings, texts))
+    rewrite(work, report, given_text(work, report))
     work.session.add(report)
     return True
+
+
+def given_text(work: Work, report: Report) -> str:
+    """Return what a report begins with: each order's key findings, then what its SR files say."""
+    orders = group_of(work.session, key_of(report))
+    findings = [str(order.tags.get("KeyFindings", "")) for order in orders]
+    return joined(*findings, *structured_texts(work, report))
 
 
 def structured_texts(work: Work, report: Report) -> list[str]:

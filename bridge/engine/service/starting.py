@@ -21,8 +21,8 @@ from bridge.engine.service import feed
 from bridge.engine.service.assigning import open_for
 from bridge.engine.service.creation import OrderInput, create_draft, update_order
 from bridge.engine.service.drafting import first_text, joined
-from bridge.engine.service.files import attach, structured_texts
-from bridge.engine.service.finding import group_of, key_of, touch
+from bridge.engine.service.files import attach, given_text
+from bridge.engine.service.finding import touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
@@ -70,7 +70,7 @@ def refuse_other_name(names: Iterable[str], request: LaunchRequest) -> None:
 
 def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Person) -> Report:
     """Create a Draft that belongs to somebody, with what the launch brought."""
-    text = joined(request.key_findings, _texts(request.attachments))
+    text = joined(request.key_findings, *_texts(request.attachments))
     order = order_input(request, triple)
     report = create_draft(work, triple.site_id, order, owner, text)
     if request.attachments:
@@ -112,9 +112,7 @@ def fill(work: Work, report: Report) -> bool:
     """Write key findings and what the SR files say into an empty report; tell whether it did."""
     if has_content(report):
         return False
-    anchor = group_of(work.session, key_of(report))[0]
-    text = joined(str(anchor.tags.get("KeyFindings", "")), structured_texts(work, report))
-    return first_text(work, report, text)
+    return first_text(work, report, given_text(work, report))
 
 
 def has_template(work: Work, site_id: str, number: int) -> bool:

@@ -243,3 +243,22 @@ def test_launching_a_linked_order(case: Case) -> None:
     two = ok(case.service.launch(READER, accession="A1")).json()
     assert one["reportId"] == two["reportId"]
     assert accessions(case.record("A2")) == ["A1", "A2"]
+
+
+def test_key_findings_of_every_order(case: Case) -> None:
+    """KeyFindings: "Draft text used to pre-populate the report", whichever order brought it."""
+    case.order("A1", KeyFindings="Of the first.")
+    case.order("A2", KeyFindings="Of the second.")
+    case.order("A3", KeyFindings="Of the first.")
+    ok(case.orders("link-orders", "A1", "A2", "A3"))
+    ok(case.service.launch(READER, accession="A2"))
+    assert case.content("A1") == "Of the first.\n\nOf the second."
+
+
+def test_key_findings_launched_with_a_linked_order(case: Case) -> None:
+    """KeyFindings of a launch count for the report of the group, though not the anchor's."""
+    for name in ("A1", "A2"):
+        case.order(name)
+    ok(case.orders("link-orders", "A1", "A2"))
+    ok(case.service.launch(READER, accession="A2", tags={"KeyFindings": "Draft text."}))
+    assert case.content("A1") == "Draft text."
