@@ -17,9 +17,10 @@ import structlog
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
 from bridge.intake.addressing import MergedPatient
+from bridge.intake.demographics import corrections, knows, told_of
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
-from bridge.intake.order_rules import OrderState, Step
+from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, settle_patient
 from bridge.intake.planning import Task, plan
@@ -33,6 +34,7 @@ from bridge.observability.redaction import describe, where
 from bridge.queue.states import Event, Failure
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
 
 FOR_PEOPLE = ("report_kept", "several_orders", "examined_after_cancel")
@@ -54,6 +56,7 @@ class _Run:
     groups: Groups = field(default_factory=dict)
     changed: dict[Key, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
+    words: list[PatientWord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def change(self) -> Change:
@@ -63,7 +66,9 @@ class _Run:
             for each in self.changed.values()
         ]
         others = {key: each for key, each in self.groups.items() if key not in self.changed}
-        return Change(self.job.claimed.message_id, orders, others, self.merges, self.concern)
+        return Change(
+            self.job.claimed.message_id, orders, others, self.merges, self.concern, self.words
+        )
 
     @property
     def concern(self) -> str:
@@ -154,10 +159,20 @@ class Forwarder:
             run.notes += await join(self._service, task, run.index, run.groups)
 
     async def _patient(self, run: _Run, event: OrderEvent) -> None:
-        note = await settle_patient(self._service, event)
+        sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
+        stale = known is not None and is_earlier(sent_at, known.said_at)
+        told = {} if stale else told_of(event)
+        note = await settle_patient(self._service, event, told)
         run.notes.append(note)
-        if event.action is Action.PATIENT_MERGE and note != UNSUPPORTED:
+        if note == UNSUPPORTED:
+            return
+        if event.action is Action.PATIENT_MERGE:
             run.merges.append((event.site, event.prior_mrn, event.mrn))
+        for each in corrections(event, told, run.index.values()):
+            run.changed[each.key] = run.index[each.key] = each
+        if told and sent_at is not None and knows(event, run.index.values()):
+            said = {**known.tags, **told} if known is not None else told
+            run.words.append(PatientWord(event.site, event.mrn, sent_at, said))
 
     async def _revisit(self, run: _Run, each: Revisit) -> None:
         """Tell the service what an order's visit is now; what is begun stays whose it is."""

@@ -11,11 +11,12 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from bridge.intake.addressing import Patient, numbers_of, resolved, surviving
+from bridge.intake.demographics import as_corrected
 from bridge.intake.family import child_signals
 from bridge.intake.order_rules import CASCADING
-from bridge.intake.planning import ORDERS, fold, key_of, signals_after
+from bridge.intake.planning import ORDERS, PATIENTS, fold, key_of, signals_after
 from bridge.intake.reading import Job
-from bridge.store import merged_patients, order_index
+from bridge.store import merged_patients, order_index, patient_words
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import OrderEvent
 
@@ -34,6 +35,7 @@ def look_up(
 ) -> tuple[list[Job], Index]:
     """Address the jobs' events, and read the orders they are about with all that are akin."""
     jobs = [_of_survivors(job, survivors) for job in jobs] if survivors else jobs
+    jobs = _as_corrected(connection, jobs)
     index = order_index.find(connection, map(key_of, _orders(jobs)))
     jobs = _addressed(connection, jobs, index)
     events = _orders(jobs)
@@ -46,13 +48,29 @@ def look_up(
     return list(jobs), index
 
 
+def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
+    """Let late orders say of their patients what was said since."""
+    everybody = {(event.site, event.mrn) for job in jobs for event in job.events}
+    words = patient_words.words(connection, everybody)
+    if not words:
+        return jobs
+    return [
+        replace(
+            job,
+            events=[as_corrected(each, job.occasion.sent_at, words) for each in job.events],
+            words=words,
+        )
+        for job in jobs
+    ]
+
+
 def _visited(jobs: Sequence[Job]) -> set[Patient]:
-    """Give the patients whose visits are spoken of."""
+    """Give the patients who are spoken of themselves, or whose visits are."""
     return {
         (event.site, mrn)
         for job in jobs
         for event in job.events
-        if event.visit is not None
+        if event.visit is not None or event.action in PATIENTS
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
     }

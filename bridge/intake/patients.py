@@ -5,6 +5,7 @@ A patient whom the service does not know, and a service that lacks the call, are
 is nothing to correct there.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from bridge.engine_client.errors import EngineFailure
@@ -14,15 +15,6 @@ from mappings.events import Action, OrderEvent
 
 UNSUPPORTED = "patients_not_supported"
 """The note where a service cannot correct or merge patients: nothing has changed there."""
-
-DEMOGRAPHICS = (
-    "PatientName",
-    "PatientBirthDate",
-    "PatientAge",
-    "PatientSex",
-    "Race",
-    "Ethnicity",
-)
 
 
 class PatientService(Protocol):
@@ -35,22 +27,25 @@ class PatientService(Protocol):
         """Give one patient's reports to another."""
 
 
-async def settle_patient(service: PatientService, event: OrderEvent) -> str:
-    """Make the call that a patient event asks for; give a note. Raises EngineFailure."""
+async def settle_patient(
+    service: PatientService, event: OrderEvent, told: Mapping[str, str]
+) -> str:
+    """
+    Make the calls that a patient event asks for; give a note. Raises EngineFailure.
+
+    Who survives a merge is told to be whom the message says, demographics and all.
+    """
+    note = "patient_updated"
     try:
         if event.action is Action.PATIENT_MERGE:
             await service.merge_patients(event.site, event.mrn, event.prior_mrn)
-            return "patient_merged"
-        tags = {
-            tag: str(event.clinical_info[tag])
-            for tag in DEMOGRAPHICS
-            if event.clinical_info.get(tag)
-        }
-        await service.update_patient(PatientUpdate(event.site, event.mrn, tags))
+            note = "patient_merged"
+        if told:
+            await service.update_patient(PatientUpdate(event.site, event.mrn, told))
     except EngineFailure as failure:
         if failure.is_unsupported:
             return UNSUPPORTED
-        if failure.status == NOT_FOUND:
-            return "patient_unknown"
-        raise
-    return "patient_updated"
+        if failure.status != NOT_FOUND:
+            raise
+        return note if note == "patient_merged" else "patient_unknown"
+    return note

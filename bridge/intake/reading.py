@@ -6,11 +6,12 @@ now, where that was never kept. Blocking only where an older version is looked u
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from bridge.intake.demographics import Words
 from bridge.intake.listening import Definition, Listening, Merged
 from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
@@ -43,6 +44,8 @@ class Job:
     merged: Merged = Merged.REDIRECT
     doubtful: bool = False
     """Whether a number that it gives, and no accession, is that of several orders."""
+    words: Words = field(default_factory=dict)
+    """What was last said of its patients by messages before it."""
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:

@@ -15,11 +15,12 @@ from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
 from bridge.queue.work import Claimed
-from bridge.store import concerns, merged_patients, order_index, order_saving
+from bridge.store import concerns, merged_patients, order_index, order_saving, patient_words
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
 from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.patient_words import PatientWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Change:
     merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
     concern: str = ""
     """The code by which the message still wants a person."""
+    words: Sequence[PatientWord] = ()
 
 
 class Memory:
@@ -95,6 +97,8 @@ class Memory:
                 for site, prior_mrn, mrn in change.merges:
                     survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
                     order_index.move_patient(connection, site, prior_mrn, survivor)
+            for word in (each for change in changes for each in change.words):
+                patient_words.say(connection, word)
             orders = [each for change in changes for each in change.orders]
             order_saving.save(connection, _of_survivors(connection, orders))
             reports = {key: value for change in changes for key, value in change.reports.items()}

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bridge.intake.demographics import DEMOGRAPHICS
 from bridge.intake.order_rules import OrderState
-from bridge.intake.patients import DEMOGRAPHICS
 from bridge.store.order_index import IndexedOrder
 from mappings.echo import renumbered
 from mappings.events import Action, OrderEvent, Visit

@@ -1,0 +1,77 @@
+"""
+Who a patient is, where an order and a correction say different things: the later one is right.
+
+Pure. Corrections reach the orders that are known; what is sent before one and comes after it
+says what the correction said.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bridge.intake.order_rules import is_earlier
+from bridge.intake.planning import ORDERS
+from bridge.store.merged_patients import Patient
+from bridge.store.order_index import IndexedOrder
+from bridge.store.patient_words import PatientWord
+from mappings.ages import age_at
+from mappings.events import OrderEvent
+
+DEMOGRAPHICS = (
+    "PatientName",
+    "PatientBirthDate",
+    "PatientAge",
+    "PatientSex",
+    "Race",
+    "Ethnicity",
+)
+
+Words = Mapping[Patient, PatientWord]
+
+
+def told_of(event: OrderEvent) -> dict[str, str]:
+    """Give what an event says of its patient; '' deletes, but nobody is left without a name."""
+    info = event.clinical_info
+    said = {tag: str(info[tag]) for tag in DEMOGRAPHICS if tag in info}
+    return {tag: value for tag, value in said.items() if value or tag != "PatientName"}
+
+
+def as_corrected(event: OrderEvent, sent_at: int | None, words: Words) -> OrderEvent:
+    """Let an order that was sent before its patient was corrected say what the correction says."""
+    word = words.get((event.site, event.mrn))
+    if word is None or event.action not in ORDERS or not is_earlier(sent_at, word.said_at):
+        return event
+    return replace(event, clinical_info=with_demographics(event.clinical_info, word.tags))
+
+
+def knows(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
+    """Tell whether there are orders of a patient, or of who is merged into her."""
+    patients = {(event.site, event.mrn), (event.site, event.prior_mrn)}
+    return any((each.key.site, each.key.mrn) in patients for each in orders)
+
+
+def corrections(
+    event: OrderEvent, told: Mapping[str, str], orders: Iterable[IndexedOrder]
+) -> list[IndexedOrder]:
+    """Give the known orders of a patient, and of who is merged into her, that read otherwise."""
+    patients = {(event.site, event.mrn), (event.site, event.prior_mrn)}
+    own = [each for each in orders if (each.key.site, each.key.mrn) in patients]
+    kept = {each.key.accession for each in own if each.key.mrn == event.mrn}
+    found = []
+    for each in own:
+        if each.key.mrn != event.mrn and each.key.accession in kept:
+            continue  # the survivor has an order of that name: this one stays behind
+        tags = with_demographics(each.tags, told)
+        if tags != each.tags:
+            found.append(replace(each, tags=tags))
+    return found
+
+
+def with_demographics(tags: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
+    """Lay demographics over an order's tags; an age goes by the date of birth."""
+    merged = {**tags, **told}
+    reborn = merged.get("PatientBirthDate") != tags.get("PatientBirthDate")
+    if reborn and merged.get("PatientAge") and "PatientAge" not in told:
+        birth, study = (str(merged.get(tag, "")) for tag in ("PatientBirthDate", "StudyDate"))
+        merged["PatientAge"] = age_at(birth, study)
+    return merged

@@ -1,0 +1,50 @@
+"""
+What was last said of a patient's demographics, and when it was sent: orders that were sent
+before say no more about her than that. Knows no orders.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from sqlalchemy import Connection, bindparam, text
+
+from bridge.store.merged_patients import Patient
+
+
+@dataclass(frozen=True, slots=True)
+class PatientWord:
+    """A correction: whose, the sender's time of it in milliseconds, the tags that it gave."""
+
+    site: str
+    mrn: str
+    said_at: int
+    tags: Mapping[str, str]
+
+
+_WORDS = text(
+    "SELECT mrn, said_at, tags FROM patient_word WHERE site = :site AND mrn IN :mrns"
+).bindparams(bindparam("mrns", expanding=True))
+_SAY = text(
+    "INSERT INTO patient_word (site, mrn, said_at, tags) VALUES (:site, :mrn, :said_at, :tags) "
+    "ON CONFLICT (site, mrn) DO UPDATE SET said_at = :said_at, tags = :tags "
+    "WHERE patient_word.said_at <= :said_at"
+)
+
+
+def words(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, PatientWord]:
+    """Read the last word on each of these patients; of most there is none."""
+    found: dict[Patient, PatientWord] = {}
+    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
+        rows = connection.execute(_WORDS, {"site": site, "mrns": [mrn for _, mrn in own]})
+        for row in rows:
+            found[site, row.mrn] = PatientWord(site, row.mrn, row.said_at, json.loads(row.tags))
+    return found
+
+
+def say(connection: Connection, word: PatientWord) -> None:
+    """Keep a correction, unless a later one is known."""
+    row = {"site": word.site, "mrn": word.mrn, "said_at": word.said_at}
+    connection.execute(_SAY, {**row, "tags": json.dumps(dict(word.tags))})

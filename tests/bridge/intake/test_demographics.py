@@ -1,0 +1,89 @@
+"""Who a patient is, where orders and corrections of her come in any order."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.store.database import Database
+from tests.bridge.delivery.equipment import SITE
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.intake.stories import adt, line, told
+
+pytestmark = pytest.mark.anyio
+OLD, NEW = "TESTER^TILDA", "BETTER^TILDA"
+AFTER = 300  # minutes of the day: behind the noon of `adt`
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a real engine and nobody to deliver to."""
+    async with open_hospital(tmp_path, database) as made:
+        yield made
+
+
+async def listed(hospital: Hospital, tag: str = "PatientName") -> dict[str, Any]:
+    """Accession to what the worklist says of its patient; nothing may be parked."""
+    assert not hospital.rows("SELECT id FROM message WHERE state = 'parked'")
+    rows = (await hospital.client.worklist(SITE)).items
+    orders = [each for row in rows for each in row["orders"]]
+    return {each["Accession"]: each.get(tag) for each in orders}
+
+
+async def test_an_order_without_a_name_keeps_the_corrected_one(hospital: Hospital) -> None:
+    """A change that is silent about the patient brings back neither old name nor old date."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A08", "M1", name=NEW).replace(b"19700101", b"19800101"))
+    change = told(line("XO", "P1", "F1"), sent=AFTER, name="").replace(b"19700101", b"")
+    await hospital.send(change)
+    assert await listed(hospital) == {"F1": NEW}
+    assert await listed(hospital, "PatientBirthDate") == {"F1": "19800101"}
+
+
+async def test_a_held_order_is_corrected_too(hospital: Hospital) -> None:
+    """What stands on no worklist comes back under the name of today."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("HD", "P1", "F1"), sent=2))
+    await hospital.send(adt("A08", "M1", name=NEW))
+    await hospital.send(told(line("RL", "P1", "F1"), sent=AFTER, name=""))
+    assert await listed(hospital) == {"F1": NEW}
+
+
+@pytest.mark.parametrize("control", ["NW", "XO"])
+async def test_an_order_sent_before_the_correction(hospital: Hospital, control: str) -> None:
+    """It comes after it, under the old name: it is taken, under the new one."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A08", "M1", name=NEW))
+    other = "1" if control == "XO" else "2"
+    await hospital.send(told(line(control, "P" + other, "F" + other), sent=2))
+    assert set((await listed(hospital)).values()) == {NEW}
+
+
+async def test_a_correction_that_was_overtaken(hospital: Hospital) -> None:
+    """Of two corrections the one that was sent later stands, whichever comes last."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A08", "M1", name=NEW))
+    late = adt("A31", "M1", name="OLDER^TILDA")
+    await hospital.send(late.replace(b"20261121120000", b"20261121110000"))
+    assert await listed(hospital) == {"F1": NEW}
+
+
+async def test_a_merge_says_who_survives(hospital: Hospital) -> None:
+    """PID of a merge is the survivor's: her next order is not taken for another person's."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A40", "M2", "M1", name=NEW))
+    await hospital.send(told(line("NW", "P2", "F2"), mrn="M2", sent=AFTER, name=NEW))
+    await hospital.send(told(line("XO", "P1", "F1"), mrn="M2", sent=AFTER, name=""))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+
+
+async def test_a_null_deletes(hospital: Hospital) -> None:
+    """`""` in a correction deletes; nobody is left without a name."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    null = adt("A08", "M1", name='""').replace(b"19700101", b'""')
+    await hospital.send(null)
+    assert await listed(hospital) == {"F1": OLD}
+    assert await listed(hospital, "PatientBirthDate") == {"F1": None}
+    await hospital.send(told(line("XO", "P1", "F1"), sent=AFTER).replace(b"19700101", b""))
+    assert await listed(hospital, "PatientBirthDate") == {"F1": None}
