@@ -35,7 +35,7 @@ def import_(
     ] = False,
 ) -> None:
     """Add an exported interface to this home: all of it, or nothing where it is wrong."""
-    from bridge.wiring.interfaces import take_in
+    from bridge.wiring.arriving import take_in
 
     done = take_in(home, folder, replace=replace)
     for name in (*done.channels, *done.files):

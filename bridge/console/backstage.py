@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from bridge.console.desk import Bench, Desk
 from bridge.console.ownership import Belonging
+from bridge.console.parcels import Parcels
 from bridge.console.service import Service
 from bridge.engine_client.visiting import Visitor
 from bridge.queue.rows import MessageDetail
@@ -85,5 +86,6 @@ class Backstage:
     clock: Callable[[], int]
     desk: Desk
     bench: Bench
+    parcels: Parcels
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     """What compiles definitions goes through here, few at a time."""

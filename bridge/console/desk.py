@@ -48,6 +48,18 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """What a code table is to say; `back`: `code` is a value, and `value` the code it has."""
+
+    name: str
+    actor: str
+    table: str
+    code: str
+    value: str
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Specimen:
     """A message to try: its bytes, and the listener whose settings hold where it is silent."""
 
@@ -94,6 +106,15 @@ class Desk(Protocol):
 
     def rollback(self, decision: Decision) -> Told:
         """Put an older version into force: the one named, else the one before."""
+
+    def unknown_codes(self, actor: str) -> Sequence[Told]:
+        """List codes that messages had and no table has."""
+
+    def leave_code(self, name: str, table: str, code: str, actor: str) -> None:
+        """Note that a code stays without an entry. Raises Unknown."""
+
+    def add_code(self, entry: Entry) -> Told:
+        """Write an entry into the author's draft. Raises Unknown."""
 
     def read_with(self, decision: Decision, names: Sequence[str]) -> Told:
         """Let a listener (`decision.name`) read with these; none: as its settings say."""

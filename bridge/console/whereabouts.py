@@ -12,18 +12,22 @@ from sqlalchemy import Connection, select, text
 from bridge.queue.browse import listed_delivery
 from bridge.queue.rows import DeliveryRow
 from bridge.queue.tables import DELIVERY
+from bridge.store import merged_patients
 from bridge.store.database import Database
 
 _MOST = 100
 _NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
-_ORDERS = text("""
+_TOLD = """
     SELECT o.site, o.mrn, o.accession, o.state, o.placer, o.filler, o.report_id AS ordered_in,
            o.first_message, o.last_message, o.closed_at,
            s.report_id AS seen_in, s.status, s.addenda, s.changed_at
     FROM bridge_order o LEFT JOIN report_seen s
         ON s.site = o.site AND s.accession = o.accession AND s.mrn = o.mrn
-    WHERE o.site = :site AND o.accession = :accession LIMIT :most
-""")
+"""
+_ORDERS = text(f"{_TOLD} WHERE o.site = :site AND o.accession = :accession LIMIT :most")
+_OF_PATIENT = text(
+    f"{_TOLD} WHERE o.site = :site AND o.mrn = :mrn ORDER BY o.last_message DESC LIMIT :most"
+)
 
 
 def orders(
@@ -41,6 +45,23 @@ def orders(
             for accession in sorted(accessions)
             for row in connection.execute(
                 _ORDERS, {"site": site, "accession": accession, "most": _MOST}
+            ).mappings()
+        ]
+
+
+def orders_of_patient(
+    database: Database, mrn: str, reach: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """Give a patient's orders, the last told of first; of whoever a merged patient is now."""
+    with database.read() as connection:
+        sites = _sites(connection) if reach is None else sorted(reach)
+        now = merged_patients.survivors(connection, {(site, mrn) for site in sites})
+        return [
+            _told(row)
+            for site in sites
+            for own in sorted({mrn, now.get((site, mrn), mrn)})
+            for row in connection.execute(
+                _OF_PATIENT, {"site": site, "mrn": own, "most": _MOST}
             ).mappings()
         ]
 

@@ -17,12 +17,15 @@ from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import ConsoleError, SignedOut
 from bridge.console.http import (
     channels,
+    codes,
+    concerns,
     dashboard,
     deliveries,
     editing,
     mappings,
     messages,
     orders,
+    parcels,
     people,
     replaying,
     sites,
@@ -36,8 +39,8 @@ from bridge.console.http.problems import HEADERS, Kept, problem
 
 PLACE: Final = "/console"
 _PARTS: Final = (
-    *(messages, editing, replaying, deliveries, orders, worklist),
-    *(channels, dashboard, trail, sites, people, mappings, trying),
+    *(messages, editing, replaying, deliveries, orders, worklist, concerns),
+    *(channels, dashboard, trail, sites, people, mappings, trying, codes, parcels),
 )
 
 

@@ -151,7 +151,20 @@ class AuditFilter(_Body):
     limit: int = Field(100, ge=1, le=500)
 
 
-class Accession(_Body):
-    """The order that somebody asks for."""
+class OrderNumber(_Body):
+    """What somebody asks for: by one number of an order, or by one of a patient."""
 
-    accession: str = Field(min_length=1, max_length=200)
+    accession: Text = ""
+    """Or what the placer or the filler calls it."""
+    patient: Text = ""
+
+    @model_validator(mode="after")
+    def _asks_for_one(self) -> "OrderNumber":
+        if bool(self.accession.strip()) == bool(self.patient.strip()):
+            raise ValueError("one number is asked for")
+        return self
+
+    def asked(self) -> tuple[Kind, str]:
+        """Give the number, and what it is the number of."""
+        order = self.accession.strip()
+        return (Kind.ORDER, order) if order else (Kind.PATIENT, self.patient.strip())

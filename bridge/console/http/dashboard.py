@@ -1,10 +1,12 @@
 """Who is here, and what the dashboard shows."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
 
+from bridge.console import concerns
 from bridge.console.backstage import Backstage
 from bridge.console.figures import figures
 from bridge.console.http.channels import own_channels
@@ -12,6 +14,7 @@ from bridge.console.http.guard import BackstageDep, Person, PersonDep
 from bridge.console.permissions import Permission
 
 router = APIRouter(prefix="/api")
+_TELLS_NO_NUMBERS = frozenset({"paused", "circuit", "certificate"})
 
 
 @router.get("/me")
@@ -37,7 +40,10 @@ async def overview(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]
 
 def _overview(backstage: Backstage, person: Person) -> dict[str, Any]:
     channels = own_channels(backstage, person)
-    names = {kind: {str(each["name"]) for each in found} for kind, found in channels.items()}
+    names = {
+        kind: {str(each["name"]) for each in found if not each["shared"]}
+        for kind, found in channels.items()
+    }
     limited = person.grant.reach is not None
     told = figures(
         backstage.database,
@@ -45,11 +51,18 @@ def _overview(backstage: Backstage, person: Person) -> dict[str, Any]:
         listeners=names["listeners"] if limited else None,
         destinations=names["destinations"] if limited else None,
     )
-    own = {f"listener {each}" for each in names["listeners"]}
-    own |= {f"destination {each}" for each in names["destinations"]}
-    alerts = [
-        each
-        for each in backstage.plant.alerts()
-        if not limited or each["key"].partition(":")[2] in own
-    ]
-    return {**told, **channels, "alerts": alerts}
+    alerts = backstage.plant.alerts()
+    if limited:
+        alerts = [each for each in alerts if _concerns(channels, *each["key"].split(":", 1))]
+    concerned = concerns.count(backstage.database, person.grant.reach)
+    return {**told, **channels, "alerts": alerts, "concerns": concerned}
+
+
+def _concerns(channels: Mapping[str, Any], about: str, name: str = "") -> bool:
+    """Whether an alert is of a person's own channels; of shared ones, that nothing goes out."""
+    shared = {
+        f"{kind.removesuffix('s')} {each['name']}": each["shared"]
+        for kind, found in channels.items()
+        for each in found
+    }
+    return name in shared and (not shared[name] or about in _TELLS_NO_NUMBERS)

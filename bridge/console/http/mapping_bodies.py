@@ -10,7 +10,9 @@ _MOST_FILES, _LONGEST_FILE = 64, 400_000
 _MOST_MESSAGES, _LONGEST_TEXT = 100, 4_000_000
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+TABLE = r"^[A-Za-z0-9_-]{1,64}$"
 Name = Annotated[str, Field(pattern=NAME)]
+TableName = Annotated[str, Field(pattern=TABLE)]
 Version = Annotated[str, Field(pattern=r"^[0-9a-f]{0,16}$")]
 Word = Annotated[str, Field(pattern=r"^(now|active|draft|files|previous|[0-9a-f]{4,16})$")]
 FileName = Annotated[
@@ -119,6 +121,22 @@ class RollbackBody(_Body):
     reason: Reason = ""
     version: Version = ""
     begun_on: Version
+
+
+class CodeBody(_Body):
+    """An entry for a code table; `back`: what messages had is a value, and its code is given."""
+
+    code: Annotated[str, Field(min_length=1, max_length=200)]
+    value: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"\S")]
+    back: bool = False
+
+
+class LeaveBody(_Body):
+    """A code that stays without an entry; empty: those that have no name."""
+
+    mapping: Name
+    code_table: TableName
+    code: Annotated[str, Field(max_length=200)] = ""
 
 
 class ReadingBody(_Body):

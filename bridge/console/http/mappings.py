@@ -47,16 +47,16 @@ async def definition(name: Name, person: PersonDep, backstage: BackstageDep) -> 
 
 @router.put("/mappings/{name}/draft")
 async def save(
-    name: Name, body: DraftBody, person: PersonDep, backstage: BackstageDep
+    name: Name, body: DraftBody, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> Mapping[str, Any]:
     """Keep one's draft, whatever is wrong with it, and name that; nothing comes into force."""
-    person.grant.require(Permission.AUTHOR)
+    wanted = Act((Permission.AUTHOR,), "save draft", f"mapping {name}")
     may_code = Permission.CODE in person.grant.permissions
     writing = Writing(
         name, person.grant.email, body.files, body.begun_on, body.revision, code=may_code
     )
     async with backstage.gate:
-        return await asyncio.to_thread(backstage.desk.save, writing)
+        return await act(request, person, wanted, lambda: backstage.desk.save(writing))
 
 
 @router.delete("/mappings/{name}/draft")

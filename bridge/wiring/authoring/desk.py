@@ -10,20 +10,24 @@ from typing import Any
 
 from typing_extensions import override
 
-from bridge.console.desk import Decision, Desk, Writing
+from bridge.console.desk import Decision, Desk, Entry, Writing
 from bridge.console.errors import NotPermitted, Unknown
 from bridge.console.permissions import Permission
 from bridge.store import mapping_versions as kept
+from bridge.store import unknown_codes
 from bridge.store.database import Database
 from bridge.store.mapping_versions import Draft
+from bridge.store.unknown_codes import Place
 from bridge.wiring import drafting, reading
 from bridge.wiring.activating import Who, activate, resolve, rollback
-from bridge.wiring.authoring import overview, told
+from bridge.wiring.authoring import entries, overview, told
 from bridge.wiring.authoring.checking import checked
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.drafting import SavedElsewhere
 from bridge.wiring.shelf import files_of, whole
 from config import Settings
+from mappings.codes import file_of
+from mappings.nodes import Sources
 
 
 class AuthorsDesk(Desk):
@@ -134,6 +138,27 @@ class AuthorsDesk(Desk):
         return {"version": done.version, "before": done.before}
 
     @override
+    def unknown_codes(self, actor: str) -> Sequence[Mapping[str, Any]]:
+        return entries.listed(self._database, lambda name: self._draft(name, actor)[0])
+
+    @override
+    def leave_code(self, name: str, table: str, code: str, actor: str) -> None:
+        key = Place(name, table, code)
+        if not unknown_codes.seen(self._database, key, actor, self._clock()):
+            raise Unknown("there is no such code, or somebody has said so already")
+
+    @override
+    def add_code(self, entry: Entry) -> Mapping[str, Any]:
+        files, begun_on, revision = self._draft(entry.name, entry.actor)
+        file = file_of(entry.table)
+        text = {**whole(self._settings, self._database, entry.name), **files}.get(file)
+        if text is None:
+            raise Unknown("there is no such code table")
+        pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
+        written = {**files, file: entries.with_entry(text, *pair)}
+        return self.save(Writing(entry.name, entry.actor, written, begun_on, revision))
+
+    @override
     def read_with(self, decision: Decision, names: Sequence[str]) -> Mapping[str, Any]:
         lists = {decision.name: list(names)}
         record = reading.record(decision.name)
@@ -147,6 +172,15 @@ class AuthorsDesk(Desk):
                 lists=lists,
             )
         return {}
+
+    def _draft(self, name: str, actor: str) -> tuple[Sources, str, int]:
+        """Give the files of an author's draft, on what it was begun, and its revision."""
+        with self._database.read() as connection:
+            own = kept.draft(connection, name, actor)
+            active = kept.in_force(connection).get(name)
+        if own is not None:
+            return own.sources, own.begun_on, own.revision
+        return {}, active.version if active else "", 0
 
     def _lists(self, decision: Decision) -> dict[str, list[str]]:
         """Put a definition before all others of the listeners that are to read with it."""

@@ -53,6 +53,14 @@ RULES: dict[str, Rule] = {
     "POST /api/deliveries/{delivery_id}/retry": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/deliveries/{delivery_id}/skip": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/orders/find": _rule(_P.FIND, body={"accession": "A2"}),
+    "GET /api/concerns": _rule(_P.SEE),
+    "POST /api/concerns/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
+    "GET /api/unknown-codes": _rule(_P.AUTHOR),
+    "POST /api/unknown-codes/leave": _rule(_P.AUTHOR, body={}),
+    "PUT /api/mappings/{name}/codes/{table}": _rule(_P.AUTHOR, body={}),
+    "GET /api/interfaces/export": _rule(_P.AUTHOR),
+    "POST /api/interfaces/look": _rule(_P.AUTHOR, _P.CODE, body={"zip": "AAAA"}),
+    "POST /api/interfaces/import": _rule(_P.AUTHOR, _P.CODE, body={}),
     "GET /api/deeds": _rule(_P.AUDIT),
     "GET /api/sent": _rule(_P.AUDIT),
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
@@ -116,5 +124,7 @@ def path_of(route: str, own: dict[str, str]) -> str:
         "version": "0" * 16,
         "kind": "listener",
         "name": "orders",
+        "table": "sex",
+        "row_id": "1",
     }
     return route.partition(" ")[2].format(**{**same, **own})

@@ -7,12 +7,15 @@ import pytest
 from fastapi.openapi.utils import get_openapi
 
 from bridge.console.permissions import Permission
-from tests.bridge.console.http.office import PATIENTS, PEOPLE, Office
+from bridge.operations.alerts import take_note
+from bridge.operations.conditions import Condition, Severity
+from tests.bridge.console.http.office import PATIENTS, PEOPLE, Office, now_ms
 from tests.bridge.console.http.rules import RULES, path_of
 
 ABOUT_SITES = [each for each, rule in RULES.items() if rule.site]
 LIMITED = {"editor1": PEOPLE["editor1"], "admin1": PEOPLE["admin1"]}
 ABSENT = {"message_id": "999999", "delivery_id": "999999", "site": "SITE0", "name": "none"}
+ABSENT["row_id"] = ABSENT["message_id"]
 BAD_REQUEST, UNKNOWN, FORBIDDEN, SIGNED_OUT = 400, 404, 403, 401
 
 
@@ -25,6 +28,8 @@ def things(office: Office, site: str, route: str) -> dict[str, str]:
     }
     if "/channels/" in route:
         own["name"] = {"SITE1": "orders", "SITE2": "north"}[site]
+    if "/concerns/" in route:
+        own |= {"kind": "message", "row_id": own["message_id"]}
     return own
 
 
@@ -80,10 +85,38 @@ def test_lists_hold_nothing_of_another_site(office: Office, who: str) -> None:
             continue
         answer = call(office, who, route, {})
         assert answer.status_code == 200, (route, answer.text)
-        for mark in ("SITE2", "north", "stray", "archive", "ROE", "M2", "A2"):
+        for mark in ("SITE2", "north", "stray", "ROE", "M2", "A2"):
             assert mark not in answer.text, (route, mark)
         asked += 1
     assert asked >= 4
+
+
+def test_what_serves_all_sites_is_seen_and_not_changed(office: Office) -> None:
+    """A destination for every site carries their results: how it is they see, and no counts."""
+    for who in ("viewer1", "editor1", "admin1"):
+        told = office.call(who, "GET", "/api/overview").json()
+        shared = {each["name"]: each["shared"] for each in told["destinations"]}
+        assert shared == {"ris": False, "archive": True}
+        assert "archive" not in {**told["outbox"], **told["sent"]}
+    answer = office.call("editor1", "POST", "/api/channels/destination/archive/pause", {})
+    assert answer.status_code == FORBIDDEN
+    assert "serves others' sites too" in answer.json()["detail"]
+    assert office.call("nowhere", "GET", "/api/channels").json()["destinations"] == []
+    everybody = office.call("editor", "GET", "/api/channels").json()["destinations"]
+    assert not any(each["shared"] for each in everybody)
+
+
+def test_alerts_of_what_serves_all_sites_tell_no_numbers(office: Office) -> None:
+    """That it is paused, its people are told; how much waits there is everybody's."""
+    found = [
+        Condition(f"{about}:destination archive", Severity.WARNING, about)
+        for about in ("paused", "circuit", "depth", "age", "parked")
+    ]
+    take_note(office.database, found, now_ms(), 0)
+    told = office.call("viewer1", "GET", "/api/overview").json()["alerts"]
+    assert {each["text"] for each in told} == {"paused", "circuit"}
+    everything = office.call("editor", "GET", "/api/overview").json()["alerts"]
+    assert len(everything) == len(found)
 
 
 def test_what_nobody_can_tell_the_site_of_is_for_the_unlimited(office: Office) -> None:

@@ -1,0 +1,66 @@
+"""Whole interfaces as ZIP files: one leaves, another comes; what it changes is shown before."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.http.parcel_bodies import ParcelBody, TakenBody
+from bridge.console.permissions import Permission
+
+router = APIRouter(prefix="/api/interfaces")
+_NEEDS = (Permission.AUTHOR, Permission.CODE)
+"""To take one in: a parcel may hold Python, and says where ports are opened."""
+
+
+@router.get("/export")
+async def export(
+    names: Annotated[list[Annotated[str, Query(max_length=64)]], Query(min_length=1)],
+    request: Request,
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> Response:
+    """Give listeners and destinations with what they read and write with; no secrets."""
+    wanted = Act((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
+    data = await act(request, person, wanted, lambda: backstage.parcels.pack(names))
+    told = {"Content-Disposition": f'attachment; filename="{_plain(names[0])}.zip"'}
+    return Response(
+        data, media_type="application/zip", headers={**told, "Cache-Control": "no-store"}
+    )
+
+
+@router.post("/look")
+async def look(body: ParcelBody, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """Say what a parcel would change, or what is wrong with it; nothing is written."""
+    for each in _NEEDS:
+        person.grant.require(each)
+    async with backstage.gate:
+        return await asyncio.to_thread(backstage.parcels.look, body.data)
+
+
+@router.post("/import")
+async def take_in(
+    body: TakenBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Take in what was looked at; the service works with it from its next start on."""
+    parcels = backstage.parcels
+    for each in _NEEDS:
+        person.grant.require(each)
+    async with backstage.gate:
+        found = await asyncio.to_thread(parcels.look, body.data)
+        subject = f"interface {', '.join(found['channels'])}"[:200]
+        wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip())
+        return await act(
+            request,
+            person,
+            wanted,
+            lambda: parcels.take_in(body.data, body.mark, replace=body.replace),
+        )
+
+
+def _plain(name: str) -> str:
+    """Keep of a name what may stand in a header."""
+    return "".join(each for each in name if each.isascii() and (each.isalnum() or each in "._-"))

@@ -1,0 +1,142 @@
+"""
+Interfaces as ZIP files, for the console: `bridge.console.parcels.Parcels`.
+
+A ZIP holds what an exported folder holds, in it or in one folder of its own. Whatever else it
+says (links, other places, sizes that are not so) is refused before anything of it is used.
+"""
+
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any, Final
+
+from typing_extensions import override
+
+from bridge.console.errors import Conflict, Impossible, Unknown
+from bridge.console.parcels import Parcels
+from bridge.store.database import Database
+from bridge.store.mapping_versions import Origin, in_force
+from bridge.wiring import arriving
+from bridge.wiring.arriving import Arrival, NotImported
+from bridge.wiring.authoring.refusing import refusals
+from bridge.wiring.interfaces import FILE, MAPPINGS, Files, NoSuchInterface, contents
+from config import Settings, SettingsError
+
+_MOST_FILES, _MOST_BYTES = 300, 8 * 2**20
+_FILE: Final = re.compile(
+    rf"{re.escape(FILE)}|{MAPPINGS}/([A-Za-z0-9_-]{{1,64}}\.(yaml|py)"
+    r"|codes/[A-Za-z0-9_-]{1,64}\.csv|include/[A-Za-z0-9_-]{1,64}\.yaml)"
+)
+_LEFT_BY_OTHERS = ("__MACOSX/", ".DS_Store")
+_MIDDAY = (1980, 1, 1, 0, 0, 0)
+
+
+def packed(files: Files) -> bytes:
+    """Make a ZIP; the same files make the same bytes."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in sorted(files):
+            made.writestr(zipfile.ZipInfo(name, _MIDDAY), files[name], zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def unpacked(data: bytes) -> Files:
+    """Give a ZIP's files. Raises NotImported for what is no interface."""
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as found:
+            entries = [each for each in found.infolist() if _counts(each)]
+            size = sum(each.file_size for each in entries)
+            if len(entries) > _MOST_FILES or size > _MOST_BYTES:
+                raise NotImported("the ZIP is larger than any interface")
+            inside = _inside([each.filename for each in entries])
+            return {each.filename.removeprefix(inside): _text(found, each) for each in entries}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError):
+        raise NotImported("this is no ZIP file that can be read") from None
+
+
+def _counts(entry: zipfile.ZipInfo) -> bool:
+    return not entry.is_dir() and not any(mark in entry.filename for mark in _LEFT_BY_OTHERS)
+
+
+def _inside(names: Sequence[str]) -> str:
+    """Give the one folder that everything is in, where there is one, and look at all names."""
+    first = names[0].partition("/")[0] if names else ""
+    inside = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
+    strange = [each for each in names if not _FILE.fullmatch(each.removeprefix(inside))]
+    if strange or len(set(names)) != len(names):
+        raise NotImported(f"of the ZIP's files {len(strange)} are none of an interface")
+    return inside
+
+
+def _text(found: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
+    with found.open(entry) as file:
+        data = file.read(entry.file_size + 1)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise NotImported("a file of the ZIP is no UTF-8 text") from None
+
+
+class HomeParcels(Parcels):
+    """See `bridge.console.parcels.Parcels`."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+
+    @override
+    def pack(self, names: Sequence[str]) -> bytes:
+        try:
+            return packed(contents(self._settings, self._database, names))
+        except NoSuchInterface as error:
+            raise Unknown(str(error)) from None
+        except OSError:
+            raise Impossible("bridge.toml cannot be read") from None
+
+    @override
+    def look(self, data: bytes) -> Mapping[str, Any]:
+        found = self._arrival(data)
+        return {
+            "mark": found.mark,
+            "channels": list(found.channels),
+            "definitions": [
+                {"name": name, "stays": stays}
+                for name, stays in self._definitions(found.definitions)
+            ],
+            "settings": {"before": found.before, "after": found.settings},
+            "files": [
+                {"name": each.name, "before": each.before, "after": each.after}
+                for each in found.files
+            ],
+        }
+
+    @override
+    def take_in(self, data: bytes, mark: str, *, replace: bool) -> Mapping[str, Any]:
+        found = self._arrival(data)
+        if found.mark != mark:
+            raise Conflict("overtaken", "HOME was changed since this was looked at")
+        try:
+            with refusals():
+                arriving.carry_out(found, replace=replace)
+        except OSError:
+            raise Impossible("HOME cannot be written to") from None
+        return {"channels": list(found.channels), "files": [each.name for each in found.files]}
+
+    def _arrival(self, data: bytes) -> Arrival:
+        try:
+            with refusals():
+                return arriving.arrival(self._settings.home, unpacked(data))
+        except SettingsError as error:
+            told = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
+            raise Impossible(f"not imported: {told}") from None
+        except OSError:
+            raise Impossible("HOME cannot be read") from None
+
+    def _definitions(self, names: Sequence[str]) -> list[tuple[str, bool]]:
+        """Tell of each definition whether another version stays in force: files are drafts then."""
+        with self._database.read() as connection:
+            active = in_force(connection)
+        return [
+            (name, name in active and active[name].origin is not Origin.START) for name in names
+        ]

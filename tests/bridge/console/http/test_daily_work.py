@@ -1,0 +1,179 @@
+"""What people look for, look after and add to: orders, concerns, codes, drafts."""
+
+import pytest
+
+from bridge.runtime.step import now_ms
+from bridge.store import concerns, merged_patients, order_saving, unknown_codes
+from bridge.store.concerns import Subject
+from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.unknown_codes import Met, Place
+from bridge.wiring.activating import note_start
+from tests.acceptance.orders import order
+from tests.bridge.console.http.office import Office
+
+
+def note(office: Office) -> None:
+    """A cancelled order whose report is kept, at each site; an order of SITE1 that differs."""
+    with office.database.write() as connection:
+        kept = [(office.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
+        concerns.note(connection, Subject.MESSAGE, kept, now_ms())
+        concerns.note(connection, Subject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
+
+
+def test_they_are_listed_seen_and_recorded(office: Office) -> None:
+    """Each for those whose site it is, with its order; seen once, by whom and when."""
+    note(office)
+    ours = office.messages["SITE1"]
+    rows = office.call("editor1", "GET", "/api/concerns").json()["rows"]
+    assert [(each["kind"], each["row_id"], each["code"]) for each in rows] == [
+        ("order", 1, "not_queued ris"),
+        ("message", ours, "report_kept"),
+    ]
+    assert rows[1]["orders"] == [{"accession": "A1", "report_id": "R1"}]
+    assert rows[0]["message"] == ours
+    assert len(office.call("editor", "GET", "/api/concerns").json()["rows"]) == 3
+    assert office.call("viewer1", "GET", "/api/overview").json()["concerns"] == 2
+    assert office.call("viewer", "GET", "/api/overview").json()["concerns"] == 3
+
+    path = f"/api/concerns/message/{ours}/seen"
+    assert office.call("viewer1", "POST", path, {}).status_code == 403
+    assert office.call("editor1", "POST", path, {}).status_code == 200
+    assert office.call("editor1", "POST", path, {}).status_code == 404, "it was seen before"
+    assert office.call("editor1", "POST", "/api/concerns/order/1/seen", {}).status_code == 200
+    after = office.call("editor1", "GET", "/api/concerns").json()["rows"]
+    assert {each["seen_by"] for each in after} == {"editor1@site1.test"}
+    assert all(each["seen_at"] for each in after)
+    assert office.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
+    deeds = office.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
+    assert {(each["subject"], each["outcome"]) for each in deeds} >= {
+        (f"message {ours}", "done"),
+        (f"message {ours}", "unknown"),
+        (f"message {ours}", "not_permitted"),
+        ("order 1", "done"),
+    }
+
+
+def test_a_viewer_is_told_no_numbers(office: Office) -> None:
+    """Rows and codes, and no order's number: those are for who may find."""
+    note(office)
+    answer = office.call("viewer", "GET", "/api/concerns")
+    assert all(each["orders"] == [] for each in answer.json()["rows"])
+    assert "A1" not in answer.text
+
+
+def test_an_order_of_another_site_is_not_there(office: Office) -> None:
+    """Nor is one that does not exist."""
+    for row in (2, 999):
+        answer = office.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
+        assert answer.status_code == 404
+
+
+def find(office: Office, who: str, **body: str) -> list[str]:
+    """The accessions that a number leads to."""
+    answer = office.call(who, "POST", "/api/orders/find", body)
+    assert answer.status_code == 200, answer.text
+    return [each["accession"] for each in answer.json()["orders"]]
+
+
+def test_an_order_is_found_by_each_of_its_numbers(office: Office) -> None:
+    """Its accession, and the numbers that the placer and the filler have for it."""
+    payload = order(40, accession="A40").replace(b"ORC|NW|P40", b"ORC|NW|PL-40|FI-40")
+    assert b"FI-40" in payload
+    message = office.store("orders", payload)
+    office.index()
+    key = Key("SITE1", "M40", "A40")
+    with office.database.write() as connection:
+        known = IndexedOrder(key, "ordered", message, message, placer="PL-40", filler="FI-40")
+        order_saving.save(connection, [known])
+    for number in ("A40", "PL-40", " FI-40 "):
+        assert find(office, "operator", accession=number) == ["A40"]
+    assert find(office, "operator", accession="nobody's") == []
+
+
+def test_a_patient_is_asked_for_only_with_bodies(office: Office) -> None:
+    """All orders, also by the number that the patient had before a merge; of own sites only."""
+    refused = office.call("operator", "POST", "/api/orders/find", {"patient": "M1"})
+    assert refused.status_code == 403
+    assert find(office, "editor1", patient="M1") == ["A1"]
+    assert find(office, "editor1", patient="M2") == []
+    assert find(office, "editor", patient="M2") == ["A2"]
+    with office.database.write() as connection:
+        merged_patients.merge(connection, "SITE1", "M0", "M1")
+    assert find(office, "editor1", patient="M0") == ["A1"]
+    deeds = office.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    assert "orders by patient number" in {each["subject"] for each in deeds}
+    assert not any("M1" in each["subject"] for each in deeds)
+
+
+@pytest.mark.parametrize("body", [{}, {"accession": " "}, {"accession": "A1", "patient": "M1"}])
+def test_one_number_is_asked_for(office: Office, body: dict[str, str]) -> None:
+    """None, or two, are no question."""
+    assert office.call("editor", "POST", "/api/orders/find", body).status_code == 400
+
+
+def meet(office: Office, code: str, place: str = "PID-8.1") -> None:
+    """Let the definition in force have met a code."""
+    note_start(office.settings, office.database, now_ms())
+    version = office.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
+    met = Met(version, place, "empty", 3)
+    unknown_codes.add(office.database, {Place("orders", "sex", code): met}, now_ms())
+
+
+def codes(office: Office, who: str = "author") -> dict[str, dict[str, object]]:
+    """What is listed, by code."""
+    listed = office.call(who, "GET", "/api/unknown-codes").json()["rows"]
+    return {each["code"]: each for each in listed}
+
+
+def test_a_code_gets_its_entry(office: Office) -> None:
+    """In the author's own draft, checked; once it is in force, the code is no longer listed."""
+    meet(office, "Q")
+    assert (codes(office)["Q"]["count"], codes(office)["Q"]["value"]) == (3, "")
+    path = "/api/mappings/orders/codes/sex"
+    saved = office.call("author", "PUT", path, {"code": "Q", "value": 'O, "other"'})
+    assert saved.status_code == 200, saved.text
+    assert saved.json()["issues"] == []
+    again = office.call("author", "PUT", path, {"code": "q", "value": "O"}).json()
+    assert codes(office)["Q"]["value"] == "O"
+    assert codes(office, "chief")["Q"]["value"] == "", "a draft is its author's"
+    draft = office.call("author", "GET", "/api/mappings/orders").json()["draft"]
+    assert draft["files"]["codes/sex.csv"].endswith("\nQ,O,\n")
+    body = {"reason": "a code more", "begun_on": draft["begun_on"], "revision": again["revision"]}
+    done = office.call("author", "POST", "/api/mappings/orders/activate", body)
+    assert done.status_code == 200, done.text
+    assert codes(office) == {}
+    deeds = office.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
+    assert [each["subject"] for each in deeds] == ["mapping orders"] * 2
+
+
+def test_a_code_is_left_as_it_is(office: Office) -> None:
+    """Who said so is kept; nobody says it twice."""
+    meet(office, "Z")
+    body = {"mapping": "orders", "code_table": "sex", "code": "Z"}
+    assert office.call("viewer", "POST", "/api/unknown-codes/leave", body).status_code == 403
+    assert office.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 200
+    assert office.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 404
+    assert codes(office)["Z"]["seen_by"] == "author@site1.test"
+
+
+def test_a_table_that_is_not_there(office: Office) -> None:
+    """Gets no entry."""
+    path = "/api/mappings/orders/codes/nowhere"
+    answer = office.call("author", "PUT", path, {"code": "Q", "value": "O"})
+    assert answer.status_code == 404
+
+
+def test_every_saving_of_a_draft_is_recorded(office: Office) -> None:
+    """Also one that was refused: Python, by somebody who may not write it."""
+    known = office.call("author", "GET", "/api/mappings/results").json()
+    body = {"files": {"hook.py": "x = 1\n"}, "begun_on": "", "revision": 0}
+    refused = office.call("author", "PUT", "/api/mappings/results/draft", body)
+    assert refused.status_code == 403
+    text = {"results.yaml": known["sources"]["results.yaml"] + "\n# more\n"}
+    body = {"files": text, "begun_on": "", "revision": 0}
+    assert office.call("author", "PUT", "/api/mappings/results/draft", body).status_code == 200
+    deeds = office.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
+    assert [(each["action"], each["outcome"]) for each in deeds] == [
+        ("save draft", "done"),
+        ("save draft", "not_permitted"),
+    ]

@@ -1,0 +1,150 @@
+"""Interfaces as ZIP files: what the console looks at, takes in, and refuses."""
+
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from bridge.console.errors import Conflict, ConsoleError, Impossible, Unknown
+from bridge.store.database import Database
+from bridge.wiring import stores
+from bridge.wiring.arriving import NotImported
+from bridge.wiring.homes import make_home
+from bridge.wiring.parcels import HomeParcels, packed, unpacked
+from config import Settings, load
+
+SETTINGS = """
+[[listener]]
+name = "ris-u"
+bind = "127.0.0.1:0"
+mappings = ["ris-u"]
+site = "SITE1"
+[[destination]]
+name = "back"
+address = "127.0.0.1:9"
+"""
+
+
+class Home:
+    """A home with a database that was migrated, and its parcels."""
+
+    def __init__(self, home: Path, text: str) -> None:
+        make_home(home)
+        (home / "bridge.toml").write_text(text, "utf-8")
+        self.path = home
+        self.settings: Settings = load(home)
+        self.database: Database = stores.open_bridge_database(self.settings)
+        stores.migrate_bridge(self.database)
+        self.parcels = HomeParcels(self.settings, self.database)
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Iterator[tuple[Home, Home]]:
+    """One home with an interface, and one without."""
+    first, second = Home(tmp_path / "first", SETTINGS), Home(tmp_path / "second", "")
+    own = "include: orders.yaml\ntags: {Modality: {from: OBR-24, codes: ours}}\n"
+    (first.path / "mappings" / "ris-u.yaml").write_text(own)
+    (first.path / "mappings" / "codes" / "ours.csv").write_text("code,value\nX,CT\n")
+    yield first, second
+    first.database.dispose()
+    second.database.dispose()
+
+
+def zipped(**files: str) -> bytes:
+    """A ZIP of files whose names are not looked at; `__` is a slash, `_0` a dot."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        for name, text in files.items():
+            made.writestr(name.replace("__", "/").replace("_0", "."), text)
+    return out.getvalue()
+
+
+def test_an_interface_travels(homes: tuple[Home, Home]) -> None:
+    """What would change is shown, then it is so, and the same again is refused."""
+    first, second = homes
+    data = first.parcels.pack(["ris-u", "back"])
+    shown = second.parcels.look(data)
+    assert shown["channels"] == ["ris-u", "back"]
+    assert {each["name"]: each["before"] for each in shown["files"]} == {
+        "codes/ours.csv": None,
+        "ris-u.yaml": None,
+    }
+    assert load(second.path).listener == [], "nothing was written yet"
+    done = second.parcels.take_in(data, shown["mark"], replace=False)
+    assert done["files"] == ["codes/ours.csv", "ris-u.yaml"]
+    settings = load(second.path)
+    assert settings.listener[0].mappings == ["ris-u"]
+    assert (second.path / "bridge.toml").read_text() == shown["settings"]["after"]
+    with pytest.raises(Impossible, match="used more than once"):
+        second.parcels.look(data)
+    with pytest.raises(Unknown):
+        first.parcels.pack(["nobody"])
+
+
+def test_what_changed_since_it_was_looked_at_is_shown_again(homes: tuple[Home, Home]) -> None:
+    """Another file, or other settings: nothing is written."""
+    first, second = homes
+    data = first.parcels.pack(["ris-u"])
+    mark = second.parcels.look(data)["mark"]
+    file = second.path / "mappings" / "ris-u.yaml"
+    file.write_text("include: orders.yaml\n")
+    with pytest.raises(Conflict):
+        second.parcels.take_in(data, mark, replace=True)
+    shown = second.parcels.look(data)
+    assert {each["name"]: each["before"] for each in shown["files"]}["ris-u.yaml"]
+    with pytest.raises(Impossible, match=r"ris-u\.yaml"):
+        second.parcels.take_in(data, shown["mark"], replace=False)
+    assert load(second.path).listener == []
+    second.parcels.take_in(data, shown["mark"], replace=True)
+    assert "ours" in file.read_text()
+
+
+LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"PK\x03\x04 no zip", "no ZIP"),
+        (zipped(), "there is no interface.toml"),
+        (zipped(interface_0toml=LISTENER, ___0__evil_0yaml="x"), "none of an interface"),
+        (zipped(interface_0toml=LISTENER, mappings__x_0sh="x"), "none of an interface"),
+        (zipped(interface_0toml=LISTENER + "[sign_in]\npasswords = false\n"), "more than listen"),
+        (zipped(interface_0toml="x = "), "Invalid value"),
+        (zipped(interface_0toml=""), "no listener and no destination"),
+        (zipped(interface_0toml=LISTENER.replace("site", "sight")), "unknown key"),
+        (
+            zipped(interface_0toml=f'{LISTENER}tls = {{certificate = "c", key = "k"}}\n'),
+            "put these files into HOME first: c, k",
+        ),
+        (
+            zipped(interface_0toml=f'{LISTENER}mappings = ["m"]\n', mappings__m_0yaml="kind: x\n"),
+            "mistakes",
+        ),
+    ],
+)
+def test_what_is_refused_changes_nothing(homes: tuple[Home, Home], data: bytes, why: str) -> None:
+    """Whatever else a ZIP holds, settings that are no interface's, and mistakes."""
+    _, second = homes
+    with pytest.raises(ConsoleError, match=why):
+        second.parcels.look(data)
+    assert (second.path / "bridge.toml").read_text() == ""
+
+
+def test_a_folder_in_a_zip_is_taken_for_the_zip() -> None:
+    """As tools of desktops make them, with what they leave beside it."""
+    inside = {"ris/interface.toml": LISTENER, "ris/mappings/m.yaml": "x", "__MACOSX/ris/._m": "y"}
+    data = packed(inside)
+    assert unpacked(data) == {"interface.toml": LISTENER, "mappings/m.yaml": "x"}
+    assert unpacked(packed(unpacked(data))) == unpacked(data)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    """What says that it is larger than any interface is not opened."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("interface.toml", "#" * 50_000_000)
+    with pytest.raises(NotImported, match="larger"):
+        unpacked(out.getvalue())
