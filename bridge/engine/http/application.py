@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from bridge.engine.http import refusals
 from bridge.engine.http.describing import complete
 from bridge.engine.http.envelope import Envelope
+from bridge.engine.http.heads import Heads
 from bridge.engine.http.routes import (
     account,
     account_administration,
@@ -96,6 +97,7 @@ def create_application(
         application.include_router(router)
     describe = application.openapi
     application.openapi = lambda: _described(application, describe)  # type: ignore[method-assign]  # FastAPI's documented way
+    application.add_middleware(Heads)
     application.add_middleware(Envelope, new_id=lambda: uuid.uuid4().hex)
     return application
 

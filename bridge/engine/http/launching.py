@@ -163,15 +163,16 @@ def answer(
     members: dict[str, Any] = {
         "status": outcome.status.value,
         "owner": {"name": name, "email": email} if outcome.owner else {},
-        "reportStatus": outcome.report_status.value if outcome.report_status else None,
-        "reportId": outcome.report_id,
-        "warnings": [each.value for each in outcome.warnings],
     }
     if wanted is not ResponseType.QRCODE:
         members["reportLink"] = link
     if wanted is not ResponseType.LINK:
         members["reportQRCode"] = members["reportQrCode"] = _qr_code(link, options)
-    return members
+    return members | {
+        "reportStatus": outcome.report_status.value if outcome.report_status else None,
+        "reportId": outcome.report_id,
+        "warnings": [each.value for each in outcome.warnings],
+    }
 
 
 def _qr_code(link: str, options: QrCodeOptions) -> str:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from bridge.engine.errors import EngineError
+from bridge.engine.http import heads
 from bridge.engine.http.problems import FieldError, Problem, Refused
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 
@@ -105,7 +106,9 @@ def _methods(request: Request) -> list[str]:
     """Return every method of a path (RFC 9110 §10.2.1); the router names only its first route's."""
     routes: Sequence[BaseRoute] = request.app.state.routes
     found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
-    return sorted({method for each in found for method in getattr(each, "methods", ())})
+    methods = {method for each in found for method in getattr(each, "methods", ())}
+    headed = "GET" in methods and request.url.path.startswith(heads.PLACES)
+    return sorted(methods | {"HEAD"} if headed else methods)
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

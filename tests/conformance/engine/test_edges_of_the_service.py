@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bridge.engine.http.house import Service, launch_body
+from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, launch_body
 from tests.bridge.engine.http.test_guard import ADMINISTRATIVE
 
 POSTS = {
@@ -99,6 +99,21 @@ def test_every_path_says_its_methods(service: Service, path: str) -> None:
     answer = service.call("DELETE", path)
     is_problem(answer, 405)
     assert "GET" in answer.headers["allow"].split(", ")
+
+
+def test_head_where_get_is(service: Service) -> None:
+    """RFC 9110 §9.1: a server that has GET has HEAD: the same headers, the same refusals."""
+    service.launch()
+    path = "/api/report/content"
+    for who, query in ((ADMIN, identity()), (READER, identity()), (ADMIN, identity("A9"))):
+        got, asked = (service.call(each, path, who, params=query) for each in ("GET", "HEAD"))
+        assert asked.content == b""
+        assert asked.status_code == got.status_code
+        for name in ("content-type", "content-length"):
+            assert asked.headers[name] == got.headers[name]
+    allowed = service.call("DELETE", path).headers["allow"]
+    assert allowed == "GET, HEAD"
+    assert service.call("HEAD", "/api/report/sign").headers["allow"] == "POST"
 
 
 def test_a_path_without_end_is_not_given_back(service: Service) -> None:
