@@ -7,8 +7,6 @@ Medians of 20 fresh profiles in a frame of another site, beside the bounds that 
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from rich.table import Table
 
 from tests.browser.conftest import CHROMIUM
 from tests.browser.embedding.conftest import viewing
-from tests.browser.embedding.house import Reports, Viewer, free_port, hosting, identity, reports
+from tests.browser.embedding.house import Reports, Viewer, hosting, origin_of, reports
 
 ROUNDS = 20
 WORDS = 20_000
@@ -52,17 +50,9 @@ LISTEN = """() => {
 }"""
 
 
-@contextmanager
-def viewer(browser: Browser, engine: Reports, port: int) -> Iterator[Viewer]:
-    """The example host's page in a fresh profile."""
-    pages = viewing(browser, engine, port)
-    yield next(pages)
-    next(pages, None)
-
-
 def link(engine: Reports, accession: str, **tags: str) -> str:
     """Launch and return the link, which a host has before it opens it."""
-    launched = engine.launch(clinicalInfo={**identity(accession), **tags})
+    launched = engine.launch(clinicalInfo={**engine.identity(accession), **tags})
     return str(launched["reportLink"])
 
 
@@ -91,19 +81,19 @@ def typing(at: Viewer) -> list[float]:
     return took
 
 
-def measure(browser: Browser, engine: Reports, port: int) -> dict[str, list[float]]:
+def measure(browser: Browser, engine: Reports, host: str) -> dict[str, list[float]]:
     """Return what was measured, by name."""
     cold, warm, size, keys = (list[float]() for _ in BOUNDS)
     for turn in range(ROUNDS):
-        with viewer(browser, engine, port) as at:
+        with viewing(browser, engine, host) as at:
             cold.append(opening(at, f"COLD-{turn}"))
             size.append(script_size(at))
-        with viewer(browser, engine, port) as at:
+        with viewing(browser, engine, host) as at:
             at.page.click("#prewarm")
             at.frame.locator("main h1").wait_for()
             at.page.wait_for_timeout(500)
             warm.append(opening(at, f"WARM-{turn}"))
-    with viewer(browser, engine, port) as at:
+    with viewing(browser, engine, host) as at:
         keys += typing(at)
     return dict(zip(BOUNDS, (cold, warm, size, keys), strict=True))
 
@@ -119,16 +109,16 @@ def table(found: dict[str, list[float]]) -> Table:
 
 def main() -> int:
     """Measure, print, and return 1 if a median is beyond its bound."""
-    port = free_port()
     with (
         tempfile.TemporaryDirectory() as folder,
-        reports(Path(folder), [f"http://viewer.localhost:{port}"]) as engine,
-        hosting(engine.url, port),
+        hosting() as host,
+        reports(Path(folder), [origin_of(host)]) as engine,
         sync_playwright() as driver,
     ):
+        host.app = engine.url
         options: dict[str, Any] = {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
         browser = driver.chromium.launch(**options)
-        found = measure(browser, engine, port)
+        found = measure(browser, engine, origin_of(host))
         browser.close()
     Console().print(table(found))
     late = [name for name, values in found.items() if statistics.median(values) > BOUNDS[name]]

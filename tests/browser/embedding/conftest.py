@@ -1,15 +1,19 @@
 """A host and a report of different sites in a real Chromium, under several conditions."""
 
-import shutil
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Playwright
 
-from tests.browser.embedding.house import Reports, Viewer, free_port, hosting, reports
+from docs.embedding.host import Host
+from tests.browser.embedding.house import Reports, Viewer, hosting, origin_of, reports
+from tests.browser.embedding.kinds import CHROMIUM, EVERYDAY, HostKind, browsing
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+STUDIES = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,51 +26,52 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="no Chromium on this machine"))
 
 
+@dataclass(frozen=True)
+class Installed:
+    """An engine, a host and a browser, as a kind of host has them."""
+
+    kind: HostKind
+    reports: Reports
+    host: Host
+    browser: Browser
+
+
+@pytest.fixture(scope="module", params=EVERYDAY)
+def kind(request: pytest.FixtureRequest) -> HostKind:
+    """Every kind of host, unless a test names its own."""
+    chosen: HostKind = request.param
+    return chosen
+
+
 @pytest.fixture(scope="module")
-def start_browser(driver: Playwright) -> Iterator[Callable[..., Browser]]:
-    """Starts browsers with further arguments; all of them end with the module."""
-    media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
-    started: list[Browser] = []
-
-    def start(*arguments: str) -> Browser:
-        options = ["--no-sandbox", *media, *arguments]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=options)
-        started.append(browser)
-        return browser
-
-    yield start
-    for browser in started:
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def browser(start_browser: Callable[..., Browser]) -> Browser:
-    """One browser for the module's tests."""
-    return start_browser()
+def installed(
+    kind: HostKind, driver: Playwright, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """One engine, one host and one browser for a module's tests under a kind."""
+    folder = tmp_path_factory.mktemp(kind.name)
+    with (
+        hosting(coep=kind is HostKind.ISOLATED) as host,
+        reports(folder, [origin_of(host)], secure=kind.secure) as engine,
+        browsing(driver, kind, folder / "profile") as browser,
+    ):
+        host.app = engine.url
+        yield Installed(kind, engine, host, browser)
 
 
 @pytest.fixture
-def host_port() -> int:
-    """The port of the example host, known before the engine is."""
-    return free_port()
+def viewer(installed: Installed) -> Iterator[Viewer]:
+    """The example host in a fresh profile, with a study and a reader of the test's own."""
+    number = next(STUDIES)
+    reader = f"reader-{number}@site1.test"
+    installed.host.user = {"UserEmail": reader, "UserName": "Rea Der"}
+    own = replace(installed.reports, accession=f"ACC-{number}", reader=reader)
+    with viewing(installed.browser, own, origin_of(installed.host)) as viewer:
+        yield viewer
 
 
-@pytest.fixture
-def engine(tmp_path: Path, host_port: int) -> Iterator[Reports]:
-    """The engine over plain HTTP: a frame of another site keeps no cookie at all."""
-    with reports(tmp_path, [f"http://viewer.localhost:{host_port}"]) as started:
-        yield started
-
-
-@pytest.fixture
-def viewer(engine: Reports, host_port: int, browser: Browser) -> Iterator[Viewer]:
-    """The example host in a fresh profile; script errors fail the test."""
-    with hosting(engine.url, host_port):
-        yield from viewing(browser, engine, host_port)
-
-
-def viewing(browser: Browser, engine: Reports, port: int) -> Iterator[Viewer]:
-    """A page of the example host in a profile of its own."""
+@contextmanager
+def viewing(browser: Browser, engine: Reports, host: str) -> Iterator[Viewer]:
+    """A page of the example host in a profile of its own; script errors fail the test."""
     context = browser.new_context(
         ignore_https_errors=True,
         viewport={"width": 1400, "height": 900},
@@ -78,8 +83,10 @@ def viewing(browser: Browser, engine: Reports, port: int) -> Iterator[Viewer]:
         "console",
         lambda line: viewer.errors.append(line.text) if line.type == "error" else None,
     )
-    page.goto(f"http://viewer.localhost:{port}/")
-    page.wait_for_selector("body[data-ready]")
-    yield viewer
-    context.close()
+    try:
+        page.goto(host)
+        page.wait_for_selector("body[data-ready]")
+        yield viewer
+    finally:
+        context.close()
     assert [each for each in viewer.errors if viewer.expected not in each] == []

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import trustme
 import uvicorn
-from playwright.sync_api import FrameLocator, Page
+from playwright.sync_api import Frame, FrameLocator, Page
 
 from bridge.engine.http.application import create_application
 from bridge.engine.rules.authority import Role
@@ -38,12 +38,18 @@ SITES = {"SITE1": 60, "OPEN": 0}
 """Sites with their sign delay; OPEN has not said who its hosts are."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Reports:
-    """The engine on its own origin, and the token of a user who administers nothing."""
+    """
+    The engine on its own origin, and the token of a user who administers nothing.
+
+    `accession` and `reader` are the study and the user that a test has for itself.
+    """
 
     url: str
     reader_token: str
+    accession: str = "ACC-2001"
+    reader: str = READER
 
     def api(self, path: str, **body: Any) -> httpx.Response:
         """Call an endpoint of the interface document."""
@@ -53,16 +59,23 @@ class Reports:
         """Set a part of the site up."""
         local = self.url.replace("reports.localhost", "127.0.0.1")
         path = f"{local}/api/admin/sites/SITE1/{part}"
-        answer = httpx.put(path, json=body, headers={"x-access-token": TOKEN})
+        verify = False  # the certificate is our own
+        answer = httpx.put(path, json=body, headers={"x-access-token": TOKEN}, verify=verify)
         assert answer.is_success, answer.text
 
-    def launch(self, accession: str = "ACC-2001", **more: Any) -> dict[str, Any]:
+    def identity(self, accession: str = "") -> dict[str, str]:
+        """Return an order of the example host's, or the test's own."""
+        accession = accession or self.accession
+        return {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": accession}
+
+    def launch(self, accession: str = "", **more: Any) -> dict[str, Any]:
         """Launch for the reader in a frame; return the answer."""
+        user = {"UserEmail": self.reader, "UserName": "Rea Der", **more.pop("user", {})}
         body = {
-            "clinicalInfo": identity(accession),
+            "clinicalInfo": self.identity(accession),
             "reportingApp": more.pop("app", {}),
             "response": {"type": "link"},
-            "userInfo": {"UserEmail": READER, "UserName": "Rea Der", **more.pop("user", {})},
+            "userInfo": user,
             **more,
         }
         answer = self.api("launch/clinical", **body)
@@ -70,10 +83,10 @@ class Reports:
         launched: dict[str, Any] = answer.json()
         return launched
 
-
-def identity(accession: str = "ACC-2001") -> dict[str, str]:
-    """Return an order of the example host's."""
-    return {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": accession}
+    def record(self) -> dict[str, Any]:
+        """Return the status record of the test's study."""
+        found: list[dict[str, Any]] = self.api("status", clinicalInfo=[self.identity()]).json()
+        return found[0]
 
 
 @contextlib.contextmanager
@@ -109,13 +122,16 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
             await server.serve([listener])
             await engine.stop()
 
+        listener.listen()  # who comes before the engine is ready waits for it
         serving = threading.Thread(target=lambda: asyncio.run(serve()))
         serving.start()
-        yield Reports(url, bearer)
-        engine.stopping = True
-        server.should_exit = True
-        serving.join()
-    database.dispose()
+        try:
+            yield Reports(url, bearer)
+        finally:
+            engine.stopping = True
+            server.should_exit = True
+            serving.join()
+            database.dispose()
 
 
 def certificate(folder: Path) -> dict[str, Any]:
@@ -133,31 +149,32 @@ def listening() -> Iterator[tuple[int, socket.socket]]:
         yield listener.getsockname()[1], listener
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with listening() as (port, _):
-        return port
-
-
 @contextlib.contextmanager
-def hosting(app: str, port: int, *, coep: bool = False, site: str = "SITE1") -> Iterator[None]:
-    """The example host of `docs/embedding`, on a port."""
+def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
+    """The example host of `docs/embedding`, on a free port; `app` is to be filled in."""
     options = argparse.Namespace(
-        app=app, token=TOKEN, site=site, email=READER, name="Rea Der", coep=coep
+        app="", token=TOKEN, site=site, email=READER, name="Rea Der", coep=coep
     )
-    host = Host(("127.0.0.1", port), options)
+    host = Host(("127.0.0.1", 0), options)
 
     def asking(path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        answer = ask(app, path, body)
+        answer = ask(host.app, path, body)
         return answer.status_code, answer.json()
 
     host.ask = asking  # type: ignore[method-assign]  # trusts our certificate
     serving = threading.Thread(target=host.serve_forever)
     serving.start()
-    yield
-    host.shutdown()
-    host.server_close()
-    serving.join()
+    try:
+        yield host
+    finally:
+        host.shutdown()
+        host.server_close()
+        serving.join()
+
+
+def origin_of(host: Host) -> str:
+    """Return the origin that browsers know a host by."""
+    return f"http://viewer.localhost:{host.server_port}"
 
 
 def ask(app: str, path: str, body: dict[str, Any], *, token: str = TOKEN) -> httpx.Response:
@@ -183,13 +200,13 @@ class Viewer:
         """The report within the page."""
         return self.page.frame_locator("#stage iframe")
 
-    def study(self, accession: str = "ACC-2001", **boxes: bool) -> None:
+    def study(self, accession: str = "", **boxes: bool) -> None:
         """Say which study is meant; `sync` and `force` are the checkboxes."""
-        self.page.fill("input[name=Accession]", accession)
+        self.page.fill("input[name=Accession]", accession or self.reports.accession)
         for name, checked in boxes.items():
             self.page.set_checked(f"input[name={name}]", checked)
 
-    def open(self, accession: str = "ACC-2001", **boxes: bool) -> dict[str, Any]:
+    def open(self, accession: str = "", **boxes: bool) -> dict[str, Any]:
         """Open a study in the frame and wait until it is ready."""
         self.study(accession, **boxes)
         ready = len(self.events("report_ready"))
@@ -206,12 +223,12 @@ class Viewer:
         lines = self.page.locator(shown).evaluate_all("all => all.map(each => each.dataset.event)")
         return [json.loads(line) for line in reversed(lines)]
 
-    def event(self, kind: str, after: int = 0, seconds: float = 15) -> dict[str, Any]:
+    def event(self, kind: str, after: int = 0, seconds: float = 30) -> dict[str, Any]:
         """Return the event of a kind that comes after so many others of it."""
         self.until(lambda: len(self.events(kind)) > after, seconds, kind)
         return self.events(kind)[after]
 
-    def until(self, holds: Callable[[], bool], seconds: float = 15, what: str = "") -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = 30, what: str = "") -> None:
         """Wait until something holds."""
         deadline = time.monotonic() + seconds
         while not holds():
@@ -221,6 +238,10 @@ class Viewer:
                 raise AssertionError(message)
             self.page.wait_for_timeout(50)
 
+    def inside(self) -> Frame:
+        """Return the frame that shows the report, to run scripts in."""
+        return next(each for each in self.page.frames if "reports.localhost" in each.url)
+
     def selected(self) -> str:
         """Return what is selected in the frame."""
         inside = self.frame.locator("body")
@@ -229,7 +250,6 @@ class Viewer:
 
     def type(self, text: str) -> None:
         """Write at the end of the report."""
-        box = self.frame.locator(".ProseMirror[contenteditable=true]").first
-        box.click()
+        self.frame.locator(".ProseMirror[contenteditable=true]").first.focus()
         self.page.keyboard.press("Control+End")
         self.page.keyboard.type(text)

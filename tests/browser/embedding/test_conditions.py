@@ -1,43 +1,20 @@
-"""The same work where browsers and hosts make it hard: without cookies, partitioned, isolated."""
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
+"""The same work where browsers and hosts make it hard, and that they really do make it hard."""
 
 import pytest
-from playwright.sync_api import Browser
 
-from tests.browser.embedding.conftest import viewing
-from tests.browser.embedding.house import Viewer, free_port, hosting, reports
+from tests.browser.embedding.house import Viewer
+from tests.browser.embedding.kinds import HostKind
 
-
-@pytest.fixture(scope="module")
-def blocking_browser(start_browser: Callable[..., Browser]) -> Browser:
-    """A browser that blocks third-party cookies."""
-    return start_browser("--test-third-party-cookie-phaseout")
-
-
-@pytest.fixture(
-    params=["no cookies", "partitioned cookies", "blocked cookies", "isolated host"],
-)
-def condition(
-    request: pytest.FixtureRequest, tmp_path: Path, browser: Browser, blocking_browser: Browser
-) -> Iterator[tuple[str, Viewer]]:
-    """The example host under each of the conditions."""
-    kind: str = request.param
-    port = free_port()
-    secure = kind in ("partitioned cookies", "blocked cookies")
-    using = blocking_browser if kind == "blocked cookies" else browser
-    with (
-        reports(tmp_path, [f"http://viewer.localhost:{port}"], secure=secure) as engine,
-        hosting(engine.url, port, coep=kind == "isolated host"),
-    ):
-        for viewer in viewing(using, engine, port):
-            yield kind, viewer
+EVERY_KIND = pytest.mark.parametrize("kind", list(HostKind), indirect=True)
+PLANT = """() => {
+    document.cookie = "probe=1; Secure; SameSite=None; Path=/";
+    return document.cookie.includes("probe=1");
+}"""
 
 
-def test_prewarmed_opened_written_signed_and_loaded_again(condition: tuple[str, Viewer]) -> None:
+@EVERY_KIND
+def test_prewarmed_opened_written_signed_and_loaded_again(viewer: Viewer, kind: HostKind) -> None:
     """Pre-warm says nothing; the study opens in the same frame, and survives its reload."""
-    kind, viewer = condition
     viewer.page.click("#prewarm")
     viewer.frame.get_by_role("heading", name="Waiting for a study").wait_for()
     viewer.act("save_report")
@@ -49,24 +26,41 @@ def test_prewarmed_opened_written_signed_and_loaded_again(condition: tuple[str, 
     viewer.event("report_saved")
     viewer.act("sign_report")
     assert viewer.event("report_signed")["content"] == "Seen."
-    frame = next(each for each in viewer.page.frames if "reports.localhost" in each.url)
-    frame.evaluate("location.reload()")
+    viewer.inside().evaluate("location.reload()")
     assert viewer.event("report_ready", 1)["status"] == "FINAL"
     jar = viewer.page.context.cookies()
     partitioned = [each for each in jar if each.get("partitionKey")]
-    assert bool(partitioned) is (kind in ("partitioned cookies", "blocked cookies"))
+    assert bool(partitioned) is kind.secure
     assert len(jar) == len(partitioned)
-    assert viewer.page.evaluate("crossOriginIsolated") is (kind == "isolated host")
 
 
-def test_a_launch_of_the_api_reaches_the_open_frame(condition: tuple[str, Viewer]) -> None:
+@EVERY_KIND
+def test_the_conditions_are_what_they_are_called(viewer: Viewer, kind: HostKind) -> None:
+    """
+    A frame's cookie is kept, and refused where third-party cookies are blocked.
+
+    So is the one that its site got before in a tab. A cross-origin isolated host is isolated.
+    """
+    tab = viewer.page.context.new_page()
+    tab.goto(viewer.reports.launch()["reportLink"])
+    tab.evaluate("document.cookie = 'early=1; Secure; SameSite=None; Path=/'")
+    viewer.open()
+    frame = viewer.inside()
+    keeps = kind is not HostKind.BLOCKED
+    assert ("early=1" in frame.evaluate("document.cookie")) is keeps
+    assert frame.evaluate(PLANT) is keeps
+    assert frame.evaluate("document.hasStorageAccess()") is keeps
+    assert viewer.page.evaluate("crossOriginIsolated") is (kind is HostKind.ISOLATED)
+
+
+@EVERY_KIND
+def test_a_launch_of_the_api_reaches_the_open_frame(viewer: Viewer) -> None:
     """Signing, releasing and unsigning by the API are the same events."""
-    _, viewer = condition
     viewer.open()
     viewer.type("By the API.")
     viewer.act("save_report")
     viewer.event("report_saved")
-    order = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+    order = viewer.reports.identity()
     assert viewer.reports.api("sign", clinicalInfo=order).status_code == 200
     assert viewer.event("report_signed")["content"] == "By the API."
     assert viewer.reports.api("unsign", clinicalInfo=order).status_code == 200

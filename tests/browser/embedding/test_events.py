@@ -1,15 +1,15 @@
-"""Every event and action of the interface document, between two sites."""
+"""Every event and action of the interface document, between two sites, for each kind of host."""
 
 from playwright.sync_api import expect
 
-from tests.browser.embedding.house import READER, Viewer, identity
+from tests.browser.embedding.house import Viewer
 
 
 def test_a_report_from_ready_to_addendum(viewer: Viewer) -> None:
     """Each action of the report and the events that follow, with their payloads."""
     ready = viewer.open()
     assert ready["status"] == "DRAFT"
-    assert ready["clinicalInfo"] == identity()
+    assert ready["clinicalInfo"] == viewer.reports.identity()
     viewer.type("Normal chest.")
     viewer.act("save_report")
     viewer.event("report_saved")
@@ -66,7 +66,9 @@ def test_an_addendum_from_its_first_word_to_its_release(viewer: Viewer) -> None:
     viewer.event("addendum_unsigned")
     viewer.act("sign_addendum")
     viewer.event("addendum_signed", 1)
-    released = viewer.reports.api("addendum/sign", clinicalInfo=identity(), ignoreSignDelay=True)
+    released = viewer.reports.api(
+        "addendum/sign", clinicalInfo=viewer.reports.identity(), ignoreSignDelay=True
+    )
     assert released.status_code == 200
     viewer.event("addendum_finalized")
 
@@ -101,7 +103,7 @@ def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
     viewer.page.fill("#deviceId", "nowhere")
     viewer.act("change_microphone")
     assert viewer.event("action_failed", 1)["code"] == "unknown_device"
-    viewer.errors[:] = [each for each in viewer.errors if "500" not in each]  # not_signed is a 500
+    viewer.expected = "status of 500"  # not_signed is one
 
 
 def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
@@ -117,7 +119,7 @@ def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
     assert told["billingCode"] == {"cpt": None, "icd10": [found]}
     code_map += "cpt,CT Chest,71250,CT chest\n"
     viewer.reports.administer("code-map", csv=code_map)
-    named = {**identity(), "StudyDescription": "CT Chest"}
+    named = {**viewer.reports.identity(), "StudyDescription": "CT Chest"}
     viewer.reports.launch(clinicalInfo=named)
     viewer.frame.locator("#codes-make").click()
     cpt = {"Code": "71250", "Description": "CT chest"}
@@ -128,15 +130,16 @@ def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
 def test_what_is_deleted_elsewhere_is_discarded_here(viewer: Viewer) -> None:
     """The API's delete reaches the open frame, which has nothing to show any more."""
     viewer.open()
-    assert viewer.reports.api("delete", clinicalInfo=identity()).status_code == 200
+    assert viewer.reports.api("delete", clinicalInfo=viewer.reports.identity()).status_code == 200
     viewer.event("report_discarded")
     viewer.frame.locator(".ProseMirror").wait_for(state="detached")
+    viewer.expected = "status of 404"  # what was asked for in the moment of the end
 
 
 def test_the_api_unassigns_and_the_frame_hears_it(viewer: Viewer) -> None:
     """report_status_changed for whatever changes the status elsewhere."""
     viewer.open()
-    assert viewer.reports.api("unassign", **identity()).status_code == 200
+    assert viewer.reports.api("unassign", **viewer.reports.identity()).status_code == 200
     assert viewer.event("report_status_changed")["status"] == "ORDERED"
 
 
@@ -148,6 +151,5 @@ def test_the_launching_user_owns_what_the_events_name(viewer: Viewer) -> None:
     viewer.event("report_signed")
     for event in viewer.events():
         assert {"type", "reportId", "clinicalInfo"} <= set(event)
-        assert event["clinicalInfo"] == identity()
-    record = viewer.reports.api("status", clinicalInfo=[identity()]).json()[0]
-    assert record["userEmail"] == READER
+        assert event["clinicalInfo"] == viewer.reports.identity()
+    assert viewer.reports.record()["userEmail"] == viewer.reports.reader

@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.browser.embedding.house import Reports, Viewer, ask, hosting, identity
+from tests.browser.embedding.conftest import Installed, viewing
+from tests.browser.embedding.house import Viewer, ask, hosting, origin_of
+from tests.browser.embedding.kinds import HostKind
+
+pytestmark = pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
 
 PAGE = b"""<!doctype html><meta charset=utf-8><title>stranger</title><body></body><script>
 window.heard = [];
@@ -30,19 +34,21 @@ class Stranger(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def stranger(browser: Browser) -> Iterator[Page]:
+def stranger(installed: Installed) -> Iterator[Page]:
     """A page of a site that nobody has allowed."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"http://stranger.localhost:{server.server_port}/")
-    yield page
-    context.close()
-    server.shutdown()
-    server.server_close()
-    serving.join()
+    context = installed.browser.new_context(ignore_https_errors=True)
+    try:
+        page = context.new_page()
+        page.goto(f"http://stranger.localhost:{server.server_port}/")
+        yield page
+    finally:
+        context.close()
+        server.shutdown()
+        server.server_close()
+        serving.join()
 
 
 def framed(page: Page, link: str) -> None:
@@ -58,25 +64,29 @@ def framed(page: Page, link: str) -> None:
     )
 
 
-def test_it_cannot_frame(engine: Reports, stranger: Page) -> None:
+def refused(page: Page) -> bool:
+    """Tell whether the browser shows its own page in the frame."""
+    return [each.url for each in page.frames[1:]] == ["chrome-error://chromewebdata/"]
+
+
+def test_it_cannot_frame(viewer: Viewer, stranger: Page) -> None:
     """frame-ancestors of the site: nothing of the report is in the frame, and nothing is sent."""
-    framed(stranger, engine.launch()["reportLink"])
-    stranger.wait_for_timeout(1500)
-    assert [each.url for each in stranger.frames[1:]] == ["chrome-error://chromewebdata/"]
+    framed(stranger, viewer.reports.launch()["reportLink"])
+    viewer.until(lambda: refused(stranger))
     assert stranger.evaluate("heard") == []
 
 
-def test_it_cannot_listen_as_an_opener(engine: Reports, stranger: Page) -> None:
+def test_it_cannot_listen_as_an_opener(viewer: Viewer, stranger: Page) -> None:
     """A tab that a stranger opened says nothing to it, and does not do what it says."""
-    link = engine.launch()["reportLink"]
+    link = viewer.reports.launch()["reportLink"]
     with stranger.context.expect_page() as opening:
         stranger.evaluate("link => { window.tab = window.open(link); }", link)
     tab = opening.value
-    tab.wait_for_selector(".ProseMirror")
+    tab.focus(".ProseMirror[contenteditable=true]")
+    tab.keyboard.type("Ready to be signed.")
     stranger.evaluate("tab.postMessage({action: 'sign_report'}, '*')")
     tab.wait_for_timeout(1000)
-    record = engine.api("status", clinicalInfo=[identity()]).json()[0]
-    assert record["status"] == "Draft"
+    assert viewer.reports.record()["status"] == "Draft"
     assert stranger.evaluate("heard") == []
 
 
@@ -95,25 +105,27 @@ def test_a_frame_beside_the_report_cannot_command(viewer: Viewer) -> None:
     assert [each["type"] for each in viewer.events()] == ["report_ready"]
 
 
-def test_without_configured_hosts_the_framing_one_is_pinned(
-    engine: Reports, browser: Browser, host_port: int
-) -> None:
+def test_without_configured_hosts_the_framing_one_is_pinned(installed: Installed) -> None:
     """A site that has not said who its hosts are: the frame speaks to whoever frames it, only."""
-    with hosting(engine.url, host_port, site="OPEN"):
-        page = browser.new_page()
-        viewer = Viewer(page, engine)
-        page.goto(f"http://anywhere.localhost:{host_port}/")
-        page.wait_for_selector("body[data-ready]")
-        assert viewer.open()["clinicalInfo"]["SiteID"] == "OPEN"
-        viewer.act("sign_report")
-        page.close()
+    with hosting(site="OPEN") as host:
+        host.app = installed.reports.url
+        origin = origin_of(host).replace("viewer", "anywhere")
+        with viewing(installed.browser, installed.reports, origin) as viewer:
+            assert viewer.open()["clinicalInfo"]["SiteID"] == "OPEN"
+            viewer.type("Seen.")
+            viewer.act("sign_report")
+            viewer.event("report_signed")
 
 
-def test_the_login_is_never_framed(engine: Reports, stranger: Page) -> None:
+def test_the_login_is_never_framed(installed: Installed, stranger: Page) -> None:
     """A link that needs a login does not open in a frame, whoever frames it."""
-    body = {"clinicalInfo": identity(), "reportingApp": {}, "response": {"type": "link"}}
+    engine = installed.reports
+    body = {
+        "clinicalInfo": engine.identity("LOGIN"),
+        "reportingApp": {},
+        "response": {"type": "link"},
+    }
     launched = ask(engine.url, "/api/report/launch/clinical", body, token=engine.reader_token)
     framed(stranger, launched.json()["reportLink"])
-    stranger.wait_for_timeout(500)
     frame = stranger.frames[1]
     assert frame.url.startswith("chrome-error:") or "password" not in frame.content()

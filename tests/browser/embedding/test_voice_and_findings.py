@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.embedding.house import Viewer, identity
+from tests.browser.embedding.house import Viewer
 
 SPEAKING = """
 window.SpeechRecognition = class { start() {} stop() { this.onend?.(); } };
@@ -15,7 +15,7 @@ FINDINGS = "Lungs: Nodule of 4 mm.\nHeart: enlarged"
 
 def with_findings(viewer: Viewer) -> dict[str, Any]:
     """Register an order with key findings, open it, and write another text than these."""
-    tags = {**identity(), "KeyFindings": FINDINGS}
+    tags = {**viewer.reports.identity(), "KeyFindings": FINDINGS}
     viewer.reports.launch(clinicalInfo=tags, lazyLaunch=True, registerOrder=True)
     opened = viewer.open()
     viewer.type("x")
@@ -29,7 +29,7 @@ def test_the_recorder_goes_on_and_off(viewer: Viewer) -> None:
     viewer.page.add_init_script(SPEAKING)
     viewer.open()
     viewer.act("toggle_recorder")
-    assert viewer.event("recorder_on")["clinicalInfo"] == identity()
+    assert viewer.event("recorder_on")["clinicalInfo"] == viewer.reports.identity()
     viewer.act("get_microphone_devices")
     devices = viewer.event("microphone_devices")["devices"]
     other = next(each for each in devices if not each["isActive"])
