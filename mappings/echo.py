@@ -17,6 +17,7 @@ from mappings.hl7.path import Path
 from mappings.hl7.refusals import Malformed
 
 _MSH_18 = 18
+_PID_3 = 3
 
 
 class Echo:
@@ -132,3 +133,20 @@ def _renumbered(
     if number.strip() == before:
         row[at] = after + component + rest
     return marks.field.join(row)
+
+
+def readdressed(lines: Sequence[str], identity: Sequence[str]) -> tuple[str, ...]:
+    """Give lines whose PID-3 is that of others; as they are, where those write otherwise."""
+    marks = Echo(lines).marks
+    now = [line for line in identity if line[:3].upper() == "PID"]
+    if not now or Echo(identity).marks != marks:
+        return tuple(lines)
+    numbers = (now[0].split(marks.field) + [""] * _PID_3)[_PID_3]
+    return tuple(_with_numbers(line, marks, numbers) for line in lines)
+
+
+def _with_numbers(line: str, marks: Delimiters, numbers: str) -> str:
+    row = line.split(marks.field)
+    if row[0].upper() != "PID" or len(row) <= _PID_3 or not numbers:
+        return line
+    return marks.field.join([*row[:_PID_3], numbers, *row[_PID_3 + 1 :]])

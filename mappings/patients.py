@@ -131,6 +131,7 @@ class PatientPlan:
             reporting_app={},
             place=scope.place,
             prior_mrn=self._prior(scope) if moves else "",
+            echo=_identity(scope) if moves else (),
             note=note,
             visit=visit if action in {Action.PATIENT_UPDATE, Action.VISIT_MOVE} else None,
         )
@@ -139,6 +140,11 @@ class PatientPlan:
         """Whether it is said which visit moves, and whose it is then."""
         known = visit is not None and bool(visit.prior or (self._prior(scope) and visit.number))
         return known and not self._refusals(scope, Action.VISIT_MOVE)
+
+
+def _identity(scope: Scope) -> tuple[str, ...]:
+    """Keep how the sender writes who the patient is now."""
+    return tuple(each.text() for each in scope.segments if each.id in {"MSH", "PID"})
 
 
 def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> PatientPlan:

@@ -15,6 +15,7 @@ from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.ages import age_at
+from mappings.echo import readdressed
 from mappings.events import OrderEvent
 
 DEMOGRAPHICS = (
@@ -61,9 +62,11 @@ def corrections(
     for each in own:
         if each.key.mrn != event.mrn and each.key.accession in kept:
             continue  # the survivor has an order of that name: this one stays behind
-        tags = with_demographics(each.tags, told)
-        if tags != each.tags:
-            found.append(replace(each, tags=tags))
+        moves = each.key.mrn != event.mrn
+        echo = readdressed(each.echo, event.echo) if moves else each.echo
+        after = replace(each, tags=with_demographics(each.tags, told), echo=echo)
+        if after != each:
+            found.append(after)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from bridge.intake.demographics import DEMOGRAPHICS
 from bridge.intake.order_rules import OrderState
 from bridge.store.order_index import IndexedOrder
-from mappings.echo import renumbered
+from mappings.echo import readdressed, renumbered
 from mappings.events import Action, OrderEvent, Visit
 
 METADATA = "Metadata"
@@ -65,6 +65,7 @@ def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
         tags["PatientMRN"] = event.mrn
         told = dict(tags)
     echo = renumbered(order.echo, _NUMBERS, visit.prior, visit.number)
+    echo = readdressed(echo, event.echo) if key != order.key else echo
     return Revisit(order, replace(order, key=key, tags=tags, echo=echo), told)
 
 

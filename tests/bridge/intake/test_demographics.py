@@ -87,3 +87,14 @@ async def test_a_null_deletes(hospital: Hospital) -> None:
     assert await listed(hospital, "PatientBirthDate") == {"F1": None}
     await hospital.send(told(line("XO", "P1", "F1"), sent=AFTER).replace(b"19700101", b""))
     assert await listed(hospital, "PatientBirthDate") == {"F1": None}
+
+
+async def test_a_moved_order_bears_the_identifier_as_its_sender_wrote_it(
+    hospital: Hospital,
+) -> None:
+    """Authority and type of the survivor's number return with results; other fields stay."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    merge = adt("A40", "M2^^^MAIN&1.2.3&ISO^MR~77^^^GOV^NI", "M1")
+    await hospital.send(merge)
+    ((echo,),) = hospital.rows("SELECT echo FROM bridge_order")
+    assert "PID|1||M2^^^MAIN&1.2.3&ISO^MR~77^^^GOV^NI||TESTER^TILDA||19700101" in echo
