@@ -12,6 +12,7 @@ from sqlalchemy import Row, Select, func, select, text
 
 from bridge.console.numbers import numbers, site_number
 from bridge.console.ownership import Belonging, Origin
+from bridge.queue import parcels
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 
@@ -81,7 +82,15 @@ class Indexer:
         """Give the numbers of messages by id; holds few of them at a time, for some are long."""
         with self._database.read() as connection:
             rows = connection.execution_options(yield_per=_AT_ONCE).execute(statement)
-            return {row.id: self._numbers(row) for row in rows}
+            found, large = {}, []
+            for row in rows:
+                if row.payload:
+                    found[row.id] = self._numbers(row, bytes(row.payload))
+                else:
+                    large.append(row)
+            for row in large:
+                found[row.id] = self._numbers(row, parcels.content(connection, row.id, b""))
+            return found
 
     def _outlook(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
         """Say how far was read, and which ids are missing: for a while, for most never come."""
@@ -107,8 +116,7 @@ class Indexer:
                 connection.execute(_INSERT, rows)
             connection.execute(_MOVE, {"name": _NAME, "to": to})
 
-    def _numbers(self, row: Row[Any]) -> set[int]:
-        payload = bytes(row.payload)
+    def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:
         origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
         sites = self._belonging(origin)
         own = {site_number(sites)} if sites else set()

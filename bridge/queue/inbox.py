@@ -7,10 +7,12 @@ worker's business.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, text
 
+from bridge.queue import parcels
 from bridge.queue.lanes import Line, Settlement
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
@@ -59,7 +61,7 @@ class Inbox:
                 claimed, more = self._claim(now, limit)
             except Conflict:  # another node had one of the lanes a moment before
                 return []
-        return claimed
+        return [each if each.payload else self._unpacked(each) for each in claimed]
 
     def _claim(self, now: int, limit: int) -> tuple[list[Claimed], bool]:
         with self._database.write() as connection:
@@ -72,6 +74,11 @@ class Inbox:
             )
             rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
             return [_claimed(row) for row in rows], more
+
+    def _unpacked(self, claimed: Claimed) -> Claimed:
+        with self._database.read() as connection:
+            whole = parcels.content(connection, claimed.message_id, b"")
+        return replace(claimed, payload=whole)
 
     def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
         """Write down what came of claimed messages; give the ids that were still ours."""

@@ -7,12 +7,13 @@ stored answers for itself alone. Knows no loop, no thread and no waiting.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.hot_path import HOT_PATHS, PostgresPath
 from bridge.queue.inserts import admit, admit_new
+from bridge.queue.parcels import put_apart
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
 
@@ -72,6 +73,17 @@ class Keeper:
             return self._keep_apart(groups), False
         except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
             return [_as_store_error(error)] * len(groups), False
+
+    def keep_large(self, group: Group) -> Answer:
+        """Store one group beside all others, who hardly wait for it. Never raises."""
+        if self.is_local and len(group.arrivals) == 1:
+            try:
+                arrivals = [put_apart(self._writer, group.arrivals[0])]
+            except Exception as error:  # noqa: BLE001  # as above
+                return _as_store_error(error)
+            group = replace(group, arrivals=arrivals)
+        (answer,), _ = self.keep([group], [])
+        return answer
 
     def keep_together(
         self, groups: Sequence[Group], notes: list[int] | None = None, *, wait: bool = True

@@ -183,7 +183,7 @@ class Ledger:
 
     def _keep_large(self, group: Group) -> None:
         """Keep a large arrival beside the others. Whoever wants an order waits for the answer."""
-        (answer,), _ = self._large_keeper.keep([group], [])
+        answer = self._large_keeper.keep_large(group)
 
         def settle() -> None:
             self._settle([group], [answer])

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, TableClause, delete, func, select
 
+from bridge.queue import parcels
 from bridge.queue.ages import id_at, newest_id
 from bridge.queue.states import State
 from bridge.queue.tables import (
@@ -147,7 +148,13 @@ def _contents(
         .where(rows.c.id.in_(ids))
         .order_by(rows.c.id)
     )
-    return [dict(each) for each in connection.execute(joined).mappings()]
+    found = connection.execute(joined).mappings().all()
+    if rows is not MESSAGE:
+        return [dict(each) for each in found]
+    return [
+        {**each, "payload": parcels.content(connection, each["id"], each["payload"])}
+        for each in found
+    ]
 
 
 def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int:
@@ -169,8 +176,9 @@ def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int
             newest = newest.where(MESSAGE.c.id < below)
         with database.read() as connection:
             found = connection.execute(newest).all()
+            apart = parcels.sizes(connection, found[-1].id - 1, found[0].id) if found else {}
         for row in found:
-            left -= row.size
+            left -= row.size + apart.get(row.id, 0)
             if left < 0:
                 return int(row.received_at) + 1
         if len(found) < step:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 
 from bridge.engine.service import feed, links, repeats, sessions
 from bridge.operations.archive import Archive
+from bridge.queue.parcels import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
 from bridge.store.database import Database
 from bridge.wiring.commanding import note
@@ -51,6 +52,7 @@ def prune_home(
         migrate_bridge(bridge)
         fits = newer_than_fits(bridge, max_size) if max_size else 0
         counts = asdict(prune(bridge, max(before, fits), archive=keep))
+        forget_orphans(bridge, now)
         read = _read_so_far(bridge)
         if read is None and settings.destination:
             read = 0  # whoever delivers has not begun to read: all of it is news

@@ -1,0 +1,103 @@
+"""
+Large messages in pieces: each is written in a transaction of its own, and others in between.
+
+For SQLite, which has one writer: a message of 16 MiB written at once keeps everybody else waiting.
+The message's row comes after its last piece and has no content of its own. Blocking.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from bridge.queue.admission import short
+from bridge.queue.arrivals import Arrival
+from bridge.store.database import Database
+from bridge.store.writer import Writer
+
+PIECE = 64 * 2**10
+"""Bytes that are written at once."""
+ORPHANED = 24 * 3600 * 1000
+"""Milliseconds for which pieces may wait for the row of their message."""
+
+_KEEP = """
+    INSERT INTO parcel (identity, digest, pieces, size, kept_at) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (identity, digest) DO UPDATE SET kept_at = excluded.kept_at
+"""
+_COUNT = "SELECT count(*) FROM parcel_piece WHERE identity = ? AND digest = ?"
+_PIECE = """
+    INSERT INTO parcel_piece (identity, digest, number, content) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO NOTHING
+"""
+_CONTENT = text("""
+    SELECT p.content FROM message AS m
+    JOIN parcel_piece AS p ON p.identity = m.identity AND p.digest = m.digest
+    WHERE m.id = :id ORDER BY p.number
+""")
+_SIZE = text("""
+    SELECT m.id, p.size FROM message AS m
+    JOIN parcel AS p ON p.identity = m.identity AND p.digest = m.digest
+    WHERE m.id > :after AND m.id <= :to
+""")
+_ORPHANED = """
+    parcel.kept_at < :before AND NOT EXISTS (
+        SELECT 1 FROM message AS m WHERE m.identity = parcel.identity AND m.digest = parcel.digest
+    )
+"""
+_ORPHANS = text(f"SELECT identity, digest FROM parcel WHERE {_ORPHANED}")  # noqa: S608  # our own text
+_THIS = "identity = :identity AND digest = :digest"
+_FORGET = text(f"DELETE FROM parcel WHERE {_THIS} AND {_ORPHANED}")  # noqa: S608  # our own text
+_FORGET_PIECES = text(f"DELETE FROM parcel_piece WHERE {_THIS}")  # noqa: S608  # our own text
+
+
+def put_apart(
+    writer: Writer, arrival: Arrival, *, rest: Callable[[float], object] = time.sleep
+) -> Arrival:
+    """
+    Keep an arrival's content, durably and piece by piece; give what is still to be kept of it.
+
+    `rest` is given the seconds each piece took: others write meanwhile. What is there already,
+    of a retransmit or of an attempt that was cut short, is not written again.
+    """
+    key, payload = (arrival.identity, short(arrival.digest)), arrival.payload
+    starts = range(0, len(payload), PIECE)
+    with writer.transaction() as cursor:
+        # From here on, for a day, nobody takes these pieces for forgotten ones.
+        cursor.execute(_KEEP, (*key, len(starts), len(payload), arrival.received_at))
+        cursor.execute(_COUNT, key)
+        complete = cursor.fetchone()[0] == len(starts)
+    for number, start in enumerate(() if complete else starts):
+        began = time.perf_counter()
+        with writer.transaction() as cursor:
+            cursor.execute(_PIECE, (*key, number, payload[start : start + PIECE]))
+        rest(time.perf_counter() - began)
+    return replace(arrival, payload=b"")
+
+
+def content(connection: Connection, message_id: int, payload: Any) -> bytes:
+    """Give the whole content of a message of whose row this is the `payload`."""
+    if payload:
+        return bytes(payload)
+    return b"".join(connection.execute(_CONTENT, {"id": message_id}).scalars())
+
+
+def sizes(connection: Connection, after: int, to: int) -> dict[int, int]:
+    """Give the bytes that messages of a range of ids, the first not included, have in pieces."""
+    found = connection.execute(_SIZE, {"after": after, "to": to})
+    return {row.id: row.size for row in found}
+
+
+def forget_orphans(database: Database, now: int) -> int:
+    """Remove pieces whose message is no more, or never came; give of how many messages."""
+    before, gone = {"before": now - ORPHANED}, 0
+    with database.read() as connection:
+        rows = connection.execute(_ORPHANS, before).mappings().all()
+    for row in rows:
+        with database.forgetting() as connection:
+            # Asked once more: its message may have come again since.
+            if connection.execute(_FORGET, {**row, **before}).rowcount:
+                connection.execute(_FORGET_PIECES, dict(row))
+                gone += 1
+    return gone
