@@ -12,12 +12,13 @@ from typing_extensions import override
 
 from bridge.queue import statements as sql
 from bridge.queue.admission import Stored
-from bridge.queue.packing import packed
+from bridge.store.arrays import packed
 
 Row = tuple[Any, ...]
 """The values of statements.COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(sql.COLUMNS)
+_KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
 
 
 class HotPath(Protocol):
@@ -78,12 +79,12 @@ class PostgresPath(HotPath):
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        cursor.execute(sql.POSTGRES_INSERT, packed(rows), prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT, packed(_KINDS, rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
     def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
         """Store messages, give their ids; nothing of it where one of the identities is known."""
-        cursor.execute(sql.POSTGRES_INSERT_NEW, packed(rows), prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT_NEW, packed(_KINDS, rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
     @override

@@ -6,7 +6,7 @@ out to stand behind another is marked `blocked` and looked at again when that on
 row is passed over at most once for each it waits for, so a claim costs the same at any backlog.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStateme
 from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
 from bridge.store.presence import absent
+from bridge.store.steps import Step, carry_out
+
+Place = tuple[int, int]
+"""A lane, and the id of the row that stands there."""
 
 _ROUNDS = 5
 _WINDOW = 200  # candidates looked at in a round: what is blocked must not hide what is not
@@ -147,14 +151,11 @@ class Line:
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
         """Take a row's place, by its id, in each of its lanes."""
-        for lane in lanes:
-            connection.execute(self._sql.enter, {"lane": lane, "id": row_id})
+        carry_out(connection, self._sql.enter, [(lane, row_id) for lane in lanes])
 
     def leave(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
         """Give up a row's places, and let those behind it move up."""
-        places = [{"lane": lane, "id": row_id} for lane in lanes]
-        _each(connection, self._sql.leave, places)
-        _each(connection, self._sql.unblock_head, places)
+        self._let_go(connection, self._sql.leave, [(lane, row_id) for lane in lanes])
 
     def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:
         """Tell which candidates are free, and mark as blocked those that are not."""
@@ -162,7 +163,7 @@ class Line:
             return set(), set()
         # A statement of its own, after the candidates are locked: it must see what was
         # committed until then.
-        blockers: dict[int, tuple[int, int]] = {
+        blockers: dict[int, Place] = {
             row.id: (row.lane, row.blocker)
             for row in connection.execute(self._sql.blockers, {"ids": row_ids})
             if row.blocker is not None
@@ -182,7 +183,7 @@ class Line:
             connection.execute(self._sql.enrol, {"enrolled": enrolled, "upto": upto})
             connection.execute(ENROLLED_UP_TO, {"upto": upto})
 
-    def _hold(self, connection: Connection, places: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    def _hold(self, connection: Connection, places: set[Place]) -> set[Place]:
         """Give those of the places that nobody is about to leave, and keep it so."""
         if not places:
             return set()
@@ -199,39 +200,39 @@ class Line:
                 "lease_until": lease_until,
             }
             connection.execute(self._sql.claim, parameters)
-            _each(connection, self._sql.claim_lane, self._places(rows))
+            carry_out(connection, self._sql.claim_lane, self._places(rows))
 
     def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
-        parameters = [
-            {
-                "id": each.row_id,
-                "state": each.state.value,
-                "failure": each.failure,
-                "code": each.code,
-                "detail": each.detail,
-                "not_before": each.not_before,
-                "now": now,
-            }
+        values = [
+            (
+                each.row_id,
+                each.state.value,
+                each.not_before,
+                each.failure,
+                each.code,
+                each.detail,
+                now,
+            )
             for each in settlements
         ]
-        _each(connection, self._sql.settle, parameters)
+        carry_out(connection, self._sql.settle, values)
 
     def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
         """Let go of rows that keep their place."""
-        places = self._places(rows)
-        _each(connection, self._sql.free_lane, places)
-        _each(connection, self._sql.unblock_head, places)
+        self._let_go(connection, self._sql.free_lane, self._places(rows))
 
     def _remove(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
         """Let go of rows that leave their lanes."""
-        places = self._places(rows)
-        _each(connection, self._sql.leave, places)
-        _each(connection, self._sql.unblock_head, places)
+        self._let_go(connection, self._sql.leave, self._places(rows))
 
-    def _places(self, rows: Sequence[Row[Any]]) -> list[Mapping[str, int]]:
+    def _let_go(self, connection: Connection, how: Step, places: Sequence[Place]) -> None:
+        """Free places, then let those move up who stood behind them."""
+        carry_out(connection, how, places)
+        carry_out(connection, self._sql.unblock_head, [(lane,) for lane, _ in places])
+
+    def _places(self, rows: Sequence[Row[Any]]) -> list[Place]:
         """Give each row's places, in an order that is the same for everyone: no deadlocks."""
-        places = sorted((lane, row.id) for row in rows for lane in self._lanes(row))
-        return [{"lane": lane, "id": row_id} for lane, row_id in places]
+        return sorted((lane, row.id) for row in rows for lane in self._lanes(row))
 
     def _lanes(self, row: Row[Any]) -> list[int]:
         values: list[int | None] = [getattr(row, name) for name in self._sql.lanes]
@@ -240,10 +241,3 @@ class Line:
 
 def _of_ids(statement: str) -> TextClause:
     return text(statement).bindparams(bindparam("ids", expanding=True))
-
-
-def _each(
-    connection: Connection, statement: TextClause, parameters: Sequence[Mapping[str, Any]]
-) -> None:
-    if parameters:
-        connection.execute(statement, list(parameters))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import TextClause, bindparam, text
 
+from bridge.store.steps import Step, unnested
+
 # --- The ledger's hot path, for the driver itself ---------------------------------------------
 
 SQLITE_KNOWN = """
@@ -118,13 +120,13 @@ class LineStatements:
     guard: str
     block: TextClause
     claim: TextClause
-    claim_lane: TextClause
+    claim_lane: Step
     held: str
-    leave: TextClause
-    enter: TextClause
-    free_lane: TextClause
-    settle: TextClause
-    unblock_head: TextClause
+    leave: Step
+    enter: Step
+    free_lane: Step
+    settle: Step
+    unblock_head: Step
     overdue: str
     extend: TextClause
     enrol: TextClause
@@ -153,29 +155,78 @@ _CLAIM = """
         lease_until = :lease_until
     WHERE id IN :ids
 """
-_CLAIM_LANE = "UPDATE {table}_lane SET claimed = 1 WHERE lane = :lane AND {key} = :id"
+# Places are given in an order that is the same for everyone, and locked in it.
+_PLACES = ("bigint", "bigint")
+_ORDERED = "SELECT * FROM {given} AS p (lane, id) ORDER BY lane, id"
+_LOCKED = """
+    WITH asked AS MATERIALIZED ({ordered}), places AS MATERIALIZED (
+        SELECT l.lane, l.{key} AS id FROM asked AS a
+        JOIN {table}_lane AS l ON l.lane = a.lane AND l.{key} = a.id
+        ORDER BY l.lane, l.{key} FOR UPDATE OF l
+    )
+"""
+_MARK_LANE = (
+    "UPDATE {table}_lane SET claimed = {claimed} WHERE lane = ? AND {key} = ?",
+    """
+    {locked} UPDATE {table}_lane AS l SET claimed = {claimed}
+    FROM places AS p WHERE l.lane = p.lane AND l.{key} = p.id
+    """,
+)
 _HELD = """
     SELECT id, {lanes} FROM {table}
     WHERE id IN :ids AND state = 'claimed' AND owner = :owner ORDER BY id
 """
-_LEAVE = "DELETE FROM {table}_lane WHERE lane = :lane AND {key} = :id"
-_ENTER = "INSERT INTO {table}_lane (lane, {key}) VALUES (:lane, :id) ON CONFLICT DO NOTHING"
+_LEAVE = (
+    "DELETE FROM {table}_lane WHERE lane = ? AND {key} = ?",
+    """
+    {locked} DELETE FROM {table}_lane AS l
+    USING places AS p WHERE l.lane = p.lane AND l.{key} = p.id
+    """,
+)
+_ENTER = (
+    "INSERT INTO {table}_lane (lane, {key}) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    "INSERT INTO {table}_lane (lane, {key}) {ordered} ON CONFLICT DO NOTHING",
+)
 _ENROL = """
     SELECT {lane}, id FROM {table}
     WHERE id > :enrolled AND id <= :upto AND state = 'queued' AND {lane} IS NOT NULL
 """
-_FREE_LANE = "UPDATE {table}_lane SET claimed = 0 WHERE lane = :lane AND {key} = :id"
-_SETTLE = """
-    UPDATE {table} SET state = :state, not_before = :not_before, owner = NULL,
-        lease_until = NULL, failure = :failure, code = :code, detail = :detail,
-        settled_at = :now
-    WHERE id = :id
-"""
-_UNBLOCK_HEAD = """
+_SETTLED = ("bigint", "text", "bigint", "text", "text", "text", "bigint")
+_SETTLE = (
+    """
+    UPDATE {table} SET state = ?2, not_before = ?3, owner = NULL, lease_until = NULL,
+        failure = ?4, code = ?5, detail = ?6, settled_at = ?7
+    WHERE id = ?1
+    """,
+    """
+    UPDATE {table} AS m SET state = s.state, not_before = s.not_before, owner = NULL,
+        lease_until = NULL, failure = s.failure, code = s.code, detail = s.detail,
+        settled_at = s.settled_at
+    FROM {given} AS s (id, state, not_before, failure, code, detail, settled_at)
+    WHERE m.id = s.id
+    """,
+)
+_LANES = ("bigint",)
+# Heads are locked by id, as all others lock rows of the table.
+_UNBLOCK_HEAD = (
+    """
     UPDATE {table} SET blocked = 0
     WHERE blocked = 1 AND id =
-        (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = :lane ORDER BY o.{key} LIMIT 1)
-"""
+        (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = ? ORDER BY o.{key} LIMIT 1)
+    """,
+    """
+    WITH heads AS MATERIALIZED (
+        SELECT (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = a.lane
+                ORDER BY o.{key} LIMIT 1) AS id
+        FROM {given} AS a (lane)
+    ), waiting AS MATERIALIZED (
+        SELECT m.id FROM {table} AS m
+        WHERE m.blocked = 1 AND m.id = ANY(ARRAY(SELECT h.id FROM heads AS h))
+        ORDER BY m.id FOR UPDATE
+    )
+    UPDATE {table} AS m SET blocked = 0 FROM waiting AS w WHERE m.id = w.id
+    """,
+)
 _OVERDUE = """
     SELECT id, owner, {lanes} FROM {table}
     WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY lease_until
@@ -187,13 +238,18 @@ _EXTEND = """
 
 
 def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineStatements:
-    def filled(template: str, lane: str = "") -> str:
-        return template.format(
-            table=table, key=key, lanes=", ".join(lanes), lane=lane, channel=channel
-        )
+    names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
 
-    def each(template: str) -> TextClause:
-        return text(filled(template))
+    def filled(template: str, lane: str = "") -> str:
+        return template.format(**names, lane=lane)
+
+    def step(texts: tuple[str, str], kinds: tuple[str, ...] = _PLACES, claimed: int = 0) -> Step:
+        given = unnested(kinds)
+        ordered = _ORDERED.format(given=given)
+        locked = _LOCKED.format(**names, ordered=ordered)
+        more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
+        each, together = (template.format(**names, **more) for template in texts)
+        return Step(kinds, each, together)
 
     def many(template: str) -> TextClause:
         return text(template).bindparams(bindparam("ids", expanding=True))
@@ -208,13 +264,13 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         guard=filled(_GUARD),
         block=many(filled(_BLOCK)),
         claim=many(filled(_CLAIM)),
-        claim_lane=each(_CLAIM_LANE),
+        claim_lane=step(_MARK_LANE, claimed=1),
         held=filled(_HELD),
-        leave=each(_LEAVE),
-        enter=each(_ENTER),
-        free_lane=each(_FREE_LANE),
-        settle=each(_SETTLE),
-        unblock_head=each(_UNBLOCK_HEAD),
+        leave=step(_LEAVE),
+        enter=step(_ENTER),
+        free_lane=step(_MARK_LANE),
+        settle=step(_SETTLE, _SETTLED),
+        unblock_head=step(_UNBLOCK_HEAD, _LANES),
         overdue=filled(_OVERDUE),
         extend=many(filled(_EXTEND)),
         enrol=text(enrol),

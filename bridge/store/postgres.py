@@ -14,11 +14,13 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 
+# A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
+# asked for by its keys is not found by reading a whole table.
 _ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
-    "options": f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)}",
+    "options": f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)} -c random_page_cost=1.1",
 }
 # A server that was told to commit lazily would make liars of our acknowledgments.
 _DURABLE = """

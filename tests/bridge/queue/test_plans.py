@@ -16,7 +16,9 @@ from bridge.queue import statements as sql
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import Event
 from bridge.queue.work import Outcome
+from bridge.store.arrays import packed
 from bridge.store.database import Database
+from bridge.store.steps import Step
 from tests.bridge.queue.people import NOW
 
 _ROWS = 20_000
@@ -35,6 +37,7 @@ _BODIES = """
     SELECT id, CAST('MSH' AS {bytes}), CAST('ACK' AS {bytes}) FROM message
 """
 _LANES = "INSERT INTO message_lane (lane, message_id) SELECT lane_1, id FROM message"
+_DELIVERY_LANES = "INSERT INTO delivery_lane (lane, delivery_id) SELECT lane, id FROM delivery"
 _DELIVERIES = """
     INSERT INTO delivery (destination, lane, report_id, release_key, event, orders, release_at,
         created_at, state)
@@ -50,6 +53,7 @@ def _fill(store: Database, rows: int, lane: str) -> None:
         connection.execute(text(_BODIES.format(bytes=kind)))
         connection.execute(text(_LANES))
         connection.execute(text(_DELIVERIES))
+        connection.execute(text(_DELIVERY_LANES))
     with store.write() as connection:
         connection.execute(text("ANALYZE"))
 
@@ -90,17 +94,37 @@ def test_what_is_due(filled: Database, statement: str, index: str) -> None:
         assert "Sort" not in plan
 
 
-PLACES = {
-    "blockers": sql.INBOX.blockers.text.replace("IN :ids", "= :id"),
-    "head": sql.INBOX.unblock_head.text,
+def test_what_stands_before(filled: Database) -> None:
+    """Who stands where is searched by lane, never looked for."""
+    statement = sql.INBOX.blockers.text.replace("IN :ids", "= :id")
+    with filled.write() as connection:
+        plan = _plan(filled, connection, statement, _SPARE | {"id": 7})
+    assert "SCAN" not in plan
+    assert "Seq Scan" not in plan
+
+
+_SETTLED = [(n, "done", 0, "", "", "", NOW) for n in range(1, 101)]
+STEPS = {
+    f"{name} {step}": (getattr(line, step), rows)
+    for name, line in (("inbox", sql.INBOX), ("outbox", sql.OUTBOX))
+    for step, rows in (
+        ("claim_lane", [(n, n) for n in range(100)]),
+        ("leave", [(n, n) for n in range(100)]),
+        ("free_lane", [(n, n) for n in range(100)]),
+        ("unblock_head", [(n,) for n in range(100)]),
+        ("settle", _SETTLED),
+    )
 }
 
 
-@pytest.mark.parametrize("statement", list(PLACES.values()), ids=list(PLACES))
-def test_what_stands_before(filled: Database, statement: str) -> None:
-    """Who stands where is searched by lane, never looked for."""
+@pytest.mark.parametrize(("step", "rows"), list(STEPS.values()), ids=list(STEPS))
+def test_what_becomes_of_a_batch(filled: Database, step: Step, rows: list[tuple[Any, ...]]) -> None:
+    """A hundred rows are claimed, settled and let go of by their keys, on either database."""
     with filled.write() as connection:
-        plan = _plan(filled, connection, statement, _SPARE | {"id": 7, "lane": 7})
+        if filled.dialect == "sqlite":
+            plan = _plan(filled, connection, step.each, rows[0])
+        else:
+            plan = _plan(filled, connection, step.together, packed(step.kinds, rows))
     assert "SCAN" not in plan
     assert "Seq Scan" not in plan
 

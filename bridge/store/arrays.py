@@ -16,10 +16,9 @@ from psycopg.postgres import types
 from psycopg.pq import Format
 from typing_extensions import override
 
-from bridge.queue.statements import COLUMNS
-
 _NULL = struct.pack(">i", -1)
 _HEAD = struct.Struct(">iiIii")  # dimensions, whether there are nulls, element's type, length, 1
+_EMPTY = struct.Struct(">iiI")  # no dimension, no nulls, element's type
 _SIZE = struct.Struct(">i")
 
 
@@ -46,8 +45,9 @@ def _head(kind: str, values: Sequence[Any], *, nulls: bool) -> bytes:
     return _HEAD.pack(1, nulls, types[kind].oid, len(values), 1)
 
 
-def _integers(kind: str, width: str, size: int) -> Callable[[Sequence[Any]], bytes]:
+def _numbers(kind: str, width: str) -> Callable[[Sequence[Any]], bytes]:
     one = struct.Struct(f">i{width}")
+    size = one.size - _SIZE.size
 
     def pack(values: Sequence[Any]) -> bytes:
         if None not in values:
@@ -61,9 +61,11 @@ def _integers(kind: str, width: str, size: int) -> Callable[[Sequence[Any]], byt
     return pack
 
 
-def _texts(values: Sequence[str]) -> bytes:
-    known = {value: _sized(value.encode()) for value in set(values)}  # most are the same
-    return b"".join((_head("text", values, nulls=False), *[known[value] for value in values]))
+def _texts(values: Sequence[str | None]) -> bytes:
+    # Most are the same.
+    known = {value: _NULL if value is None else _sized(value.encode()) for value in set(values)}
+    head = _head("text", values, nulls=None in known)
+    return b"".join((head, *[known[value] for value in values]))
 
 
 def _bytes(values: Sequence[bytes]) -> bytes:
@@ -75,17 +77,20 @@ def _sized(data: bytes) -> bytes:
 
 
 _PACK: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
-    "bigint": _integers("int8", "q", 8),
-    "integer": _integers("int4", "i", 4),
+    "bigint": _numbers("int8", "q"),
+    "integer": _numbers("int4", "i"),
+    "boolean": _numbers("bool", "?"),
     "text": _texts,
+    "bytea": _bytes,
 }
-_PACKERS = (*[_PACK[kind] for _, kind in COLUMNS], _bytes, _bytes)
 
 
-def packed(rows: Sequence[Sequence[Any]]) -> list[Packed]:
-    """Write the columns of rows that are laid out as statements.COLUMNS says."""
+def packed(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[Packed, ...]:
+    """Write the columns of rows whose values are of these kinds: the names of SQL types."""
+    if not rows:
+        return tuple(Packed(_EMPTY.pack(0, 0, types[kind].oid)) for kind in kinds)
     columns = zip(*rows, strict=True)
-    return [Packed(pack(column)) for pack, column in zip(_PACKERS, columns, strict=True)]
+    return tuple(Packed(_PACK[kind](column)) for kind, column in zip(kinds, columns, strict=True))
 
 
 psycopg.adapters.register_dumper(Packed, _Dumper)
