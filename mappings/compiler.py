@@ -15,6 +15,7 @@ from mappings.acceptance import compile_acceptance
 from mappings.codes import FOLDER, names, read_table
 from mappings.errors import MappingErrors
 from mappings.events import Issue
+from mappings.forms.specialist import Specialist
 from mappings.inbound import InboundMapping
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
@@ -126,7 +127,9 @@ def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Work
         return compile_outbound(name, root, entries, shop)
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
     if kind == "orders":
-        return InboundMapping(name, "", taken, compile_orders(root, entries, shop))
+        plan = compile_orders(root, entries, shop)
+        specialist = Specialist(plan, shop.notebook.meanings)
+        return InboundMapping(name, "", taken, plan, specialist=specialist)
     return InboundMapping(name, "", taken, compile_patients(root, entries, shop))
 
 

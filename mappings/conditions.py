@@ -8,6 +8,7 @@ list of texts (one of them), or one of the words in `TESTS`.
 from collections.abc import Callable
 
 from mappings.fetch import NULL, Getter, compile_path
+from mappings.meaning import Every, Holds, Meanings, Some, Unless
 from mappings.nodes import Node
 from mappings.notebook import Notebook
 from mappings.patterns import compile_pattern
@@ -22,17 +23,20 @@ TESTS = ("is", "in", "not", "matches", "present", "absent")
 def compile_condition(node: Node, notebook: Notebook) -> Condition:
     """Compile a condition; with mistakes noted it holds for nothing."""
     parts: list[Condition] = []
+    meanings = notebook.meanings
     for key, below in notebook.mapping(node).items():
         if key == "any":
-            parts.append(
-                _any([compile_condition(each, notebook) for each in notebook.items(below)])
-            )
+            some = [compile_condition(each, notebook) for each in notebook.items(below)]
+            parts.append(meanings.note(_any(some), Some(meanings.each(some))))
         elif key == "not":
-            parts.append(_not(compile_condition(below, notebook)))
+            part = compile_condition(below, notebook)
+            parts.append(meanings.note(_not(part), Unless(meanings.of(part))))
         else:
             getter = compile_path(key, below.at_key(), notebook)
-            parts.append(_of(getter, compile_test(below, notebook)))
-    return parts[0] if len(parts) == 1 else _all(parts)
+            parts.append(_of(getter, compile_test(below, notebook), meanings))
+    if len(parts) == 1:
+        return parts[0]
+    return meanings.note(_all(parts), Every(meanings.each(parts)))
 
 
 def compile_test(node: Node, notebook: Notebook) -> Test:
@@ -102,9 +106,9 @@ def _not(part: Condition) -> Condition:
     return lambda scope: not part(scope)
 
 
-def _of(getter: Getter, test: Test) -> Condition:
+def _of(getter: Getter, test: Test, meanings: Meanings) -> Condition:
     def holds(scope: Scope) -> bool:
         value = getter(scope)
         return test("" if value == NULL else value)
 
-    return holds
+    return meanings.note(holds, Holds(meanings.of(getter), test))

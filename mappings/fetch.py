@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import EVERY, BadPath, Match, Path
+from mappings.meaning import Fetched
 from mappings.nodes import Node
 from mappings.notebook import Notebook, nearest
-from mappings.scope import Scope
+from mappings.scope import Scope, Setting
 
 NULL = '""'
 """The HL7 null: delete what is stored (HL7 v2.5.1 §2.5.3)."""
@@ -80,9 +81,8 @@ def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False
     place = parse_path(text, node, notebook)
     if place is None:
         return lambda scope: ""
-    if place.path.matches:
-        return _picking(place.path, raw=raw)
-    return _first(place.path, raw=raw)
+    found = _picking(place.path, raw=raw) if place.path.matches else _first(place.path, raw=raw)
+    return notebook.meanings.note(found, Fetched(place.path, raw))
 
 
 def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) -> Many:
@@ -192,15 +192,22 @@ def _picking(path: Path, *, raw: bool) -> Getter:
         rows = scope.rows[segment]
         if len(rows) <= index:
             return ""
-        delimiters = scope.delimiters
-        for repetition in repetitions(rows[index].field_text(number), delimiters):
-            if matching(repetition, matches, delimiters):
-                value = finish(narrow(repetition, delimiters), scope, raw=raw)
-                if value:
-                    return value
-        return ""
+        return picked(rows[index].field_text(number), matches, narrow, scope, raw=raw)
 
     return get
+
+
+def picked(
+    text: str, matches: tuple[Match, ...], narrow: Narrow, setting: Setting, *, raw: bool
+) -> str:
+    """Take the first repetition that meets all conditions and has a value."""
+    delimiters = setting.delimiters
+    for repetition in repetitions(text, delimiters):
+        if matching(repetition, matches, delimiters):
+            value = finish(narrow(repetition, delimiters), setting, raw=raw)
+            if value:
+                return value
+    return ""
 
 
 def repetitions(text: str, delimiters: Delimiters) -> list[str]:
@@ -236,13 +243,13 @@ def narrowing(path: Path) -> Narrow:
     """Compile what narrows a repetition down to what a path names."""
     component, subcomponent = path.component, path.subcomponent
     if not component:
-        return _whole
+        return whole
     if not subcomponent:
         return lambda text, delimiters: _part(text, component, delimiters.component)
     return lambda text, delimiters: narrowed(text, component, subcomponent, delimiters)
 
 
-def _whole(text: str, delimiters: Delimiters) -> str:
+def whole(text: str, delimiters: Delimiters) -> str:
     """Take all of a repetition, unless it is nothing but separators (`^^^`)."""
     if text[:1].isalnum():  # nearly always
         return text
@@ -250,11 +257,11 @@ def _whole(text: str, delimiters: Delimiters) -> str:
     return text if text.strip(separators + " ") else ""
 
 
-def finish(text: str, scope: Scope, *, raw: bool) -> str:
+def finish(text: str, setting: Setting, *, raw: bool) -> str:
     """Unescape and trim."""
-    escape = scope.delimiters.escape
+    escape = setting.delimiters.escape
     if not raw and escape and escape in text:
-        text = unescape(text, scope.delimiters, scope.message.encoding)
+        text = unescape(text, setting.delimiters, setting.encoding)
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.strip()

@@ -6,11 +6,12 @@ and at the order control, and at nothing that cannot refuse.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mappings.acceptance import Acceptance
 from mappings.errors import RuleFailed
 from mappings.events import Issue, OrderEvent, Severity
+from mappings.forms.specialist import Specialist
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Refusal
@@ -44,6 +45,8 @@ class InboundMapping:
     plan: OrderPlan | PatientPlan
     files: tuple[str, ...] = ()
     """Everything it was compiled from, by file name."""
+    specialist: Specialist | None = field(default=None, repr=False, compare=False)
+    """What maps messages of a form that has been seen before."""
 
     def accepts(self, header: Header) -> bool:
         """Say whether messages of this type, trigger and sender are this mapping's."""
@@ -97,6 +100,22 @@ class InboundMapping:
     def apply(self, message: Message, defaults: Defaults) -> list[OrderEvent]:
         """Map a message; raises Refusal for one that was not checked, RuleFailed."""
         return self.events(self.plan.scopes(message, defaults), message)
+
+    def read(self, raw: bytes, fallback: str, defaults: Defaults) -> list[OrderEvent]:
+        """
+        Map a message as it was stored; `fallback` is the codec where MSH-18 says nothing.
+
+        Gives what `apply` gives for it, sooner where its form is known. Raises Refusal, RuleFailed.
+        """
+        sent = None if self.specialist is None else self.specialist.form(raw, fallback)
+        if self.specialist is None or sent is None:
+            return self.apply(Message.parse(raw, fallback=fallback), defaults)
+        events = self.specialist.events(sent, defaults)
+        if events is None:
+            message = Message.parse(raw, fallback=fallback)
+            events = self.apply(message, defaults)
+            self.specialist.see(sent, message, events, defaults)
+        return events
 
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
         """Map a message that is cut already; raises as `apply` does."""

@@ -8,6 +8,7 @@ a value; that orders of different patients never join is the bridge's rule, not 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mappings.conditions import Condition, compile_condition
 from mappings.events import LinkSignal
@@ -32,6 +33,14 @@ class Member:
     scope: Scope
     mrn: str
     accession: str
+
+
+class Standing(NamedTuple):
+    """What counts of a group between the groups of one message; `differ` is `unless_differ`."""
+
+    mrn: str
+    accession: str
+    differ: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +70,48 @@ class Links:
 
     def signals(self, members: Sequence[Member]) -> list[tuple[LinkSignal, ...]]:
         """Return the signals of every group of one message, in order."""
-        shared = self._accessions(members)
-        groups = self._groups(members)
+        between = self.between([self._standing(each) for each in members] if members[1:] else ())
         found = []
-        for member, group in zip(members, groups, strict=True):
+        for number, member in enumerate(members):
             own = [link.signal(member.scope) for link in self.valued]
-            if member.accession in shared:
-                own.append(LinkSignal(ACCESSION, member.accession))
-            if group:
-                own.append(LinkSignal(MESSAGE_GROUP, group))
-            found.append(tuple(signal for signal in own if signal is not None))
+            shown = [signal for signal in own if signal is not None]
+            found.append((*shown, *between[number]) if between else tuple(shown))
         return found
 
-    def _accessions(self, members: Sequence[Member]) -> set[str]:
+    def _standing(self, member: Member) -> Standing:
+        asked = self.unless_differ if self.message_group else None
+        differ = "" if asked is None else asked(member.scope)
+        return Standing(member.mrn, member.accession, differ)
+
+    def between(self, standings: Sequence[Standing]) -> list[list[LinkSignal]]:
+        """Return the signals that groups show by being in one message, in order."""
+        shared, groups = self._accessions(standings), self._groups(standings)
+        return [
+            [LinkSignal(ACCESSION, each.accession)] * (each.accession in shared)
+            + [LinkSignal(MESSAGE_GROUP, group)] * bool(group)
+            for each, group in zip(standings, groups, strict=True)
+        ]
+
+    def _accessions(self, standings: Sequence[Standing]) -> set[str]:
         """Return the accessions that stand in several groups."""
-        if not self.accession or len(members) == 1:
+        if not self.accession:
             return set()
-        counts = Counter(member.accession for member in members)
+        counts = Counter(each.accession for each in standings)
         return {accession for accession, count in counts.items() if accession and count > 1}
 
-    def _groups(self, members: Sequence[Member]) -> list[str]:
-        """Name the group of each member; "" where it is alone.
+    def _groups(self, standings: Sequence[Standing]) -> list[str]:
+        """Name the group of each; "" where it is alone.
 
-        The name is the first member's accession and no message id: a change that repeats the
+        The name is the first one's accession and no message id: a change that repeats the
         groups shows the same signal again, a restarted counter of the sender joins nothing.
         """
-        if not self.message_group or len(members) == 1:
-            return [""] * len(members)
-        keys = [(m.mrn, self.unless_differ(m.scope) if self.unless_differ else "") for m in members]
+        if not self.message_group:
+            return [""] * len(standings)
+        keys = [(each.mrn, each.differ) for each in standings]
         sizes = Counter(keys)
         anchors: dict[tuple[str, str], str] = {}
-        for member, key in zip(members, keys, strict=True):
-            anchors.setdefault(key, member.accession)
+        for each, key in zip(standings, keys, strict=True):
+            anchors.setdefault(key, each.accession)
         return [anchors[key] if sizes[key] > 1 else "" for key in keys]
 
 

@@ -83,7 +83,8 @@ class MetadataRules:
 
 def fitting(filled: dict[str, str]) -> dict[str, str]:
     """Leave out the keys, each whole, that a report service would not take any more; say which."""
-    if sum(len(key) + len(value) for key, value in filled.items()) * _LONGEST_CHARACTER < LARGEST:
+    long = len("".join(filled)) + len("".join(filled.values()))
+    if long * _LONGEST_CHARACTER < LARGEST:
         return filled
     kept, left_out, size = {}, [], _ROOM_TO_SAY_SO
     for key, value in filled.items():

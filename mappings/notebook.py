@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from mappings.events import Issue, Severity
+from mappings.meaning import Meanings
 from mappings.nodes import Node
 
 FLAGS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
@@ -21,6 +22,8 @@ class Notebook:
         self.issues: list[Issue] = []
         self.included: set[str] = set()
         """The files that were included; they are part of what was compiled."""
+        self.meanings = Meanings()
+        """What the functions mean that were compiled."""
 
     @property
     def failed(self) -> bool:

@@ -35,7 +35,10 @@ def compile_pattern(node: Node, notebook: Notebook) -> Search:
     except re.error as error:
         notebook.error(node, "pattern", f"not a regular expression: {error.msg}")
         return lambda value: None
-    return _elsewhere(text) if is_costly(text) else _here(pattern)
+    if not is_costly(text):
+        return _here(pattern)
+    notebook.meanings.costly = True
+    return _elsewhere(text)
 
 
 def is_costly(pattern: str) -> bool:

@@ -13,12 +13,24 @@ from mappings.codes import CodeTable, Missed
 from mappings.conditions import Condition, compile_condition
 from mappings.dead import LISTENER, unreachable, without_effect
 from mappings.fetch import NULL, compile_path
-from mappings.gathering import Rule, compile_gathering, nothing, separator_of
+from mappings.gathering import Rule, compile_gathering, separator_of
 from mappings.hl7.refusals import UnknownCode
+from mappings.meaning import (
+    Aged,
+    Coded,
+    Const,
+    Defaulted,
+    Extracted,
+    First,
+    Joined,
+    Transformed,
+    When,
+    nothing,
+)
 from mappings.nodes import Node
 from mappings.notebook import meant
 from mappings.patterns import Search, compile_pattern
-from mappings.scope import Scope
+from mappings.scope import Defaults, Scope
 from mappings.workshop import Workshop
 
 PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
@@ -36,7 +48,7 @@ def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
         return _path(node, shop, raw=raw)
     if isinstance(node.value, list):
         unreachable(node.value, shop.notebook)
-        return first_of([compile_rule(item, shop, raw=raw) for item in node.value])
+        return _alternatives([compile_rule(item, shop, raw=raw) for item in node.value], shop)
     if isinstance(node.value, dict):
         return _written_out(node, shop, raw=raw)
     shop.notebook.error(node, "empty", "a path such as PID-3.1 is expected here")
@@ -49,10 +61,16 @@ def _path(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     return compile_path(text, node, shop.notebook, raw=raw)
 
 
-def first_of(rules: list[Rule]) -> Rule:
-    """Take the first value; the null only when nobody has a value."""
+def _alternatives(rules: list[Rule], shop: Workshop) -> Rule:
+    """Take the first value of several rules."""
     if len(rules) == 1:
         return rules[0]
+    meanings = shop.notebook.meanings
+    return meanings.note(_first_of(rules), First(meanings.each(rules)))
+
+
+def _first_of(rules: list[Rule]) -> Rule:
+    """Take the first value; the null only when nobody has a value."""
 
     def get(scope: Scope) -> str:
         null = ""
@@ -80,23 +98,28 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
     keep = raw or any(each.raw for each in chosen)
     rule = _producer(named[0], entries, shop, raw=keep) if named else nothing
+    meanings = shop.notebook.meanings
     if "extract" in entries:
-        rule = _extracted(rule, compile_pattern(entries["extract"], shop.notebook))
+        search = compile_pattern(entries["extract"], shop.notebook)
+        rule = meanings.note(_extracted(rule, search), Extracted(meanings.of(rule), search))
     for transform in chosen:
-        rule = _transformed(rule, transform)
+        said = Transformed(meanings.of(rule), transform.apply)
+        rule = meanings.note(_transformed(rule, transform), said)
     return _modified(rule, entries, shop)
 
 
 def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool) -> Rule:
-    node = entries[name]
+    node, meanings = entries[name], shop.notebook.meanings
     if name in ("all", "first"):
         return compile_gathering(entries, shop, only_first=name == "first", raw=raw)
     if name == "join":
         parts = [compile_rule(item, shop, raw=raw) for item in shop.notebook.items(node)]
-        return joined(parts, separator_of(entries, shop))
+        separator = separator_of(entries, shop)
+        said = Joined(meanings.each(parts), separator)
+        return meanings.note(_joined(parts, separator), said)
     if name == "const":
         text = shop.notebook.text(node)
-        return lambda scope: text
+        return meanings.note(lambda scope: text, Const(text))
     if name == "age":
         return _age(node, shop)
     if name == "hook":
@@ -104,7 +127,7 @@ def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool)
     return compile_rule(node, shop, raw=raw)
 
 
-def joined(parts: list[Rule], separator: str) -> Rule:
+def _joined(parts: list[Rule], separator: str) -> Rule:
     """Join what has a value; only nulls make a null."""
 
     def get(scope: Scope) -> str:
@@ -123,7 +146,11 @@ def _age(node: Node, shop: Workshop) -> Rule:
         return nothing
     birth = compile_rule(entries["of"], shop)
     day = compile_rule(entries["on"], shop) if "on" in entries else nothing
-    return lambda scope: transforms.age(birth(scope), day(scope), scope)
+    meanings = shop.notebook.meanings
+    return meanings.note(
+        lambda scope: transforms.age(birth(scope), day(scope), scope),
+        Aged(meanings.of(birth), meanings.of(day)),
+    )
 
 
 def _hooked(node: Node, shop: Workshop) -> Rule:
@@ -160,10 +187,14 @@ def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
         )
     if named:
         rule = _coded(rule, named[0], entries, shop)
+    meanings = shop.notebook.meanings
     if "when" in entries:
-        rule = _conditional(rule, compile_condition(entries["when"], shop.notebook))
+        condition = compile_condition(entries["when"], shop.notebook)
+        conditional = When(meanings.of(rule), meanings.of(condition))
+        rule = meanings.note(_conditional(rule, condition), conditional)
     if "default" in entries:
-        rule = _defaulting(rule, shop.notebook.text(entries["default"]))
+        text = shop.notebook.text(entries["default"])
+        rule = meanings.note(_defaulting(rule, text), Defaulted(meanings.of(rule), text))
     return rule
 
 
@@ -176,21 +207,28 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
     place = plain(shop.paths[-1]) if shop.paths else ""
     back = key == "codes_back"
     _check_codes(table, key, entries, policy, shop)
+    if table is None:
+        return rule
+    name, translate = table.name, table.code if back else table.value
+
+    def look_up(code: str, defaults: Defaults) -> str | None:
+        value = translate(code)
+        if value is not None:
+            return value
+        if defaults.missed is not None:
+            defaults.missed.append(Missed(name, code, place, policy, back))
+        return None if policy == "refuse" else code if policy == "keep" else ""
 
     def get(scope: Scope) -> str:
         code = rule(scope)
-        if not code or code == NULL or table is None:
+        if not code or code == NULL:
             return code
-        value = table.code(code) if back else table.value(code)
-        if value is not None:
-            return value
-        if scope.defaults.missed is not None:
-            scope.defaults.missed.append(Missed(table.name, code, place, policy, back))
-        if policy == "refuse":
+        value = look_up(code, scope.defaults)
+        if value is None:
             raise UnknownCode(scope.locate(place))
-        return code if policy == "keep" else ""
+        return value
 
-    return get
+    return shop.notebook.meanings.note(get, Coded(shop.notebook.meanings.of(rule), look_up))
 
 
 def _check_codes(

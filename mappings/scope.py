@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mappings.codes import Missed
+from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.message import Message, Segment
 from mappings.rows import Beyond, Firsts, Nothing, Places, Rows, behind
 
@@ -35,12 +36,28 @@ class Defaults(NamedTuple):
     """Where codes are noted that no table has; None: nobody wants to know."""
 
 
+class Setting(Protocol):
+    """What values are read with, beside their text."""
+
+    @property
+    def delimiters(self) -> Delimiters:
+        """The separators of the message."""
+
+    @property
+    def encoding(self) -> str:
+        """Its codec."""
+
+    @property
+    def defaults(self) -> Defaults:
+        """What the listener knows."""
+
+
 class Scope:
     """The segments one event is made of: places in the message, and what the header has."""
 
     __slots__ = (
-        *("_every", "_ones", "defaults", "delimiters", "first", "header", "message"),
-        *("own", "place", "rows", "values"),
+        *("_every", "_ones", "defaults", "delimiters", "encoding", "first", "header"),
+        *("message", "own", "place", "rows", "values"),
     )
 
     def __init__(
@@ -54,6 +71,7 @@ class Scope:
     ) -> None:
         self.message = message
         self.delimiters = message.delimiters
+        self.encoding = message.encoding
         self.defaults = defaults
         self.header = header
         self.own = own
@@ -153,7 +171,7 @@ _LONGEST_SHAPE = 100  # segments of a message whose cut is worth remembering
 
 def order_groups(message: Message, defaults: Defaults) -> list[Scope]:
     """Cut an order message at each ORC, and at each further OBR of the same ORC."""
-    scopes = _scopes(message, defaults, _order_cut, _known_order_cut)
+    scopes = _scopes(message, defaults, order_cut, _known_order_cut)
     _share_tail(scopes)
     return scopes
 
@@ -184,7 +202,8 @@ def _scopes(message: Message, defaults: Defaults, cut: _Cutter, known: _Cutter) 
     return [Scope(message, defaults, made[at], own, label) for at, own, label in groups]
 
 
-def _order_cut(names: tuple[str, ...]) -> Cut:
+def order_cut(names: tuple[str, ...]) -> Cut:
+    """Say how an order message of such segments falls into groups."""
     headers: list[list[int]] = [[]]
     groups: list[tuple[int, list[int], str]] = []
     own = headers[0]  # where the next segment goes
@@ -235,7 +254,7 @@ def _filed(
     )
 
 
-_known_order_cut = lru_cache(maxsize=512)(_order_cut)
+_known_order_cut = lru_cache(maxsize=512)(order_cut)
 _known_patient_cut = lru_cache(maxsize=512)(_patient_cut)
 
 

@@ -14,6 +14,7 @@ from datetime import date
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from mappings import plain
 from mappings.ages import age_on
 from mappings.hl7.elements import Field, Reading
 from mappings.hl7.names import PersonName, preferred_name
@@ -21,14 +22,15 @@ from mappings.hl7.times import Precision, Timestamp, parse_timestamp
 from mappings.hl7.values import is_uid
 from mappings.nodes import Node
 from mappings.notebook import Notebook
-from mappings.scope import Scope
+from mappings.plain import is_time
+from mappings.scope import Setting
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
     """A named function; `raw` when it reads the field's own separators."""
 
-    apply: Callable[[str, Scope], str]
+    apply: Callable[[str, Setting], str]
     raw: bool = False
 
 
@@ -49,74 +51,84 @@ _parsed = lru_cache(maxsize=1024)(parse_timestamp)
 """One message asks for the same few times again and again."""
 
 
-def _local(text: str, scope: Scope) -> Timestamp | None:
+def _local(text: str, setting: Setting) -> Timestamp | None:
     """Read a time; one that names its zone is moved to the site's."""
     stamp = _parsed(text)
     if stamp is None or stamp.offset is None or stamp.precision < Precision.HOUR:
         return stamp
-    site = ZoneInfo(scope.defaults.time_zone)
+    site = ZoneInfo(setting.defaults.time_zone)
     return Timestamp(stamp.moment(site).astimezone(site).replace(tzinfo=None), stamp.precision)
 
 
-def _study_date(text: str, scope: Scope) -> str:
+def _study_date(text: str, setting: Setting) -> str:
     """YYYYMMDD at the site, as precise as it was said."""
-    stamp = _local(text, scope)
+    if is_time(text):
+        return text[:8]
+    stamp = _local(text, setting)
     return text if stamp is None else stamp.date
 
 
-def _study_time(text: str, scope: Scope) -> str:
+def _study_time(text: str, setting: Setting) -> str:
     """HHMMSS at the site, in compact digits; nothing when only a date was said."""
-    stamp = _local(text, scope)
+    if is_time(text):
+        return text[8:]
+    stamp = _local(text, setting)
     return "" if stamp is None else stamp.time.partition(".")[0]
 
 
-def _birth_date(text: str, scope: Scope) -> str:
+def _birth_date(text: str, setting: Setting) -> str:
     """YYYYMMDD, YYYYMM or YYYY as said; a birthday is never moved to another zone."""
+    if is_time(text):
+        return text[:8]
     stamp = _parsed(text)
     return text if stamp is None else stamp.date
 
 
-def _timestamp(text: str, scope: Scope) -> str:
+def _timestamp(text: str, setting: Setting) -> str:
     """YYYYMMDDHHMMSS at the site, as precise as it was said."""
-    stamp = _local(text, scope)
+    stamp = _local(text, setting)
     return text if stamp is None else stamp.digits
 
 
-def _names(text: str, scope: Scope) -> Field:
-    return Field(text, Reading(scope.delimiters, scope.message.encoding))
+def _names(text: str, setting: Setting) -> Field:
+    return Field(text, Reading(setting.delimiters, setting.encoding))
 
 
-def _person_name(text: str, scope: Scope) -> str:
+def _person_name(text: str, setting: Setting) -> str:
     """`DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1)."""
-    chosen = preferred_name(_names(text, scope))
+    if plain.is_name(text, setting.delimiters):
+        return plain.person(text)
+    chosen = preferred_name(_names(text, setting))
     return "" if chosen is None else _dicom(PersonName.from_xpn(chosen))
 
 
-def _person_display(text: str, scope: Scope) -> str:
+def _person_display(text: str, setting: Setting) -> str:
     """`DR JOHN M DOE JR`: an XPN as people are addressed."""
-    chosen = preferred_name(_names(text, scope))
+    chosen = preferred_name(_names(text, setting))
     return "" if chosen is None else PersonName.from_xpn(chosen).display
 
 
-def _provider_name(text: str, scope: Scope) -> str:
+def _provider_name(text: str, setting: Setting) -> str:
     """`DR ANN WELBY, MD`: an XCN with its degree; its identifier when it has no name."""
-    name = _provider(text, scope)
+    if plain.is_name(text, setting.delimiters):
+        return plain.provider(text)
+    name = _provider(text, setting)
     return f"{name.display}, {name.degree}" if name.degree and name.family else name.display
 
 
-def _provider_id(text: str, scope: Scope) -> str:
-    return _provider(text, scope).identifier
+def _provider_id(text: str, setting: Setting) -> str:
+    return _provider(text, setting).identifier
 
 
-def _provider(text: str, scope: Scope) -> PersonName:
+def _provider(text: str, setting: Setting) -> PersonName:
     """Read XCN, and NDL, whose first component holds an XCN in subcomponents (OBR-32)."""
-    field = _names(text, scope)
+    field = _names(text, setting)
     repetition = field.repetition()
     inner = repetition.component(1).subcomponents
     if len(inner) > 1:
-        marks = scope.delimiters
+        marks = setting.delimiters
         text = marks.component.join(part.raw for part in inner)
-        repetition = _names(text, scope).repetition()
+        repetition = _names(text, setting).repetition()
     return PersonName.from_xcn(repetition)
 
 
@@ -125,22 +137,22 @@ def _dicom(name: PersonName) -> str:
     return "^".join(_LINE_ENDS.sub(" ", part.replace("^", " ")) for part in parts).rstrip("^")
 
 
-def _uid(text: str, scope: Scope) -> str:
+def _uid(text: str, setting: Setting) -> str:
     """Let a DICOM UID pass, and nothing else: not every ZDS is the one of IHE."""
     return text if is_uid(text) else ""
 
 
-def _digits(text: str, scope: Scope) -> str:
+def _digits(text: str, setting: Setting) -> str:
     return "".join(character for character in text if character.isdigit())
 
 
-def _one_line(text: str, scope: Scope) -> str:
+def _one_line(text: str, setting: Setting) -> str:
     return " ".join(text.split())
 
 
 TRANSFORMS = {
-    "upper": Transform(lambda text, scope: text.upper()),
-    "lower": Transform(lambda text, scope: text.lower()),
+    "upper": Transform(lambda text, setting: text.upper()),
+    "lower": Transform(lambda text, setting: text.lower()),
     "digits": Transform(_digits),
     "one-line": Transform(_one_line),
     "date": Transform(_study_date),
@@ -157,21 +169,23 @@ TRANSFORMS = {
 _LINE_ENDS = re.compile(r"[\r\n\t]+")
 
 
-def age(birth: str, day: str, scope: Scope) -> str:
+def age(birth: str, day: str, setting: Setting) -> str:
     """
     Compute an age as DICOM writes it (VR AS, PS3.5 §6.2): `012D`, `005M`, `034Y`.
 
     Days in the first month, months up to two years, then years; on the study date, else
     today at the site. Nothing when the birth date is too vague to be sure, or lies ahead.
     """
+    if known := plain.years(birth, day):
+        return known
     born = _parsed(birth)
     if born is None:
         return ""
-    said = _local(day, scope)
+    said = _local(day, setting)
     if said is not None and said.precision >= Precision.DAY:
         on = said.local.date()
     else:
-        on = scope.defaults.now.astimezone(ZoneInfo(scope.defaults.time_zone)).date()
+        on = setting.defaults.now.astimezone(ZoneInfo(setting.defaults.time_zone)).date()
     oldest, youngest = _bounds(born)
     longest = age_on(oldest, on)
     return longest if longest == age_on(youngest, on) else ""

@@ -9,6 +9,7 @@ import codecs
 import re
 from functools import lru_cache
 
+_LONGEST = 99  # bytes of MSH-18 that are looked at
 LAST_RESORT = "iso8859-1"  # every byte string decodes, and encodes to itself again
 
 # Table 0211, and spellings seen in the field, with everything but letters and digits removed.
@@ -67,7 +68,15 @@ DELIMITERS_IN_CHARACTERS = frozenset(
 
 # Text in these that is valid UTF-8 beyond ASCII is UTF-8 in truth: the accident would need pairs
 # like `Ã©` throughout. (Not so in Cyrillic or Greek, where such pairs are plain capital letters.)
-_WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
+WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
+
+
+def declared(msh18: bytes, repetition: str) -> str:
+    """Give MSH-18 as text, its repetitions parted by `~` whatever the message parts them by."""
+    if not msh18:
+        return ""
+    said = msh18[:_LONGEST].decode("latin-1")
+    return said.replace(repetition, "~") if repetition else said
 
 
 @lru_cache(maxsize=256)
@@ -108,7 +117,7 @@ def detect(body: bytes, msh18: str, fallback: str, *, marked: bool) -> tuple[str
     codec = known or _canonical(fallback)
     if body.isascii() and codec not in DELIMITERS_IN_CHARACTERS:
         return codec, False
-    if codec in _WESTERN and _decodes(body, "utf-8"):
+    if codec in WESTERN and _decodes(body, "utf-8"):
         return "utf-8", True
     unknown = bool(msh18) and known is None
     for candidate in (codec, "utf-8"):

@@ -158,7 +158,8 @@ class Message:
             raise Malformed(Malformation.STRAY_LINE)
         if names.count("MSH") > 1:
             raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
-        encoding, suspect = charset.detect(body, _charset_names(head), fallback, marked=marked)
+        said = charset.declared(head.charset, head.delimiters.repetition)
+        encoding, suspect = charset.detect(body, said, fallback, marked=marked)
         message = cls(raw, head, segments, names, encoding)
         message.charset_suspect = suspect
         return message
@@ -225,12 +226,3 @@ class Message:
         if path.occurrence != EVERY:
             found = found[path.occurrence - 1 : path.occurrence]
         return iter(found)
-
-
-def _charset_names(head: Header) -> str:
-    """Give MSH-18, its repetitions parted by `~` whatever the message parts them by."""
-    if not head.charset:
-        return ""
-    msh18 = head.charset[:99].decode("latin-1")
-    repetition = head.delimiters.repetition
-    return msh18.replace(repetition, "~") if repetition else msh18

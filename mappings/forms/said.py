@@ -1,0 +1,53 @@
+"""What written code calls: the few things that are more than a line of it."""
+
+from collections.abc import Mapping, Sequence
+
+from mappings.fetch import NULL, finish
+from mappings.forms.form import Sent
+from mappings.hl7.message import Message
+from mappings.scope import Defaults, Scope, Setting, order_groups
+
+
+def scopes(sent: Sent, defaults: Defaults) -> list[Scope]:
+    """Cut the message as rules see it, for those that only they can follow."""
+    return order_groups(Message.parse(sent.raw, fallback=sent.fallback), defaults)
+
+
+def read(text: str, setting: Setting) -> str:
+    """Resolve the escapes of a text, and trim it."""
+    return finish(text, setting, raw=False)
+
+
+def part(text: str, number: int, separator: str) -> str:
+    """Take a part of a text; where nothing separates it is the first."""
+    if separator not in text:
+        return text if number == 1 else ""
+    parts = text.split(separator, number)
+    return parts[number - 1] if len(parts) >= number else ""
+
+
+def joined(values: Sequence[str], separator: str) -> str:
+    """Join what has a value; only nulls make a null."""
+    said = [value for value in values if value]
+    if NULL not in said:
+        return separator.join(said)
+    return separator.join([value for value in said if value != NULL]) or NULL
+
+
+def gathered(values: Sequence[str], separator: str, *, only_first: bool) -> str:
+    """Join values, or take the first of them; only nulls make a null."""
+    if not values:
+        return ""
+    kept = [value for value in values if value != NULL]
+    if not kept:
+        return NULL
+    return kept[0] if only_first or len(kept) == 1 else separator.join(kept)
+
+
+def numbered(key: str, filled: Mapping[str, str], numbers: dict[str, int]) -> str:
+    """Give a key that is not taken: equal ones are counted on."""
+    name = key
+    while name in filled:
+        numbers[key] = numbers.get(key, 0) + 1
+        name = f"{key} ({numbers[key] + 1})"
+    return name

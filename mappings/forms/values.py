@@ -1,0 +1,279 @@
+"""Code for rules and conditions: what they mean, for messages of one form."""
+
+from mappings import transforms
+from mappings.dead import LISTENER
+from mappings.fetch import NULL
+from mappings.forms.fields import SETTING, Desk, Fields
+from mappings.forms.gathering import Gathering
+from mappings.forms.ground import Ground
+from mappings.forms.said import joined, scopes
+from mappings.forms.writer import NOTHING, Folded, Text, Unwritable
+from mappings.meaning import (
+    Aged,
+    Coded,
+    Const,
+    Defaulted,
+    Every,
+    Extracted,
+    Fetched,
+    First,
+    Function,
+    Gathered,
+    Holds,
+    Joined,
+    Meaning,
+    Meanings,
+    Opaque,
+    Some,
+    Transformed,
+    Unless,
+    When,
+)
+
+DEFAULTS, SENT, LINES = "D", "M", "L"
+"""The parameters of what is written."""
+CUT = "S"
+"""The variable of the scopes that rules see, None until one is asked."""
+GIVE_UP = "return None"
+
+Condition = bool | str
+"""Known now, or the name of a variable."""
+
+
+class Values:
+    """Writes what rules yield in messages of one form."""
+
+    def __init__(self, desk: Desk, meanings: Meanings) -> None:
+        self._writer, self._nullable = desk.writer, desk.nullable
+        self._meanings = meanings
+        self._fields = Fields(desk)
+        self._gathering = Gathering(desk, self._fields, self.condition)
+        self._null = self._writer.constant(NULL)
+
+    def rule(self, ground: Ground, rule: Function) -> Text:
+        """Write a rule; one that cannot be written is asked itself. Raises Unwritable for rows."""
+        try:
+            with self._writer.attempt():
+                return self._value(ground, self._meanings.of(rule))
+        except Unwritable:
+            return self._asked(ground, rule)
+
+    def condition_of(self, ground: Ground, condition: Function) -> Condition:
+        """Write a condition. Raises Unwritable."""
+        return self.condition(ground, self._meanings.of(condition))
+
+    def scope(self, ground: Ground) -> str:
+        """Give the expression of the scope that rules see."""
+        if ground.row:
+            raise Unwritable
+        cut = f"{self._writer.constant(scopes)}({SENT}, {DEFAULTS})"
+        self._writer.put(f"if {CUT} is None: {CUT} = {cut}")
+        return f"{CUT}[{ground.group}]"
+
+    def is_said(self, text: Text) -> str:
+        """Write whether a variable has a value that is no null."""
+        name = text.name
+        return f"{name} and {name} != {self._null}" if text.nullable else name
+
+    def _value(self, ground: Ground, what: Meaning) -> Text:
+        """Write a value, or use the variable that has it already."""
+        key = (ground.key, what)
+        found: Text | None = self._writer.known(key)
+        if found is None:
+            found = self._written(ground, what)
+            if found.pure:
+                self._writer.know(key, found)
+        return found
+
+    def _written(self, ground: Ground, what: Meaning) -> Text:
+        match what:
+            case Const():
+                return Text(what.text)
+            case Fetched():
+                found = self._fields.fetched(ground, what)
+            case Gathered():
+                found = self._gathering.gathered(ground, what)
+            case First():
+                found = self._first(ground, what)
+            case Joined():
+                found = self._joined(ground, what)
+            case Aged():
+                found = self._aged(ground, what)
+            case Opaque():
+                found = self._asked(ground, what.function)
+            case When():
+                found = self._when(ground, what)
+            case _:
+                found = self._changed(ground, what)
+        return found
+
+    def _changed(self, ground: Ground, what: Meaning) -> Text:
+        """Write what is done to one value."""
+        match what:
+            case Extracted():
+                found = self._value(ground, what.of)
+                search = self._writer.constant(what.search)
+                return self._after(found, f"{search}({self._writer.of(found)}) or ''")
+            case Transformed():
+                found = self._value(ground, what.of)
+                apply = self._writer.constant(what.apply)
+                return self._after(found, f"{apply}({self._writer.of(found)}, {SETTING})")
+            case Coded():
+                return self._coded(ground, what)
+            case Defaulted():
+                return self._defaulted(ground, what)
+            case _:
+                raise Unwritable
+
+    def _asked(self, ground: Ground, rule: Function) -> Text:
+        """Ask a rule on the scope that it knows."""
+        asked = f"{self._writer.constant(rule)}({self.scope(ground)})"
+        return Text(None, self._writer.let(asked), nullable=True, pure=False)
+
+    def _after(self, text: Text, changed: str) -> Text:
+        """Write a change to a value; nothing and null stay what they are."""
+        if text.said is not None:
+            if text.said in ("", NULL):
+                return text
+            return Text(None, self._writer.let(changed), nullable=True, pure=text.pure)
+        name = self._writer.let(f"({changed}) if {self.is_said(text)} else {text.name}")
+        return Text(None, name, text.nullable or self._nullable, text.pure)
+
+    def _coded(self, ground: Ground, what: Coded) -> Text:
+        found = self._value(ground, what.of)
+        if found.said in ("", NULL):
+            return found
+        name, look_up = (
+            self._writer.let(self._writer.of(found)),
+            self._writer.constant(what.look_up),
+        )
+        said = self.is_said(found._replace(name=name)) if found.said is None else "True"
+        with self._writer.under(f"if {said}:"):
+            self._writer.put(f"{name} = {look_up}({name}, {DEFAULTS})")
+            self._writer.put(f"if {name} is None: {GIVE_UP}")
+        return Text(None, name, nullable=True, pure=False)
+
+    def _defaulted(self, ground: Ground, what: Defaulted) -> Text:
+        found = self._value(ground, what.of)
+        listener = what.text == LISTENER
+        if found.said is not None and found.said not in ("", NULL):
+            return found
+        other = f"{DEFAULTS}.site" if listener else self._writer.constant(what.text)
+        if found.said is not None:
+            return (
+                Text(None, self._writer.let(other), nullable=True) if listener else Text(what.text)
+            )
+        name = self._writer.let(f"{found.name} if {self.is_said(found)} else {other}")
+        return Text(None, name, nullable=True, pure=found.pure)
+
+    def _aged(self, ground: Ground, what: Aged) -> Text:
+        birth, day = self._value(ground, what.birth), self._value(ground, what.day)
+        if birth.said == "":
+            return NOTHING
+        arguments = f"{self._writer.of(birth)}, {self._writer.of(day)}, {SETTING}"
+        name = self._writer.let(f"{self._writer.constant(transforms.age)}({arguments})")
+        return Text(None, name, pure=birth.pure and day.pure)
+
+    def _first(self, ground: Ground, what: First) -> Text:
+        """Write the first source that is not known to be empty, then what stands behind it."""
+        parts, found = list(what.parts), NOTHING
+        while parts and found.said == "":
+            found = self._value(ground, parts.pop(0))
+        if found.said not in (None, NULL):
+            return found
+        start, value, nulls = len(self._writer.lines), self._writer.fresh(), self._writer.fresh()
+        self._writer.put(f"{nulls} = ''")
+        self._take(found, value, nulls)
+        begun, texts = len(self._writer.lines), [found]
+        for part in parts:
+            with self._writer.under(f"if not {value}:"):
+                other = self._value(ground, part)
+                if other.said != "":
+                    texts.append(other)
+                    self._take(other, value, nulls)
+        if len(self._writer.lines) == begun:
+            self._writer.drop(start)
+            return found
+        nullable = any(text.nullable or text.said == NULL for text in texts)
+        if nullable:
+            self._writer.put(f"if not {value}: {value} = {nulls}")
+        return Text(None, value, nullable, all(text.pure for text in texts))
+
+    def _take(self, text: Text, value: str, nulls: str) -> None:
+        """Take a value; a null is laid aside."""
+        self._writer.put(f"{value} = {self._writer.of(text)}")
+        if text.nullable or text.said == NULL:
+            self._writer.put(f"if {value} == {self._null}: {value}, {nulls} = '', {value}")
+
+    def _joined(self, ground: Ground, what: Joined) -> Text:
+        found = [self._value(ground, part) for part in what.parts]
+        said = [text for text in found if text.said != ""]
+        if len(said) <= 1:
+            return said[0] if said else NOTHING
+        nullable = '"' in what.separator or any(t.nullable or '"' in (t.said or "") for t in said)
+        separator = self._writer.constant(what.separator)
+        values = f"({', '.join(map(self._writer.of, said))})"
+        if nullable:
+            name = self._writer.let(f"{self._writer.constant(joined)}({values}, {separator})")
+        else:
+            name = self._writer.let(f"{separator}.join(filter(None, {values}))")
+        return Text(None, name, nullable, all(text.pure for text in found))
+
+    def _when(self, ground: Ground, what: When) -> Text:
+        try:
+            with self._writer.attempt():
+                return self._conditional(ground, what)
+        except Folded:
+            return NOTHING
+
+    def _conditional(self, ground: Ground, what: When) -> Text:
+        met = self.condition(ground, what.condition)
+        if met is False:
+            raise Folded
+        if met is True:
+            return self._value(ground, what.of)
+        value = self._writer.let("''")
+        with self._writer.under(f"if {met}:"):
+            found = self._value(ground, what.of)
+            if found.said == "":
+                raise Folded
+            self._writer.put(f"{value} = {self._writer.of(found)}")
+        return Text(None, value, found.nullable or found.said == NULL, found.pure)
+
+    def condition(self, ground: Ground, what: Meaning) -> Condition:
+        """Write a condition. Raises Unwritable."""
+        match what:
+            case Holds():
+                return self._holds(ground, what)
+            case Every():
+                return self._several(ground, what.parts, every=True)
+            case Some():
+                return self._several(ground, what.parts, every=False)
+            case Unless():
+                met = self.condition(ground, what.part)
+                return not met if isinstance(met, bool) else self._writer.let(f"not {met}")
+            case _:
+                raise Unwritable
+
+    def _holds(self, ground: Ground, what: Holds) -> Condition:
+        found, test = self._value(ground, what.of), self._writer.constant(what.test)
+        if found.said is not None:
+            return bool(what.test("" if found.said == NULL else found.said))
+        name = found.name
+        said = f"'' if {name} == {self._null} else {name}" if found.nullable else name
+        return self._writer.let(f"{test}({said})")
+
+    def _several(self, ground: Ground, parts: tuple[Meaning, ...], *, every: bool) -> Condition:
+        start, value = len(self._writer.lines), self._writer.let(str(every))
+        known: Condition = every
+        for part in parts:
+            with self._writer.under(f"if {value}:" if every else f"if not {value}:"):
+                met = self.condition(ground, part)
+                if met is (not every):
+                    known = met if known is every else known
+                if met is not every:
+                    self._writer.put(f"{value} = {met}")
+                    known = value if known is every else known
+        if len(self._writer.lines) == start + 1:
+            self._writer.drop(start)
+        return known
