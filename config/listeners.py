@@ -16,7 +16,7 @@ from config.sections import Section
 
 _MLLP_ONLY: Final = (
     *("max_connections", "frame_timeout", "idle_timeout"),
-    *("commit_blocks", "tls"),
+    *("commit_blocks", "share_port", "tls"),
 )
 _WEB_ONLY: Final = ("authorization_file",)
 _FOLDER_ONLY: Final = ("answer_files", "scan_every")
@@ -119,6 +119,10 @@ class Listener(Section):
     charset: str = Field("utf-8", description="where MSH-18 is silent")
     max_frame: Bytes = Field(16 * 2**20)
     max_connections: int = Field(500, ge=1)
+    share_port: bool = Field(
+        False,
+        description="several nodes of one machine listen on the port (SO_REUSEPORT); PostgreSQL",
+    )
     commit_blocks: bool = Field(
         False, description="MLLP release 2: a commit block before each acknowledgment"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pydantic_settings
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -77,6 +78,15 @@ class Settings(BaseSettings):
         ]
         if twice:
             raise ValueError("; ".join(twice))
+        return self
+
+    @model_validator(mode="after")
+    def _who_shares_a_port_shares_a_database(self) -> "Settings":
+        shared = [at for at, each in enumerate(self.listener) if each.share_port]
+        if shared and self.database.url.startswith("sqlite:"):
+            place = ("listener", shared[0], "share_port")
+            told = "several nodes need PostgreSQL (database.url)"
+            raise PydanticCustomError("share_port", told, {"loc": place})
         return self
 
     def path(self, relative: Path) -> Path:
@@ -184,7 +194,8 @@ def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
 
 
 def _mistake(error: Any, text: str, file: Path) -> Mistake:
-    loc = tuple(part for part in error["loc"] if isinstance(part, str | int))
+    where = error["loc"] or error.get("ctx", {}).get("loc", ())
+    loc = tuple(part for part in where if isinstance(part, str | int))
     name = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
     line = line_of(text, loc)
     variable = "BRIDGE_" + "__".join(str(part) for part in loc[:2]).upper()

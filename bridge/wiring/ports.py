@@ -34,6 +34,7 @@ from config.listeners import Listener
 from config.quantities import Address
 from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.server import MLLPServerFactory
+from mllp.sharing import SharedPort
 
 DRAIN_WITHIN = 10.0  # seconds for HTTP answers in hand
 
@@ -154,8 +155,10 @@ def listener_endpoint(
     """Say where a listener binds, with TLS where it is set. Raises TLSConfigurationError."""
     host, port = address.host, address.port
     backlog = min(listener.max_connections, 1024)
-    if listener.tls is not None:
-        options = tls_options(settings, listener.tls)
+    options = None if listener.tls is None else tls_options(settings, listener.tls)
+    if listener.share_port:
+        return SharedPort(reactor, host, port, backlog=backlog, tls=options)
+    if options is not None:
         return SSL4ServerEndpoint(reactor, port, options, backlog=backlog, interface=host)  # type: ignore[no-untyped-call]
     kind = TCP6ServerEndpoint if ":" in host else TCP4ServerEndpoint
     return kind(reactor, port, backlog=backlog, interface=host)

@@ -11,16 +11,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.acceptance.cluster import Cluster
 from tests.acceptance.forked import ROOT, started
 from tests.acceptance.house import House, free_port
 from tests.benchmarks.installation import Postgres
 from tests.benchmarks.peers import Peers
 
 STARTS_WITHIN = 20.0
+_LISTENS = "0A"  # of /proc/net/tcp
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contesta
         Contestant(
             "intake, PostgreSQL",
             lambda: _ours(fresh(), postgres.database(), "--role", "intake"),
+        ),
+        Contestant(
+            "two intakes on one port, PostgreSQL", lambda: _two(fresh(), postgres.database())
         ),
         Contestant("whole service, SQLite", lambda: _ours(fresh(), "")),
     ]
@@ -87,6 +92,30 @@ def _ours(folder: Path, database: str, *roles: str) -> Iterator[int]:
     command = [sys.executable, "-m", "bridge", "serve", "--home", str(house.home), *roles]
     with _running(lambda _: command, house.mllp_port) as port:
         yield port
+
+
+@contextmanager
+def _two(folder: Path, database: str) -> Iterator[int]:
+    cluster = Cluster(folder, database, program=started)
+    one, two = cluster.nodes
+    two.mllp_port = port = one.mllp_port
+    for node in cluster.nodes:
+        node.listener_extra = "share_port = true"
+    cluster.make()
+    with ExitStack() as stack:
+        for node in cluster.nodes:
+            command = [sys.executable, "-m", "bridge", "serve", "--home", str(node.home)]
+            running = _running(lambda _, own=command: [*own, "--role", "intake"], port)  # type: ignore[misc]  # bound at once
+            stack.enter_context(running)
+        while _listening_on(port) < len(cluster.nodes):
+            time.sleep(0.05)
+        yield port
+
+
+def _listening_on(port: int) -> int:
+    """Count the sockets of this machine that listen on a port."""
+    rows = (row.split() for row in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:])
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == _LISTENS for row in rows)
 
 
 @contextmanager

@@ -68,6 +68,20 @@ def test_names_used_twice_beside_other_mistakes(tmp_path: Path) -> None:
     ]
 
 
+def test_a_shared_port_needs_a_shared_database(tmp_path: Path) -> None:
+    """Told with its line; on a server it may be."""
+    listener = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\nshare_port = true\n'
+    with pytest.raises(SettingsError) as caught:
+        read(listener, tmp_path)
+    (mistake,) = caught.value.mistakes
+    assert str(mistake.place) == f"{tmp_path / 'bridge.toml'}:4"
+    assert mistake.message.startswith("listener.1.share_port: several nodes need PostgreSQL")
+
+    settings = read('[database]\nurl = "postgresql+psycopg://h/d"\n' + listener, tmp_path)
+
+    assert settings.listener[0].share_port
+
+
 def test_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BRIDGE_HTTP__BIND overrides the file, and the file's other keys stay."""
     monkeypatch.setenv("BRIDGE_HTTP__BIND", "127.0.0.1:9999")

@@ -1,0 +1,72 @@
+"""Several nodes of one machine on one port: each takes its share, and one is enough."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.cluster import Cluster
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, verdict
+from tests.conftest import empty
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(240)]
+
+CONNECTIONS = 32
+FRAMES = 'bridge_mllp_frames_total{listener="orders"} '
+WITHIN = 30.0
+
+
+@pytest.fixture
+def cluster(postgres_url: str, tmp_path: Path) -> Iterator[Cluster]:
+    """Two nodes on an empty database, whose listeners share a port."""
+    empty(postgres_url)
+    made = Cluster(tmp_path, postgres_url)
+    one, two = made.nodes
+    two.mllp_port = one.mllp_port
+    one.listener_extra = two.listener_extra = "share_port = true"
+    made.make()
+    made.start()
+    yield made
+    made.close()
+
+
+def frames(node: House) -> float:
+    """Ask a node how many frames it has taken."""
+    told = httpx.get(f"{node.url}/metrics", timeout=10).text.splitlines()
+    return sum(float(line.removeprefix(FRAMES)) for line in told if line.startswith(FRAMES))
+
+
+def ask(port: int, number: int) -> None:
+    """Send an order until it is taken: a connection to a node that dies is lost."""
+    until = time.monotonic() + WITHIN
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), Sender(port) as sender:
+            if reply := sender.ask(order(number)):
+                assert verdict(reply) == ("AA", f"C{number}")
+                return
+    raise AssertionError("nobody takes it")
+
+
+def test_both_are_heard_and_one_is_enough(cluster: Cluster) -> None:
+    """The kernel deals connections out; when a node is killed the other gets all that come."""
+    one, two = cluster.nodes
+    with ExitStack() as stack:
+        senders = [stack.enter_context(Sender(one.mllp_port)) for _ in range(CONNECTIONS)]
+        for number, sender in enumerate(senders):
+            assert verdict(sender.ask(order(number))) == ("AA", f"C{number}")
+    assert frames(one) > 0
+    assert frames(two) > 0
+    assert frames(one) + frames(two) == CONNECTIONS
+
+    two.kill()
+    for number in range(CONNECTIONS, CONNECTIONS + 8):
+        ask(one.mllp_port, number)
+
+    ((stored,),) = cluster.query("SELECT count(*) FROM message")
+    assert stored == CONNECTIONS + 8
