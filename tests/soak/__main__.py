@@ -7,6 +7,7 @@ Exits with 1 and says what is wrong where anything was lost, doubled or reordere
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ tell = Console(highlight=False, markup=False, soft_wrap=True).print
 
 def main() -> int:
     """Run; give the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and leave nothing behind
     asked = arguments()
     folder = Path(tempfile.mkdtemp(prefix="bridge-soak-"))
     folder.chmod(0o755)  # as root the server is another user
