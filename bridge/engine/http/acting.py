@@ -118,8 +118,10 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
 
     def permitted(work: Work) -> Any:
         _require(work.connection, caller, place)
-        if repeat is not None and (stored := stored_answer(work.connection, repeat)):
-            return stored.body
+        if repeat is not None:
+            engine.work.database.serialize(work.connection, repeat.name)
+            if stored := stored_answer(work.connection, repeat):
+                return stored.body
         result = deed(work)
         work.session.flush()
         report_id = result.report_id if isinstance(result, Report) else None

@@ -33,6 +33,11 @@ class Repeat:
     route: str
     digest: str
 
+    @property
+    def name(self) -> str:
+        """What those serialize on that bring this key at once: the second finds the answer."""
+        return f"repeat {self.token_id} {self.route} {self.key}"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
