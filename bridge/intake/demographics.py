@@ -38,10 +38,16 @@ def told_of(event: OrderEvent) -> dict[str, str]:
 
 
 def as_corrected(event: OrderEvent, sent_at: int | None, words: Words) -> OrderEvent:
-    """Let an order that was sent before its patient was corrected say what the correction says."""
+    """Let an order that was sent before its patient was corrected say what the correction says.
+
+    One that was sent after it says so only where it is silent itself.
+    """
     word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS or not is_earlier(sent_at, word.said_at):
+    if word is None or event.action not in ORDERS:
         return event
+    if not is_earlier(sent_at, word.said_at):
+        known = {tag: value for tag, value in word.tags.items() if value}
+        return replace(event, clinical_info={**known, **event.clinical_info})
     return replace(event, clinical_info=with_demographics(event.clinical_info, word.tags))
 
 

@@ -27,6 +27,7 @@ from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
 from bridge.intake.remembering import Change, Memory
+from bridge.intake.twins import is_withdrawn, reunited
 from bridge.intake.visits import Revisit, revisits
 from bridge.intake.withdrawal import ReportService, detach, withdraw
 from bridge.observability.metrics import Metrics
@@ -167,12 +168,20 @@ class Forwarder:
         if note == UNSUPPORTED:
             return
         if event.action is Action.PATIENT_MERGE:
-            run.merges.append((event.site, event.prior_mrn, event.mrn))
+            await self._merged(run, event)
         for each in corrections(event, told, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
         if told and sent_at is not None and knows(event, run.index.values()):
             said = {**known.tags, **told} if known is not None else told
             run.words.append(PatientWord(event.site, event.mrn, sent_at, said))
+
+    async def _merged(self, run: _Run, event: OrderEvent) -> None:
+        """Remember a merge; an order that was closed under either identifier is closed."""
+        run.merges.append((event.site, event.prior_mrn, event.mrn))
+        for each in reunited(event, run.index.values()):
+            run.changed[each.key] = run.index[each.key] = each
+            if is_withdrawn(each):
+                run.notes += await withdraw(self._service, order_key(each.key))
 
     async def _revisit(self, run: _Run, each: Revisit) -> None:
         """Tell the service what an order's visit is now; what is begun stays whose it is."""

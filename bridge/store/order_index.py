@@ -24,6 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    delete,
     select,
     update,
 )
@@ -184,17 +185,18 @@ def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder
 
 
 def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
-    """Give a patient's orders to the survivor; one that the survivor has too stays behind."""
+    """Give a patient's orders to the survivor; one that the survivor has too is forgotten."""
     taken = select(_order.c.accession).where(_order.c.site == site, _order.c.mrn == mrn)
+    own = (_order.c.site == site, _order.c.mrn == prior_mrn)
     connection.execute(
         update(_order)
-        .where(
-            _order.c.site == site,
-            _order.c.mrn == prior_mrn,
-            _order.c.accession.not_in(taken.scalar_subquery()),
-        )
+        .where(*own, _order.c.accession.not_in(taken.scalar_subquery()))
         .values(mrn=mrn)
     )
+    left = [row.id for row in connection.execute(select(_order.c.id).where(*own))]
+    if left:
+        connection.execute(delete(_signal).where(_signal.c.order_id.in_(left)))
+        connection.execute(delete(_order).where(_order.c.id.in_(left)))
 
 
 def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:

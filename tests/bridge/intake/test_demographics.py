@@ -98,3 +98,11 @@ async def test_a_moved_order_bears_the_identifier_as_its_sender_wrote_it(
     await hospital.send(merge)
     ((echo,),) = hospital.rows("SELECT echo FROM bridge_order")
     assert "PID|1||M2^^^MAIN&1.2.3&ISO^MR~77^^^GOV^NI||TESTER^TILDA||19700101" in echo
+
+
+async def test_a_new_order_without_a_name_has_the_one_that_is_known(hospital: Hospital) -> None:
+    """Who is silent about a patient says nothing else than the last correction."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A08", "M1", name=NEW))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER, name=""))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}

@@ -129,3 +129,17 @@ def test_pointers_never_chain(database: Database) -> None:
         everybody = [(SITE, each) for each in "ABCD"] + [("SITE2", "A")]
         found = merged_patients.survivors(connection, everybody)
     assert found == {(SITE, each): "C" for each in "ABD"} | {("SITE2", "A"): "Z"}
+
+
+@pytest.mark.parametrize(("cancelled", "left"), [(20, []), (5, ["F1"])])
+@pytest.mark.parametrize("by", ["M1", "M2"])
+async def test_cancelled_under_the_other_identifier(
+    hospital: Hospital, by: str, cancelled: int, left: list[str]
+) -> None:
+    """Orders and merges come by different ways: what was closed before the merge is closed."""
+    order = "M1" if by == "M2" else "M2"
+    await hospital.send(told(line("NW", "P1", "F1"), mrn=order, sent=10))
+    await hospital.send(told(line("CA", "P1", "F1"), mrn=by, sent=cancelled))
+    for _ in range(2):
+        await hospital.send(adt("A40", "M2", "M1"))
+        assert await owners(hospital) == dict.fromkeys(left, "M2")

@@ -1,0 +1,47 @@
+"""
+Orders that both patients of a merge have: one order, spoken of under two identifiers.
+
+Pure. Messages under the survivor's identifier may come before the merge itself. What closed the
+order then counts for both, unless it was ordered again since.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bridge.intake.order_rules import OPEN, OrderState, is_earlier
+from bridge.store.order_index import IndexedOrder
+from mappings.events import OrderEvent
+
+
+def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[IndexedOrder]:
+    """Give the survivor's orders of which one twin is open and the other closed, as they stand."""
+    own = [each for each in orders if each.key.site == event.site]
+    priors = {each.key.accession: each for each in own if each.key.mrn == event.prior_mrn}
+    found = []
+    for survivor in own:
+        prior = priors.get(survivor.key.accession)
+        if survivor.key.mrn != event.mrn or prior is None or _is_open(survivor) == _is_open(prior):
+            continue
+        stands = _later(survivor, prior)
+        found.append(replace(stands, key=survivor.key, report_id=survivor.report_id))
+    return found
+
+
+def is_withdrawn(order: IndexedOrder) -> bool:
+    """Tell whether an order has no place on the worklist."""
+    return not _is_open(order)
+
+
+def _is_open(order: IndexedOrder) -> bool:
+    return OrderState(order.state) in OPEN
+
+
+def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
+    """Choose the later word by the senders' times; where they prove nothing, by arrival."""
+    opened, closed = (one, other) if _is_open(one) else (other, one)
+    spoken = opened.said_at if opened.opened_at is None else opened.opened_at
+    if is_earlier(spoken, closed.closed_at):
+        return closed
+    if is_earlier(closed.closed_at, spoken):
+        return opened
+    return max(opened, closed, key=lambda each: each.last_message)
