@@ -16,7 +16,7 @@ import structlog
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
-from bridge.intake.addressing import MergedPatient
+from bridge.intake.addressing import MergedPatient, in_turn
 from bridge.intake.demographics import corrections, knows, told_of
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
@@ -107,7 +107,8 @@ class Forwarder:
         for each, error in prepared.failures:
             self._alarm(each, error)
         outcomes = [_given_up(each, error) for each, error in prepared.failures]
-        runs = [_Run(job, dict(prepared.index)) for job in prepared.jobs]
+        jobs, later = in_turn(prepared.jobs)
+        runs = [_Run(job, dict(prepared.index)) for job in jobs]
         applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
         kept = [
             run.change()
@@ -122,6 +123,8 @@ class Forwarder:
         for outcome in outcomes:
             self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
         self._waiting.tell(outcomes)
+        if later:  # read anew: what they are about has changed
+            outcomes += await self.apply([job.claimed for job in later])
         return outcomes
 
     async def _apply_one(self, run: _Run) -> Outcome:
