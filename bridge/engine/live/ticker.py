@@ -24,6 +24,9 @@ from bridge.store.errors import StoreError
 RETRY_SECONDS = 0.5
 """How soon to look again at what could not be released."""
 
+STEP_BACK = 0.02
+"""Seconds between a change and the look for what it makes due."""
+
 TIDY_SECONDS = 600.0
 """How often what has expired is removed."""
 
@@ -64,8 +67,11 @@ class Ticker:
             except StoreError as error:
                 log.warning("release_check_failed", failure=type(error).__name__)
                 pause = RETRY_SECONDS
-            # A change may bring a nearer due time: then look again at once.
-            await heard(bell, pause)
+            # A change may bring a nearer due time. Whoever waits for the change itself goes first,
+            # and many changes are one reason to look.
+            until = loop.time() + pause
+            if await heard(bell, pause):
+                await asyncio.sleep(max(0.0, min(STEP_BACK, until - loop.time())))
 
     async def _tidy(self) -> None:
         """Remove expired links, sessions and answers to repeated requests, in small batches."""

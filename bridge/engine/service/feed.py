@@ -9,17 +9,28 @@ Waiting for the next change is the edge's business.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, Select, bindparam, delete, func, select
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Release, Report, ReportOrder
-from bridge.engine.service.finding import group_of, key_of
-from bridge.engine.service.reading import status_records
+from bridge.engine.service.reading import About
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 
 _NEWEST = select(func.max(CHANGES.c.cursor))
+
+
+@cache
+def _page(some_sites: bool, without: bool) -> Select[Any]:  # names the statement
+    """Make a statement once: that costs more than to run it."""
+    query = select(CHANGES).where(CHANGES.c.cursor > bindparam("after"))
+    if some_sites:
+        query = query.where(CHANGES.c.site_id.in_(bindparam("sites", expanding=True)))
+    if without:
+        query = query.where(CHANGES.c.event.not_in(bindparam("without", expanding=True)))
+    return query.order_by(CHANGES.c.cursor).limit(bindparam("limit"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +58,17 @@ def order_json(order: ReportOrder) -> dict[str, Any]:
 
 
 def describe(
-    session: Session, report: Report, now: int, release: Release | None = None
+    session: Session,
+    report: Report,
+    now: int,
+    release: Release | None = None,
+    about: About | None = None,
 ) -> dict[str, Any]:
-    """Return what a change says about a report as it is now."""
-    orders = group_of(session, key_of(report))
-    record = status_records(session, [report], now)[0]
+    """Return what a change says about a report as it is now; `about` is read where not given."""
+    about = about or About.of(session, report, now)
     return {
-        "record": record.as_json(),
-        "orders": [order_json(order) for order in orders],
+        "record": about.record(report, now).as_json(),
+        "orders": [order_json(order) for order in about.orders],
         "release": {"kind": release.kind.value, "sequence": release.sequence} if release else None,
     }
 
@@ -65,11 +79,13 @@ def announce(
     event: ChangeEvent,
     *,
     release: Release | None = None,
+    about: About | None = None,
     **more: Any,
 ) -> None:
     """Announce a change of a report, with the report as it is now; `more` adds members."""
-    work.session.flush()
-    body = describe(work.session, report, work.now, release) | more
+    if about is None:
+        work.session.flush()
+    body = describe(work.session, report, work.now, release, about) | more
     work.announce(report.site_id, report.report_id, event, body)
 
 
@@ -86,14 +102,12 @@ def read_changes(
     Events of `without` are left out, and the cursor passes them. Where nothing was passed, it is
     the one that was given.
     """
-    query = select(CHANGES).where(CHANGES.c.cursor > after)
-    if sites is not None:
-        query = query.where(CHANGES.c.site_id.in_(sorted(sites)))
+    asked = {"sites": sorted(sites or ()), "without": sorted(without)}
     passed = after
     if without:  # read first: whatever is committed after this is still to come
         passed = max(after, connection.execute(_NEWEST).scalar() or 0)
-        query = query.where(CHANGES.c.event.not_in(sorted(without)))
-    rows = connection.execute(query.order_by(CHANGES.c.cursor).limit(limit)).all()
+    query = _page(sites is not None, bool(without))
+    rows = connection.execute(query, {"after": after, "limit": limit, **asked}).all()
     changes = tuple(_as_json(row) for row in rows)
     if len(rows) == limit:
         return ChangePage(changes, rows[-1].cursor)

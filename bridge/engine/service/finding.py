@@ -50,6 +50,15 @@ _STORED: Final = (
     )
     .execution_options(populate_existing=True)
 )
+_LOCKED: Final = (
+    select(Report)
+    .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
+    .order_by(col(Report.pk))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
+_ONE_WRITER = "sqlite"
+"""The dialect whose write transactions wait for each other as a whole: what was read holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +170,7 @@ def _text(triple: Triple) -> tuple[str, str, str]:
 
 def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
     """Lock reports by key and return those that still exist, as they are now."""
-    wanted = sorted(set(keys))
-    rows = work.session.exec(
-        select(Report)
-        .where(col(Report.pk).in_(wanted))
-        .order_by(col(Report.pk))
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
+    rows = work.session.exec(_LOCKED, params={"keys": sorted(set(keys))})
     return {key_of(row): row for row in rows}
 
 
@@ -186,7 +188,9 @@ def lock_orders(
         if not seen:  # nothing to lock; the unique key guards against whoever is faster
             return [None] * len(triples)
         reports = lock_reports(work, (order.report_pk for order in seen.values()))
-        before, seen = _places(seen), find_orders(work.session, triples)
+        before = _places(seen)
+        if work.connection.dialect.name != _ONE_WRITER:  # who waited for a lock looks again
+            seen = find_orders(work.session, triples)
         if _places(seen) == before:  # what it says now holds until the commit
             return [
                 Found(seen[triple], reports[seen[triple].report_pk]) if triple in seen else None

@@ -8,7 +8,7 @@ Knows no endpoint; those are in the files beside this one. The rule itself is
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import bindparam, delete
 from sqlmodel import col, select
 
 from bridge.engine.errors import (
@@ -40,6 +40,21 @@ from bridge.engine.service.finding import key_of, touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import Work
 
+# Made once: to make a statement costs more than to run it.
+_ADDENDA = (
+    select(Addendum)
+    .where(col(Addendum.report_pk) == bindparam("report"))
+    .order_by(col(Addendum.number))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
+_SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
+_PRELIM_READS = (
+    select(PrelimRead)
+    .where(col(PrelimRead.report_pk) == bindparam("report"))
+    .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
+)
+
 FAILURES: Mapping[Failure, type[BusinessFailure]] = {
     Failure.ALREADY_SIGNED: AlreadySigned,
     Failure.NOT_SIGNED: NotSigned,
@@ -51,8 +66,8 @@ FAILURES: Mapping[Failure, type[BusinessFailure]] = {
 
 def sign_delay(work: Work, report: Report) -> int:
     """Return the site's sign delay in seconds."""
-    site = work.session.get(Site, report.site_id)
-    return site.sign_delay if site else 0
+    found = work.session.execute(_SIGN_DELAY, {"site": report.site_id}).scalar()
+    return int(found or 0)
 
 
 def person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
@@ -73,15 +88,7 @@ def document_json(row: Report | Addendum) -> dict[str, Any]:
 
 def addenda_of(work: Work, report: Report) -> list[Addendum]:
     """Return a report's addenda, oldest first."""
-    return list(
-        work.session.exec(
-            select(Addendum)
-            .where(Addendum.report_pk == key_of(report))
-            .order_by(col(Addendum.number))
-            .with_for_update()
-            .execution_options(populate_existing=True)
-        )
-    )
+    return list(work.session.exec(_ADDENDA, params={"report": key_of(report)}))
 
 
 def signed_addenda(addenda: list[Addendum]) -> list[Addendum]:
@@ -98,13 +105,7 @@ def open_addendum(addenda: list[Addendum]) -> Addendum | None:
 
 def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
     """Return a report's preliminary reads, oldest first."""
-    return list(
-        work.session.exec(
-            select(PrelimRead)
-            .where(PrelimRead.report_pk == key_of(report))
-            .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
-        )
-    )
+    return list(work.session.exec(_PRELIM_READS, params={"report": key_of(report)}))
 
 
 def gather(work: Work, report: Report, *, ignores_delay: bool = False) -> frozenset[Fact]:
@@ -142,13 +143,16 @@ def _addendum_facts(work: Work, report: Report) -> Iterator[Fact]:
         yield Fact.ADDENDUM_COOLING
 
 
-def take(work: Work, report: Report, event: Event, *, ignores_delay: bool = False) -> Branch:
+def take(
+    work: Work, report: Report, event: Event, *, facts: frozenset[Fact] | None = None
+) -> Branch:
     """
     Put the report where the state table leads; raise RuleBroken or a BusinessFailure.
 
-    The branch's `clears` and the removal of a report are left to the service.
+    `facts` are gathered where they are not given. The branch's `clears` and the removal of a
+    report are left to the service.
     """
-    outcome = decide(report.status, event, gather(work, report, ignores_delay=ignores_delay))
+    outcome = decide(report.status, event, gather(work, report) if facts is None else facts)
     if isinstance(outcome, Reason):
         raise RuleBroken(outcome)
     if isinstance(outcome, Failure):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import bindparam
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
@@ -16,6 +17,24 @@ from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState, Status
 from bridge.engine.service.finding import find_orders, key_of
+
+# Made once: to make a statement costs more than to run it.
+_ORDERS = (
+    select(ReportOrder)
+    .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
+    .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+)
+_EMAILS = select(Account.id, Account.email).where(
+    col(Account.id).in_(bindparam("owners", expanding=True))
+)
+_WINDOWS = (
+    select(Addendum.report_pk, Addendum.cooling_until)
+    .where(
+        col(Addendum.report_pk).in_(bindparam("keys", expanding=True)),
+        Addendum.state == AddendumState.SIGNED,
+    )
+    .order_by(col(Addendum.signed_at), col(Addendum.pk))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +77,53 @@ def status_records(session: Session, reports: Sequence[Report], now: int) -> lis
     emails = owner_emails(session, reports)
     windows = _addendum_windows(session, keys, now)
     return [
-        StatusRecord(
-            report_id=report.report_id,
-            status=report.status,
-            user_email=emails.get(report.owner_id or 0, ""),
-            unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
-            orders=tuple(
-                Triple(order.site_id, order.mrn, order.accession) for order in groups[key]
-            ),
-            has_content=has_content(report),
-            addendum_unsign_until=windows.get(key),
+        _record(
+            report,
+            About(groups[key], emails.get(report.owner_id or 0, ""), windows.get(key)),
+            now,
         )
         for key, report in zip(keys, reports, strict=True)
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a status record says that the report itself does not know."""
+
+    orders: Sequence[ReportOrder] = field(repr=False)
+    user_email: str
+    addendum_unsign_until: int | None
+
+    @classmethod
+    def of(cls, session: Session, report: Report, now: int) -> "About":
+        """Read it for one report."""
+        key = key_of(report)
+        emails = owner_emails(session, [report])
+        windows = _addendum_windows(session, [key], now)
+        orders = orders_by_report(session, [key])[key]
+        return cls(orders, emails.get(report.owner_id or 0, ""), windows.get(key))
+
+    def record(self, report: Report, now: int) -> StatusRecord:
+        """Give the status record of the report as it is now."""
+        return _record(report, self, now)
+
+
+def _record(report: Report, about: About, now: int) -> StatusRecord:
+    return StatusRecord(
+        report_id=report.report_id,
+        status=report.status,
+        user_email=about.user_email,
+        unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
+        orders=tuple(Triple(order.site_id, order.mrn, order.accession) for order in about.orders),
+        has_content=has_content(report),
+        addendum_unsign_until=about.addendum_unsign_until,
+    )
+
+
 def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:
     """Return the orders of many reports, each group with its anchor first."""
     groups: dict[int, list[ReportOrder]] = {key: [] for key in keys}
-    rows = session.exec(
-        select(ReportOrder)
-        .where(col(ReportOrder.report_pk).in_(keys))
-        .order_by(col(ReportOrder.position), col(ReportOrder.pk))
-    )
-    for row in rows:
+    for row in session.exec(_ORDERS, params={"keys": list(keys)}):
         groups[row.report_pk].append(row)
     return groups
 
@@ -91,17 +133,13 @@ def owner_emails(session: Session, reports: Sequence[Report]) -> Mapping[int, st
     owners = {report.owner_id for report in reports if report.owner_id is not None}
     if not owners:
         return {}
-    rows = session.exec(select(Account.id, Account.email).where(col(Account.id).in_(owners)))
+    rows = session.execute(_EMAILS, {"owners": sorted(owners)})
     return {identity: email for identity, email in rows if identity is not None}
 
 
 def _addendum_windows(session: Session, keys: Sequence[int], now: int) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
-    rows = session.exec(
-        select(Addendum)
-        .where(col(Addendum.report_pk).in_(keys), Addendum.state == AddendumState.SIGNED)
-        .order_by(col(Addendum.signed_at), col(Addendum.pk))
-    )
+    rows = session.execute(_WINDOWS, {"keys": list(keys)})
     newest = {row.report_pk: row.cooling_until for row in rows}
     return {key: until for key, until in newest.items() if until is not None and now < until}
 

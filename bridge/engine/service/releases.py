@@ -5,7 +5,7 @@ A release is written in the transaction of its cause and removed by a recall bef
 `release_due` runs on any node, as often as one likes: each release happens once.
 """
 
-from sqlalchemy import Connection, func
+from sqlalchemy import Connection, bindparam, func
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -15,10 +15,16 @@ from bridge.engine.service import feed
 from bridge.engine.service.audit import Deed
 from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.lifecycle import addenda_of, signed_addenda
+from bridge.engine.service.reading import About
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 
 RELEASES = metadata.tables[str(Release.__tablename__)]
+
+_HIGHEST = select(func.max(Release.sequence)).where(
+    col(Release.report_pk) == bindparam("report"), col(Release.kind) == bindparam("kind")
+)
+_NEXT_DUE = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
 
 _EVENTS = {
     ReleaseKind.FINAL: ChangeEvent.REPORT_FINALIZED,
@@ -34,8 +40,13 @@ def schedule(
     *,
     due_at: int | None = None,
     addendum: Addendum | None = None,
+    about: About | None = None,
 ) -> None:
-    """Owe a release at a moment, or now (`due_at` None). An addendum's sequence is its number."""
+    """
+    Owe a release at a moment, or now (`due_at` None). An addendum's sequence is its number.
+
+    `about` is what was read of the report in this transaction.
+    """
     release = Release(
         report_pk=key_of(report),
         addendum_pk=addendum.pk if addendum else None,
@@ -45,17 +56,21 @@ def schedule(
     )
     work.session.add(release)
     if due_at is None:
-        _let_go(work, report, release, addendum)
+        _let_go(work, report, release, addendum, about)
 
 
 def _next(work: Work, report: Report, kind: ReleaseKind) -> int:
-    query = select(func.max(Release.sequence)).where(
-        Release.report_pk == key_of(report), Release.kind == kind
-    )
-    return (work.session.exec(query).one() or 0) + 1
+    found = work.session.execute(_HIGHEST, {"report": key_of(report), "kind": kind}).scalar()
+    return int(found or 0) + 1
 
 
-def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | None) -> None:
+def _let_go(
+    work: Work,
+    report: Report,
+    release: Release,
+    addendum: Addendum | None,
+    about: About | None = None,
+) -> None:
     more: dict[str, int] = {}
     release.released_at = work.now
     work.session.add(release)
@@ -78,7 +93,7 @@ def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | N
             details={"kind": release.kind.value, "sequence": release.sequence},
         )
     )
-    feed.announce(work, report, _EVENTS[release.kind], release=release, **more)
+    feed.announce(work, report, _EVENTS[release.kind], release=release, about=about, **more)
 
 
 def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[Release]:
@@ -108,8 +123,7 @@ def withdraw(work: Work, report: Report, addendum: Addendum | None = None) -> No
 
 def next_due(connection: Connection) -> int | None:
     """Return when the next release falls due, in milliseconds; None when nothing is owed."""
-    query = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
-    found: int | None = connection.execute(query).scalar_one()
+    found: int | None = connection.execute(_NEXT_DUE).scalar_one()
     return found
 
 

@@ -1,0 +1,76 @@
+"""The feed tells what it releases in words, to whoever asks for them."""
+
+from typing import Any
+
+import pytest
+
+from bridge.engine.settings import EngineSettings, Quota, RateLimits
+from tests.bridge.engine.http.house import ADMIN, Service, identity
+
+ONE = {"clinicalInfo": identity()}
+WORDS = "Lungs: clear.\r\n\r\n  Heart & vessels ^normal~."
+
+
+def release(service: Service) -> None:
+    """Bring a report with a text into being, sign it, and let it go."""
+    service.launch(tags={"KeyFindings": WORDS})
+    assert service.post("report/sign", {**ONE, "ignoreSignDelay": True}).status_code == 200
+
+
+def releases(service: Service, who: str = "service", **query: Any) -> list[dict[str, Any]]:
+    """Return the changes that release something."""
+    answer = service.get("report/changes", who, **query)
+    assert answer.status_code == 200, answer.text
+    return [each for each in answer.json()["changes"] if each["release"]]
+
+
+def test_the_words_are_those_of_the_export(service: Service) -> None:
+    """Text, moments and people of report and addenda are what the JSON export gives."""
+    release(service)
+    page = service.session(service.open(service.launch().json()["reportLink"]))
+    page("addendum/create", {})
+    page("addendum/save", {"version": 1, "text": "More:\n- one\n\nEnd."})
+    page("addendum/sign", {"version": 2})
+    assert service.post("report/addendum/sign", {**ONE, "ignoreSignDelay": True}).status_code == 200
+    final, addendum = releases(service, texts="true")
+    export = service.post("report/export/json", ONE).json()
+    assert len(export["addendumInfo"]) == 1
+    for each in (export["reportInfo"], *export["addendumInfo"]):
+        del each["signedBy"]["signature"]
+    assert final["text"] == addendum["text"]
+    assert final["text"] == {name: export[name] for name in ("reportInfo", "addendumInfo")}
+    assert "Heart & vessels" in final["text"]["reportInfo"]["content"]
+
+
+def test_words_are_told_where_they_are_asked_for(service: Service) -> None:
+    """Not unasked, and only with what releases them: signing inside the delay tells nothing."""
+    service.launch(tags={"KeyFindings": WORDS})
+    assert service.post("report/sign", ONE).status_code == 200
+    changes = service.get("report/changes", "service", texts="true").json()["changes"]
+    assert changes
+    assert not any("text" in each for each in changes)
+    assert service.post("report/sign", {**ONE, "ignoreSignDelay": True}).status_code == 200
+    assert "text" not in releases(service)[0]
+    assert "text" in releases(service, texts="true")[0]
+
+
+@pytest.mark.parametrize("who", ["service", ADMIN])
+def test_words_are_exports_on_record(service: Service, who: str) -> None:
+    """Whoever takes the words of a report has exported it, by the audit trail."""
+    release(service)
+    assert len(releases(service, who, texts="true")) == 1
+    service.runner.run(service.application.state.engine.journal.flush())
+    events = service.get("admin/sites/SITE1/audit", after=0, limit=1000).json()["events"]
+    assert [each["action"] for each in events].count("export") == 1
+
+
+def test_words_count_as_exports(service: Service) -> None:
+    """Where the quota is used up the change comes without them; our own bridge has none."""
+    release(service)
+    engine = service.application.state.engine
+    rates = RateLimits(exports=Quota(1))
+    engine.settings = EngineSettings(engine.settings.link_keys, rates=rates)
+    told = [releases(service, ADMIN, texts="true")[0] for _ in range(2)]
+    assert ["text" in each for each in told] == [True, False]
+    assert service.post("report/export/json", ONE).status_code == 429
+    assert "text" in releases(service, texts="true")[0]
