@@ -6,7 +6,6 @@ checked. Knows no account of ours.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote_plus
 
@@ -20,6 +19,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
+from bridge.engine.http.attempts import Begun, NotRecognized
 from bridge.engine.settings import SingleSignOn
 
 _ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
@@ -29,24 +29,6 @@ _TIMEOUT: Final = 10.0
 _DESCRIPTION: Final = "/.well-known/openid-configuration"
 _AWAY: Final = "provider_unreachable"
 _VERIFIER: Final = 64
-
-
-class NotRecognized(Exception):  # noqa: N818  # named for what happened
-    """Nobody was told apart; `code` says why, and never who it was."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What must come back as it went: one attempt of one browser."""
-
-    redirect: str
-    state: str
-    nonce: str
-    verifier: str
 
 
 class Provider:

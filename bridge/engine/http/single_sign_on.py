@@ -16,8 +16,8 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http import signing_in
+from bridge.engine.http.attempts import Begun, NotRecognized
 from bridge.engine.http.auditing import refused
-from bridge.engine.http.provider import Begun, NotRecognized
 from bridge.engine.http.same_origin import in_frame
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.links.errors import SealBroken, UnknownKey

@@ -7,12 +7,11 @@ stops the background work; answers no request itself.
 
 import secrets
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
 from bridge.engine.http.addresses import Addresses
-from bridge.engine.http.provider import Provider
 from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.bearers import Bearers
@@ -24,11 +23,20 @@ from bridge.engine.live.workshop import Workshop
 from bridge.engine.service import tokens
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.work import FEED_CHANNEL
-from bridge.engine.settings import EngineSettings
+from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
 from bridge.store.listening import Listener
 
+if TYPE_CHECKING:
+    from bridge.engine.http.provider import Provider
+
 Clock = Callable[[], int]
+
+
+def _provider(settings: SingleSignOn) -> "Provider":
+    from bridge.engine.http.provider import Provider  # noqa: PLC0415  # its libraries are large
+
+    return Provider(settings)
 
 
 class Engine:
@@ -52,7 +60,7 @@ class Engine:
         self._bearers = Bearers(self.work, clock)
         self.launches = Launches(self.work, clock)
         sso = settings.single_sign_on
-        self.provider = None if sso is None else Provider(sso)
+        self.provider = None if sso is None else _provider(sso)
 
     async def start(self) -> None:
         """Make the service token known and begin to watch for releases that fall due."""

@@ -9,22 +9,24 @@ import binascii
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from bridge.engine.documents.errors import BadImage, BadStructuredReport, ImageFault
 from bridge.engine.documents.images import ImageLimits, accept
-from bridge.engine.documents.sr_file import SrLimits
-from bridge.engine.documents.structured_report import StructuredReport, read
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.request import Attachment
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
+
+if TYPE_CHECKING:
+    from bridge.engine.documents.structured_report import StructuredReport
 
 NAME_LENGTH = 255
 
 
 def structured_reports(
     files: Sequence[str], limits: SizeLimits
-) -> list[tuple[StructuredReport, Attachment]]:
+) -> list[tuple["StructuredReport", Attachment]]:
     """Return what each base64 file says and how it is kept; raise `BadLaunch` with its index."""
     if len(files) > limits.structured_reports:
         detail = f"at most {limits.structured_reports} DICOM SR files in one request"
@@ -34,7 +36,10 @@ def structured_reports(
 
 def _structured_report(
     text: str, index: int, limits: SizeLimits
-) -> tuple[StructuredReport, Attachment]:
+) -> tuple["StructuredReport", Attachment]:
+    from bridge.engine.documents.sr_file import SrLimits  # noqa: PLC0415  # slow to load, not every site has such files
+    from bridge.engine.documents.structured_report import read  # noqa: PLC0415  # slow to load, not every site has such files
+
     pointer = f"/dicomSR/{index}/fileData"
     data = _decoded(text, limits.structured_report, pointer)
     try:

@@ -1,5 +1,8 @@
 """One migrates, the others wait; a newer schema is refused; each package has its own versions."""
 
+import runpy
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -9,8 +12,9 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.errors import SchemaTooNew, StoreError
-from bridge.store.migrate import current, heads, is_ready, upgrade
+from bridge.store.migrate import current, heads, is_ready, revisions, upgrade
 
+ROOT = Path(__file__).parents[3]
 ENGINE = ("bridge.engine.records", "alembic_engine")
 
 
@@ -83,6 +87,32 @@ def test_a_newer_schema_is_refused(empty: Database) -> None:
     with empty.write() as connection:
         connection.execute(text("DELETE FROM alembic_version"))
         connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
+
+
+@pytest.mark.parametrize("package", ["bridge.store", ENGINE[0]])
+def test_scripts_follow_their_numbers(package: str) -> None:
+    """A script's name begins with its revision, and each follows the one before it."""
+    numbers = revisions(package)
+    for before, number in zip([None, *numbers], numbers, strict=False):
+        (script,) = (ROOT / package.replace(".", "/")).glob(f"migrations/versions/{number}_*.py")
+        said = runpy.run_path(str(script))
+        assert (said["revision"], said["down_revision"]) == (number, before)
+
+
+def test_what_is_up_to_date_needs_no_alembic(tmp_path: Path) -> None:
+    """It is a large library: a start loads it only where there is something to migrate."""
+    url = f"sqlite:///{tmp_path / 'own.db'}"
+    upgrade(Database(url))
+    asks = (
+        "import sys; from bridge.store.database import Database; "
+        "from bridge.store.migrate import is_ready, upgrade; "
+        f"store = Database({url!r}); upgrade(store); assert is_ready(store); "
+        "print('alembic' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "False\n"
 
 
 def test_an_unknown_package(empty: Database) -> None:

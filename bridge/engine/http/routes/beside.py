@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.documents import docx, html, pdf, rtf
+from bridge.engine.documents import html, pdf, rtf
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.model import Exported
 from bridge.engine.http import pieces
@@ -58,10 +58,16 @@ def _html_bytes(exported: Exported, zone: tzinfo) -> bytes:
     return html.render(exported, zone).encode("utf-8")
 
 
+def _docx(exported: Exported, zone: tzinfo) -> bytes:
+    from bridge.engine.documents import docx  # noqa: PLC0415  # slow to load, rarely wanted
+
+    return docx.render(exported, zone)
+
+
 WRITERS = {
     Format.PDF: _Writer("application/pdf", pdf.render),
     Format.DOCX: _Writer(
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document", docx.render
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document", _docx
     ),
     Format.RTF: _Writer("application/rtf", rtf.render),
     Format.HTML: _Writer("text/html; charset=utf-8", _html_bytes),
