@@ -83,13 +83,7 @@ def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
     )
 
 
-def answer(outcome: DeliveryOutcome, now: int) -> dict[str, Any]:
-    """Give what is kept of an attempt."""
-    delivered = outcome.event is Event.ACCEPTED
-    return {
-        "id": outcome.delivery_id,
-        "reply": outcome.reply,
-        "sent_at": outcome.sent_at,
-        "acknowledged_at": now if delivered else None,
-        "tries": outcome.tries,
-    }
+def answer(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | None, int | None, int]:
+    """Give what is kept of an attempt: its delivery, reply, times and count."""
+    acknowledged = now if outcome.event is Event.ACCEPTED else None
+    return outcome.delivery_id, outcome.reply or b"", outcome.sent_at, acknowledged, outcome.tries

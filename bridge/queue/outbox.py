@@ -31,6 +31,7 @@ from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.presence import lock_name
+from bridge.store.steps import Step, carry_out, unnested
 
 LEASE = 120_000
 """Milliseconds a claim lasts: longer than any destination may take to acknowledge."""
@@ -68,11 +69,22 @@ _NAME_MANY = text("""
 _STORED_MANY = text(
     "SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids"
 ).bindparams(bindparam("ids", expanding=True))
-_ANSWERED = text("""
-    UPDATE delivery SET reply = coalesce(:reply, reply), sent_at = coalesce(:sent_at, sent_at),
-        acknowledged_at = coalesce(:acknowledged_at, acknowledged_at), tries = :tries
-    WHERE id = :id
-""")
+_ANSWER = ("bigint", "bytea", "bigint", "bigint", "integer")
+# What was answered before stays where nothing is answered now.
+ANSWERED = Step(
+    _ANSWER,
+    """
+    UPDATE delivery SET reply = coalesce(nullif(?2, x''), reply), sent_at = coalesce(?3, sent_at),
+        acknowledged_at = coalesce(?4, acknowledged_at), tries = ?5
+    WHERE id = ?1
+    """,
+    f"""
+    UPDATE delivery AS d SET reply = coalesce(nullif(a.reply, ''), d.reply),
+        sent_at = coalesce(a.sent_at, d.sent_at),
+        acknowledged_at = coalesce(a.acknowledged_at, d.acknowledged_at), tries = a.tries
+    FROM {unnested(_ANSWER)} AS a (id, reply, sent_at, acknowledged_at, tries) WHERE d.id = a.id
+    """,  # noqa: S608  # our own names
+)
 
 
 class Outbox:
@@ -114,7 +126,7 @@ class Outbox:
         lanes = [lane(each.destination, each.report_id) for each in releases]
         # Two nodes that learn of the same report at once must number its releases alike.
         self._database.serialize_all(connection, (f"outbox {key}" for key in lanes))
-        full = set(placing.taken(self._database, connection, lanes if rooms else ()))
+        full = set(placing.taken(connection, lanes if rooms else ()))
         left, rows = dict(rooms), []
         for key, release in zip(lanes, releases, strict=True):
             draft = drafts.get((release.destination, release.release_key))
@@ -124,7 +136,7 @@ class Outbox:
                 row = self._taken(row, now)
             full.add(key)
             rows.append(row)
-        ids = placing.place(self._database, connection, rows)
+        ids = placing.place(connection, rows)
         new = [each for each in zip(ids, rows, releases, strict=True) if each[0] is not None]
         if any(row.owner is None for _, row, _ in new):
             self._database.announce(connection, CHANNEL)
@@ -213,8 +225,7 @@ class Outbox:
             settlements = [settlement(outcome, now) for outcome in outcomes]
             held = self._line.settle(connection, self._owner, now, settlements)
             answers = [answer(each, now) for each in outcomes if each.delivery_id in held]
-            if answers:
-                connection.execute(_ANSWERED, answers)
+            carry_out(connection, ANSWERED, answers)
             return held
 
     def release(self, delivery_ids: Sequence[int], now: int) -> None:

@@ -5,11 +5,11 @@ Within the caller's transaction. Who may be handed out at once is `outbox`'s to 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from bridge.store.database import Database
+from bridge.store.steps import is_asked_once
 
 
 class Place(NamedTuple):
@@ -91,45 +91,43 @@ POSTGRES_TAKEN: Final = """
 """
 
 
-def taken(database: Database, connection: Connection, lanes: Sequence[int]) -> frozenset[int]:
+def taken(connection: Connection, lanes: Sequence[int]) -> frozenset[int]:
     """Give the lanes in which something stands that is not finished."""
     if not lanes:
         return frozenset()
-    driver = database.driver(connection)
-    if database.dialect == "postgresql":
-        rows = driver.execute(POSTGRES_TAKEN, (list(lanes),))
+    if is_asked_once(connection):
+        rows = connection.exec_driver_sql(POSTGRES_TAKEN, (list(lanes),))
     else:
-        rows = driver.execute(SQLITE_TAKEN, (str(list(lanes)),))
+        rows = connection.exec_driver_sql(SQLITE_TAKEN, (str(list(lanes)),))
     return frozenset(row[0] for row in rows)
 
 
-def place(
-    database: Database, connection: Connection, deliveries: Sequence[Place]
-) -> list[int | None]:
+def place(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
     """Write deliveries down in their order; give their ids, None where one was there before."""
     if not deliveries:
         return []
-    if database.dialect == "postgresql":
-        return _unnested(database.driver(connection), deliveries)
-    return _one_by_one(database.driver(connection).cursor(), deliveries)
+    if is_asked_once(connection):
+        return _at_once(connection, deliveries)
+    return _one_by_one(connection, deliveries)
 
 
-def _unnested(driver: Any, deliveries: Sequence[Place]) -> list[int | None]:
+def _at_once(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
     columns = tuple(list(column) for column in zip(*deliveries, strict=True))
     ids: list[int | None] = [None] * len(deliveries)
-    for number, place in driver.execute(POSTGRES_PLACE, columns):
+    for number, place in connection.exec_driver_sql(POSTGRES_PLACE, columns):
         ids[place - 1] = number
     return ids
 
 
-def _one_by_one(cursor: Any, deliveries: Sequence[Place]) -> list[int | None]:
-    ids: list[int | None] = []
-    for each in deliveries:
-        rows = cursor.execute(SQLITE_DELIVERY, each[:-2]).fetchall()
-        ids.append(rows[0][0] if rows else None)
+def _one_by_one(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
+    ids: list[int | None] = [
+        connection.exec_driver_sql(SQLITE_DELIVERY, each[:-2]).scalar() for each in deliveries
+    ]
     new = [(each, number) for each, number in zip(deliveries, ids, strict=True) if number]
     lanes = [(each.lane, number, int(each.owner is not None)) for each, number in new]
-    cursor.executemany(SQLITE_LANE, lanes)
+    if lanes:
+        connection.exec_driver_sql(SQLITE_LANE, lanes)
     bodies = [(number, each.payload, each.edition) for each, number in new if each.payload]
-    cursor.executemany(SQLITE_BODY, bodies)
+    if bodies:
+        connection.exec_driver_sql(SQLITE_BODY, bodies)
     return ids

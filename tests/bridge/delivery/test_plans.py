@@ -29,7 +29,7 @@ def watched(database: Database) -> Iterator[list[Statement]]:
     seen: list[Statement] = []
 
     def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
-        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "INSERT")):
+        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")):
             seen.append((statement, values[0] if many else values))
 
     event.listen(database.engine, "before_cursor_execute", note)
