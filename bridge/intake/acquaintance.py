@@ -21,7 +21,6 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from mappings.events import Action, Issue, OrderEvent
 from mappings.hl7.header import peek
-from mappings.hl7.message import Message
 from mappings.hl7.refusals import DuplicateKey, Refusal, UnknownKey
 from mappings.scope import Defaults
 
@@ -72,9 +71,8 @@ class Acquaintance:
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, listening = peek(payload), self._listening
-        message = Message.parse(payload, fallback=listening.charset, head=header)
         defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
-        return self._router.route(header).apply(message, defaults)
+        return self._router.route(header).read(payload, listening.charset, defaults)
 
 
 def _leads_back(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:

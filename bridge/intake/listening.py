@@ -85,6 +85,9 @@ class Definition(Protocol):
     def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
         """Read what it asks for."""
 
+    def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
+        """Read what stored bytes ask for; `fallback` is the codec where they declare none."""
+
 
 Recall = Callable[[str, str], Definition | None]
 """Finds a definition by name and version, as messages remember it. Blocking."""

@@ -5,6 +5,7 @@ Reads with the version of the definition that the message was accepted under; th
 now, where that was never kept. Blocking only where an older version is looked up.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,12 +19,14 @@ from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
 from mappings.codes import Missed
 from mappings.events import OrderEvent
+from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.scope import Defaults
 
 _SENT_AT = Path.parse("MSH-7.1")
+_DIGITS = re.compile(rb"[0-9]*")
 
 
 class NoDefinition(Exception):  # noqa: N818  # says what is missing
@@ -54,14 +57,14 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
     if listening is None:
         raise NoDefinition("listener")
     definition = _definition(listening, claimed.mapping, claimed.mapping_version)
-    message = Message.parse(claimed.payload, fallback=listening.charset)
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
     missed: list[Missed] = []
     defaults = Defaults(listening.site, listening.time_zone, received, missed)
-    events = _part(definition.apply(message, defaults), claimed.flags)
+    asked = definition.read(claimed.payload, listening.charset, defaults)
+    events = _part(asked, claimed.flags)
     if missed:
         listening.missing(definition.name, definition.version, missed)
-    occasion = Occasion(claimed.message_id, sent_at(message, listening))
+    occasion = Occasion(claimed.message_id, sent_at(claimed.payload, listening))
     return Job(claimed, occasion, events, listening.merged)
 
 
@@ -76,9 +79,14 @@ def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:
     return parts[number]
 
 
-def sent_at(message: Message, listening: Listening) -> int | None:
+def sent_at(payload: bytes, listening: Listening) -> int | None:
     """Give MSH-7 in milliseconds; None when it is missing or no more precise than a day."""
-    return _moment(message.value(_SENT_AT), listening.time_zone)
+    field = peek(payload).fields[_SENT_AT.field]
+    if _DIGITS.fullmatch(field):  # nearly always: nothing in it can part it
+        said = field.decode("ascii")
+    else:
+        said = Message.parse(payload, fallback=listening.charset).value(_SENT_AT)
+    return _moment(said, listening.time_zone)
 
 
 @lru_cache(maxsize=1024)

@@ -142,6 +142,10 @@ class ValidatedDefinition:
         """Read what it asks for."""
         return self.inner.apply(message, defaults)
 
+    def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
+        """Read what stored bytes ask for."""
+        return self.inner.read(raw, fallback, defaults)
+
 
 def validated(listening: Listening, check: Check) -> Listening:
     """Give a listener's policy with the check in all of its definitions."""
