@@ -22,6 +22,7 @@ from bridge.engine.settings import EngineSettings
 ASSETS = {
     "notice.css": "text/css; charset=utf-8",
     "docs.js": "text/javascript; charset=utf-8",
+    "again.js": "text/javascript; charset=utf-8",
 }
 ASSET_PATH = "/reporting/assets/"
 REPORT_APP = "src/report/main.ts"
@@ -162,6 +163,15 @@ def notice_page(
         form=form,
     )
     return HTMLResponse(filled, status, headers=dict(headers or policy(())))
+
+
+def proving_page(hosts: Sequence[str], wording: tuple[str, str], language: str) -> Response:
+    """Return the page that asks again once a browser shows it, which only these hosts' do."""
+    title, text = wording
+    filled = _template("again.html").substitute(
+        language=html.escape(language), title=html.escape(title), text=html.escape(text)
+    )
+    return HTMLResponse(filled, headers=policy(["'self'", *hosts]))
 
 
 def docs_page(settings: EngineSettings) -> Response:

@@ -1,8 +1,8 @@
 """
 Where a request comes from: a frame, one of our own pages, or a page of somebody else.
 
-By the two headers that no page can set (Fetch Metadata, `Origin`); a request without
-both is nobody's page.
+By headers that no page can set (Fetch Metadata, `Origin`, the origin in `Referer`); a request
+without them is nobody's page.
 """
 
 from urllib.parse import urlsplit
@@ -16,6 +16,20 @@ from bridge.engine.http.state import Engine
 def in_frame(request: Request) -> bool:
     """Tell whether the browser loads this page into a frame."""
     return request.headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object")
+
+
+def host_of(request: Request) -> str:
+    """Return the origin of the page that frames this one, where the browser says so."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    return f"{parts.scheme}://{parts.netloc}" if in_frame(request) and parts.netloc else ""
+
+
+def framed_by_others(request: Request) -> bool:
+    """Tell whether another site's page asks for a frame; once ours is shown, ours asks."""
+    return in_frame(request) and request.headers.get("sec-fetch-site") in (
+        "cross-site",
+        "same-site",
+    )
 
 
 def from_our_page(engine: Engine, request: Request) -> bool:

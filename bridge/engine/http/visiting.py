@@ -6,7 +6,6 @@ that a link does not exist.
 """
 
 from typing import Any
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from fastapi import Request
@@ -21,7 +20,8 @@ from bridge.engine.http.guard import count_failure
 from bridge.engine.http.initiating import issue, refuse_study, session_link
 from bridge.engine.http.notices import Notice, notice, words
 from bridge.engine.http.problems import Refused, bad_request, unauthorized
-from bridge.engine.http.same_origin import in_frame
+from bridge.engine.http.proving import to_be_proven
+from bridge.engine.http.same_origin import host_of, in_frame
 from bridge.engine.http.signing_in import login_page
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.launching.errors import (
@@ -33,6 +33,7 @@ from bridge.engine.launching.errors import (
 )
 from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
+from bridge.engine.links import Purpose
 from bridge.engine.service import sharing as shares
 from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import SITES, Scope, Visitor, account_role_in
@@ -57,12 +58,6 @@ def is_prefetch(request: Request) -> bool:
     """Tell whether nobody has asked to see this page yet: nothing may come of it."""
     purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
     return "prefetch" in purpose or request.method == "HEAD"
-
-
-def host_of(request: Request) -> str:
-    """Return the origin of the page that frames this one, where the browser says so."""
-    parts = urlsplit(request.headers.get("referer", ""))
-    return f"{parts.scheme}://{parts.netloc}" if in_frame(request) and parts.netloc else ""
 
 
 async def visitor(engine: Engine, request: Request) -> Session | None:
@@ -111,6 +106,8 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return opened
 
     try:
+        if first := await to_be_proven(engine, request, door, handle, Purpose.LAUNCH):
+            return first
         actor = Actor(known.account_id if known else None)
         opened = await engine.work.change(actor, engine.clock(), deed)
     except EngineError as refusal:
@@ -148,10 +145,8 @@ def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
 
 
 def _set_cookie(engine: Engine, response: Response, secret: str, request: Request) -> None:
-    cross_site = request.headers.get("sec-fetch-site") == "cross-site"
-    cookie = pages.session_cookie(
-        secret, secure=engine.addresses.secure, framed=cross_site and in_frame(request)
-    )
+    # Whoever asks, a frame may stand on another site, where only a partitioned cookie is kept.
+    cookie = pages.session_cookie(secret, secure=engine.addresses.secure, framed=in_frame(request))
     response.headers.append("Set-Cookie", cookie)
 
 
@@ -200,6 +195,9 @@ def _reason(request: Request, detail: str, status: int) -> Response:
 
 async def _waiting(engine: Engine, request: Request, handle: str) -> Response:
     vault = Vault(engine.keys, engine.random)
+    door = Door(vault, engine.settings.lifetimes)
+    if first := await to_be_proven(engine, request, door, handle, Purpose.INIT):
+        return first
     present = await visitor(engine, request)
 
     def deed(work: Work) -> tuple[Warmed, list[str]]:

@@ -51,22 +51,23 @@ def stranger(installed: Installed) -> Iterator[Page]:
         serving.join()
 
 
-def framed(page: Page, link: str) -> None:
-    """Load a link into a frame."""
+def framed(page: Page, link: str, policy: str = "") -> None:
+    """Load a link into a frame, with a referrer policy."""
     page.evaluate(
-        """link => new Promise(done => {
+        """([link, policy]) => new Promise(done => {
             const frame = document.createElement("iframe");
+            frame.referrerPolicy = policy;
             frame.onload = done;
             frame.src = link;
             document.body.append(frame);
         })""",
-        link,
+        [link, policy],
     )
 
 
 def refused(page: Page) -> bool:
-    """Tell whether the browser shows its own page in the frame."""
-    return [each.url for each in page.frames[1:]] == ["chrome-error://chromewebdata/"]
+    """Tell whether the browser shows its own page in every frame."""
+    return {each.url for each in page.frames[1:]} == {"chrome-error://chromewebdata/"}
 
 
 def test_it_cannot_frame(viewer: Viewer, stranger: Page) -> None:
@@ -129,3 +130,25 @@ def test_the_login_is_never_framed(installed: Installed, stranger: Page) -> None
     framed(stranger, launched.json()["reportLink"])
     frame = stranger.frames[1]
     assert frame.url.startswith("chrome-error:") or "password" not in frame.content()
+
+
+def test_it_changes_nothing_by_framing(viewer: Viewer, stranger: Page) -> None:
+    """A lazy launch that a stranger frames is not opened, under whatever referrer."""
+    link = viewer.reports.launch(lazyLaunch=True)["reportLink"]
+    for policy in ("no-referrer", "unsafe-url"):
+        framed(stranger, link, policy)
+    viewer.until(lambda: refused(stranger))
+    order = viewer.reports.identity()
+    assert viewer.reports.api("status", clinicalInfo=[order]).status_code == 404
+
+
+def test_a_host_that_says_nothing_of_itself_still_embeds(viewer: Viewer) -> None:
+    """Without a referrer the browser shows a page of ours first, and the report then."""
+    viewer.page.evaluate("document.querySelector('#stage iframe').referrerPolicy = 'no-referrer'")
+    viewer.page.click("#prewarm")
+    viewer.frame.get_by_role("heading", name="Waiting for a study").wait_for()
+    assert viewer.open()["status"] == "DRAFT"
+    viewer.act("save_report")
+    viewer.event("report_saved")
+    jar = viewer.page.context.cookies()
+    assert [bool(each.get("partitionKey")) for each in jar] == [True]

@@ -25,7 +25,13 @@ SYNC = {"SyncLaunch": True}
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch waits for whoever follows on a slow machine too."""
+    monkeypatch.setattr(following, "WAIT_SECONDS", 30)
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
     """A launch that nobody follows answers after a moment."""
     monkeypatch.setattr(following, "WAIT_SECONDS", 0.6)
 
@@ -141,6 +147,7 @@ def test_a_window_that_was_away_follows_the_newest_only(service: Service, page: 
     service.runner.run(story())
 
 
+@pytest.mark.usefixtures("_soon")
 def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) -> None:
     """A window that does not answer in time: the launch does not wait for ever."""
 
@@ -151,6 +158,7 @@ def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) ->
     service.runner.run(story())
 
 
+@pytest.mark.usefixtures("_soon")
 def test_only_this_users_newest_window_is_asked(service: Service, page: Page) -> None:
     """Never by site, never an older window, and no frame unless the site wants it."""
     newer = window(service)
