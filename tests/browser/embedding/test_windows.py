@@ -32,6 +32,19 @@ def test_another_users_draft_is_asked_for_first(viewer: Viewer) -> None:
     assert viewer.event("report_ready")["status"] == "DRAFT"
 
 
+def test_at_the_prompt_actions_are_refused_and_deletion_is_told(viewer: Viewer) -> None:
+    """Nothing is kept for a report that nobody has opened; one that is deleted is not offered."""
+    viewer.reports.launch(user=OTHER)
+    viewer.study()
+    viewer.page.click("#open")
+    viewer.frame.locator("#proceed").wait_for()
+    viewer.act("sign_report")
+    assert viewer.event("action_failed")["code"] == "not_open"
+    assert viewer.reports.api("delete", clinicalInfo=viewer.reports.identity()).is_success
+    viewer.event("report_discarded")
+    viewer.frame.get_by_role("heading", name="The report is closed").wait_for()
+
+
 def test_the_previous_editor_is_told_who_took_the_report(
     viewer: Viewer, installed: Installed
 ) -> None:

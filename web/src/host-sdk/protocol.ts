@@ -25,7 +25,11 @@ type Nothing = Record<string, never>;
 
 /** The payload of each event, beside what every event carries (`Envelope`). */
 export interface EventPayloads {
-  report_ready: { status: HostStatus | null };
+  report_ready: {
+    status: HostStatus | null;
+    /** Ours: the actions that there are, and the events beyond the document. */
+    capabilities: readonly string[];
+  };
   report_signed: { signedAt: string; content: string; html_content: string };
   report_unsigned: Nothing;
   report_status_changed: { status: HostStatus };

@@ -120,6 +120,37 @@ describe("actions", () => {
     expect(heard).toHaveBeenCalledTimes(MAX_WAITING);
   });
 
+  it("that change the report are carried out in the order they came in", async () => {
+    const { bus, deliver } = framed();
+    const done: string[] = [];
+    bus.on("create_addendum", async () => {
+      await settle();
+      done.push("create_addendum");
+    });
+    bus.on("sign_addendum", () => void done.push("sign_addendum"));
+    bus.on("user_activity", () => void done.push("user_activity"));
+    deliver({ action: "create_addendum" }, HOST);
+    ready(bus);
+    deliver({ action: "sign_addendum" }, HOST);
+    deliver({ action: "user_activity" }, HOST);
+    await settle();
+    await settle();
+    expect(done).toEqual(["user_activity", "create_addendum", "sign_addendum"]);
+  });
+
+  it("are refused, not kept, while a question stands in place of the report", async () => {
+    const fake = fakeWindow({ ancestor: HOST });
+    const asking = true;
+    const bus = createHostBus({ origins: [HOST], window: fake.window, asking: () => asking });
+    const heard = vi.fn();
+    bus.on("sign_report", heard);
+    fake.deliver({ action: "sign_report" }, HOST);
+    expect(fake.posted[0]?.message).toMatchObject({ type: "action_failed", code: "not_open" });
+    ready(bus);
+    await settle();
+    expect(heard).not.toHaveBeenCalled();
+  });
+
   it("that fail, lack a parameter or a handler are answered with action_failed", async () => {
     const { bus, deliver, posted } = framed();
     bus.on("sign_report", () => Promise.reject(new ApiProblem(500, "already_signed", "signed")));

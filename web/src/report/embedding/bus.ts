@@ -4,7 +4,9 @@
 // report_ready, which is the first event of a study. What an action does is its handler's business.
 import {
   type ActionName,
+  type EventName,
   type ExtraName,
+  IN_TURN,
   type OrderIdentity,
   isAction,
   missingParameter,
@@ -38,6 +40,8 @@ export interface BusOptions {
   anyHost?: boolean;
   /** WebView2 gets objects instead of serialized strings. */
   objects?: boolean;
+  /** Whether something else stands in place of the report: actions are refused then, not kept. */
+  asking?: () => boolean;
   now?: () => Date;
 }
 
@@ -47,9 +51,10 @@ export const MAX_WAITING = 20;
 const BEFORE_READY: readonly string[] = [
   "report_transfer_cancelled",
   "report_transfer_proceeded",
+  "report_discarded",
   "session_expired",
   "action_failed",
-] satisfies (ExtraName | "report_transfer_cancelled" | "report_transfer_proceeded")[];
+] satisfies (ExtraName | EventName)[];
 
 interface Waiting {
   action: ActionName;
@@ -65,6 +70,7 @@ export function createHostBus(options: BusOptions): HostBus {
   let held: [string, unknown][] = [];
   let waiting: Waiting[] = [];
   let ready = false;
+  let turn: Promise<void> = Promise.resolve();
   let report: ReportIdentity = { reportId: "", clinicalInfo: [] };
 
   function send(event: string, payload: unknown): void {
@@ -97,15 +103,21 @@ export function createHostBus(options: BusOptions): HostBus {
     const actions = waiting;
     [held, waiting] = [[], []];
     for (const [event, payload] of events) send(event, payload);
-    for (const each of actions) void carryOut(each.action, each.message);
+    for (const each of actions) take(each.action, each.message);
   }
 
   function hear(message: unknown): void {
     const said = readMessage(message);
     if (!said || !isAction(said["action"])) return;
     const action = said["action"];
-    if (ready || action === "user_activity") void carryOut(action, said);
+    if (action !== "user_activity" && options.asking?.()) fail(action, "not_open", "");
+    else if (ready || action === "user_activity") take(action, said);
     else if (waiting.length < MAX_WAITING) waiting.push({ action, message: said });
+  }
+
+  function take(action: ActionName, message: Record<string, unknown>): void {
+    if (IN_TURN.has(action)) turn = turn.then(() => carryOut(action, message));
+    else void carryOut(action, message);
   }
 
   async function carryOut(action: ActionName, message: Record<string, unknown>): Promise<void> {

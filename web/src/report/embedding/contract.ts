@@ -3,7 +3,7 @@
 // Events marked `feed` follow from what the server committed, whoever did it; the live feed emits
 // each of them once and in the order of the commits (../live/feed.ts). The rest of the page emits
 // only those marked `page`. What they carry is in ../../host-sdk/protocol.ts.
-import type { ActionName, EventName, HostStatus } from "../../host-sdk/protocol";
+import type { ActionName, EventName, ExtraName, HostStatus } from "../../host-sdk/protocol";
 
 export type * from "../../host-sdk/protocol";
 
@@ -50,6 +50,27 @@ export const HANDLERS: Readonly<Record<ActionName, "editor" | "dictation" | "win
   change_microphone: "dictation",
   user_activity: "window",
 };
+
+/** These change the report: each waits for the one that the host sent before it. */
+export const IN_TURN: ReadonlySet<ActionName> = new Set([
+  "sign_report",
+  "unsign_report",
+  "prelim_report",
+  "save_report",
+  "create_addendum",
+  "cancel_addendum",
+  "sign_addendum",
+  "unsign_addendum",
+]);
+
+const EXTRAS: Readonly<Record<ExtraName, true>> = {
+  action_failed: true,
+  session_expired: true,
+  sync_refused: true,
+};
+
+/** What a host may count on: each action, and each event beyond the document (research V86). */
+export const CAPABILITIES: readonly string[] = [HANDLERS, EXTRAS].flatMap(Object.keys);
 
 const REQUIRED: Partial<Record<ActionName, readonly string[]>> = {
   prelim_report: ["prelimGroup", "prelimTag"],

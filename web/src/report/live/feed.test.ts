@@ -82,34 +82,50 @@ describe("a change becomes events", () => {
   });
 });
 
+/** A host and a live line that say what is emitted. */
+function lines() {
+  const handlers = new Map<string, (data: unknown) => void>();
+  const emitted: string[] = [];
+  let watcher: (event: string, payload: unknown) => void = () => undefined;
+  const host = {
+    embedded: true,
+    emit: (event: string) => emitted.push(event),
+    on: () => () => undefined,
+    identify: () => undefined,
+    watch: (listener: typeof watcher) => {
+      watcher = listener;
+      return () => undefined;
+    },
+    close: () => undefined,
+  };
+  const live = {
+    on: (kind: string, handler: (data: unknown) => void) => {
+      handlers.set(kind, handler);
+      return () => undefined;
+    },
+    close: () => undefined,
+  };
+  forwardChanges(host, live, true);
+  return {
+    emitted,
+    told: (data: LiveChange) => handlers.get("change")?.(data),
+    ready: (status: string) => watcher("report_ready", { status }),
+  };
+}
+
 describe("changes before report_ready", () => {
   it("wait for it and are compared with its status", () => {
-    const handlers = new Map<string, (data: unknown) => void>();
-    const emitted: string[] = [];
-    let watcher: (event: string, payload: unknown) => void = () => undefined;
-    const host = {
-      embedded: true,
-      emit: (event: string) => emitted.push(event),
-      on: () => () => undefined,
-      identify: () => undefined,
-      watch: (listener: typeof watcher) => {
-        watcher = listener;
-        return () => undefined;
-      },
-      close: () => undefined,
-    };
-    const live = {
-      on: (kind: string, handler: (data: unknown) => void) => {
-        handlers.set(kind, handler);
-        return () => undefined;
-      },
-      close: () => undefined,
-    };
-    forwardChanges(host, live, true);
-    handlers.get("change")?.(change("report_opened", { status: "Draft", mine: true }));
-    handlers.get("change")?.(change("report_signed", { status: "Final" }));
+    const { emitted, told, ready } = lines();
+    told(change("report_opened", { status: "Draft", mine: true }));
+    told(change("report_signed", { status: "Final" }));
     expect(emitted).toEqual([]);
-    watcher("report_ready", { status: "FINAL" });
+    ready("FINAL");
     expect(emitted).toEqual(["report_status_changed", "report_signed", "report_status_changed"]);
+  });
+
+  it("tell at once that the report was thrown away: it will not be opened", () => {
+    const { emitted, told } = lines();
+    told(change("report_deleted", { gone: true }));
+    expect(emitted).toEqual(["report_discarded"]);
   });
 });

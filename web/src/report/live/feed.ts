@@ -23,6 +23,7 @@ type Emitted = { [E in EventName]: [E, EventPayloads[E]] }[EventName];
 const NOTHING = {};
 /** After these nobody owns the report. */
 const GIVEN_UP = ["report_unassigned", "report_reset"];
+const THROWN_AWAY = ["report_discarded", "report_deleted"];
 
 /** Returns the events that a change leads to, and what is known after it. */
 export function translate(change: LiveChange, before: FeedState): [Emitted[], FeedState] {
@@ -81,8 +82,10 @@ export function forwardChanges(host: HostBus, live: LiveStream, mine: boolean): 
   let early: LiveChange[] = [];
 
   function forward(change: LiveChange): void {
-    if (!state) return void early.push(change);
-    const [events, after] = translate(change, state);
+    // Of a report that is thrown away before it was opened there is nothing else to tell.
+    const lost = THROWN_AWAY.includes(change.event);
+    if (!state && !lost) return void early.push(change);
+    const [events, after] = translate(change, state ?? { status: null, mine });
     state = after;
     host.identify(change.record);
     for (const [event, payload] of events) host.emit(event, payload);
