@@ -21,12 +21,20 @@ def specimens(
     mapping: OutboundMapping, reader: InboundMapping, raw: bytes, defaults: Defaults, charset: str
 ) -> list[bytes]:
     """Write a result for each order of a message; none for what cannot be read, or is no order."""
+    made = contexts(mapping, reader, raw, defaults, charset)
+    return [mapping.render(each) for each in made]
+
+
+def contexts(
+    mapping: OutboundMapping, reader: InboundMapping, raw: bytes, defaults: Defaults, charset: str
+) -> list[ResultContext]:
+    """Give what the results of a message's orders may say, one order each."""
     try:
         events = reader.apply(Message.parse(raw, fallback=charset), defaults)
     except (Refusal, RuleFailed):
         return []
     orders = [each for each in events if each.accession and each.action is not Action.IGNORE]
-    return [mapping.render(_context(mapping, each, defaults)) for each in orders]
+    return [_context(mapping, each, defaults) for each in orders]
 
 
 def _context(mapping: OutboundMapping, order: OrderEvent, defaults: Defaults) -> ResultContext:
@@ -41,7 +49,7 @@ def _context(mapping: OutboundMapping, order: OrderEvent, defaults: Defaults) ->
         orders=(ResultOrder(tags, metadata, order.placer, order.filler, order.echo),),
         report_text=REPORT,
         signed_at=defaults.now,
-        signed_by=Signer("Dr. Specimen", identifier="0"),
+        signed_by=Signer("Dr. Specimen", "specimen@example.org", "0"),
         time_zone=defaults.time_zone,
     )
 

@@ -25,6 +25,7 @@ from mappings.errors import MappingErrors
 from mappings.nodes import Sources
 
 _SERVICE, _AT_START = "service", "files of HOME at the start"
+_ATTEMPTS = 5
 _SHORTEST_VERSION = 4  # hex digits that are enough to name a version, if no other begins so
 
 
@@ -49,6 +50,13 @@ class NothingBefore(BridgeError):  # noqa: N818  # named for what happened
 
     def __init__(self, name: str) -> None:
         super().__init__(f"mapping {name} has had no other version in force")
+
+
+class Busy(BridgeError):  # noqa: N818  # named for what happened
+    """Others activate all the time."""
+
+    def __init__(self) -> None:
+        super().__init__("others activate at this moment; try again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +117,28 @@ def activate(
     Put definitions into force, all or none; what is in force stays without a new entry.
 
     `begun_on` names the versions that must still be in force (empty: none), else Overtaken is
-    raised; `lists` what listeners read with from now on, see `bridge.wiring.reading`.
+    raised; `lists` what listeners read with from now on, see `bridge.wiring.reading`. Where
+    somebody else activates while this is checked, it is checked again beside what they changed.
     """
+    for _ in range(_ATTEMPTS):
+        done = _activate(settings, database, chosen, who, origin, begun_on, lists)
+        if done is not None:
+            return done
+    raise Busy
+
+
+def _activate(
+    settings: Settings,
+    database: Database,
+    chosen: Sequence[tuple[str, Sources]],
+    who: Who,
+    origin: Origin,
+    begun_on: Mapping[str, str],
+    lists: Mapping[str, Sequence[str]],
+) -> list[Activated] | None:
+    """Check and activate; None where what it was checked beside is no longer in force."""
+    with database.read() as connection:
+        checked_beside = kept.latest(connection)
     settings = reading.current(settings, database, lists)
     find = in_force(settings, database)
     made = []
@@ -124,6 +152,8 @@ def activate(
     made += [reading.version(name, names) for name, names in lists.items()]
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
+        if kept.latest(connection) != checked_beside:
+            return None
         before = kept.in_force(connection)
         done = []
         for each in made:

@@ -69,7 +69,7 @@ class AuthorsBench(Bench):
         reader = trying.Reader(lambda: self._reader(name))
         late = _deadline()
         samples = (self._sample(name, each) for each in specimens)
-        trials = [trying.trial(made, each, reader) for each in samples if not late()]
+        trials = [trying.trial(made, each, reader, late) for each in samples if not late()]
         return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
 
     @override

@@ -7,11 +7,13 @@ be shown where they stand.
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from bridge.wiring.authoring.told import issue
 from bridge.wiring.samples import Sample
 from mappings.compiler import Compiled
+from mappings.dependence import Late, dependence, never
 from mappings.errors import MappingError
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Refusal
@@ -44,11 +46,13 @@ def sample(found: Sample) -> Mapping[str, Any]:
     }
 
 
-def trial(mapping: Compiled, found: Sample, reader: Reader) -> Mapping[str, Any]:
-    """Try a message; raises nothing for what is wrong with it."""
+def trial(
+    mapping: Compiled, found: Sample, reader: Reader, late: Late = never
+) -> Mapping[str, Any]:
+    """Try a message until it is too `late`; raises nothing for what is wrong with it."""
     shown = {"segments": _segments(found)}
     if isinstance(mapping, OutboundMapping):
-        return {**shown, **_written(mapping, found, reader())}
+        return {**shown, **_written(mapping, found, reader(), late)}
     done = try_message(mapping, found.payload, found.defaults, found.charset)
     return {
         **shown,
@@ -58,14 +62,15 @@ def trial(mapping: Compiled, found: Sample, reader: Reader) -> Mapping[str, Any]
         "events": list(done.events),
         "used": list(done.used),
         "unused": list(done.unused),
+        "facts": [],
         "hl7": [],
     }
 
 
 def _written(
-    mapping: OutboundMapping, found: Sample, reader: InboundMapping | None
+    mapping: OutboundMapping, found: Sample, reader: InboundMapping | None, late: Late
 ) -> Mapping[str, Any]:
-    told: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused")}
+    told: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
     written: list[str] = []
     issues: list[dict[str, Any]] = []
     if reader is not None:
@@ -73,6 +78,7 @@ def _written(
             known = (found.payload, found.defaults, found.charset)
             made = specimens(mapping, reader, *known)
             written = [each.decode().replace("\r", "\n") for each in made]
+            told |= asdict(dependence(mapping, reader, *known, late))
         except MappingError as error:
             text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
             issues.append({**text, "file": "", "line": 0, "column": 0})

@@ -117,7 +117,7 @@ def test_a_viewer_is_offered_nothing_that_is_refused(ward: Ward, page: Page) -> 
 def test_where_it_is(ward: Ward, page: Page) -> None:
     """An accession leads to the status of its report, its message and its delivery."""
     enter(page, ward, OPERATOR, "find")
-    page.get_by_label("Accession").fill("A7001")
+    page.get_by_label("Accession, placer or filler number").fill("A7001")
     page.keyboard.press("Enter")
     expect(page.get_by_role("table", name="Orders")).to_contain_text("Final")
     expect(page.get_by_role("table", name="Messages")).to_contain_text("orders")

@@ -1,15 +1,28 @@
-// The door to the console's endpoints; whoever is signed out is led to the login and back.
+// The door to the console's endpoints; whoever is signed out is asked to sign in again.
 import { ApiProblem, createApi, type Api } from "../shared/api/client";
 import { announcements } from "../shared/widgets/announcements.svelte";
+import { session } from "./session.svelte";
 import { say } from "./words";
+
+export { session };
 
 const watched: typeof fetch = async (input, init) => {
   const response = await fetch(input, init);
-  if (response.status === 401) location.assign("/reporting/login?next=/console");
+  if (response.status === 401) session.ended();
   return response;
 };
 
-export const api: Api = createApi({ token: null }, watched);
+const plain = createApi({ token: null }, watched);
+
+export const api: Api & { download(path: string): Promise<Blob> } = {
+  ...plain,
+  /** Gives a file's bytes. */
+  async download(path: string): Promise<Blob> {
+    const response = await plain.raw(path);
+    if (!response.ok) throw new ApiProblem(response.status, "refused", say("not_downloaded"));
+    return response.blob();
+  },
+};
 
 /** Reads what a page refreshes by itself: that keeps nobody signed in. */
 export async function poll<T>(path: string): Promise<T> {
@@ -24,7 +37,8 @@ export async function attempt<T>(deed: () => Promise<T>): Promise<T | undefined>
     return await deed();
   } catch (error) {
     const told = error instanceof ApiProblem && error.status !== 0;
-    announcements.say(told ? error.detail || error.code : say("unreachable"), "bad");
+    if (!session.over)
+      announcements.say(told ? error.detail || error.code : say("unreachable"), "bad");
     return undefined;
   }
 }

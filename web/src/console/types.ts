@@ -74,6 +74,8 @@ export interface Channel {
   /** Until when a destination that does not answer is left alone; null: it answers. */
   open_until: number | null;
   sites: string[];
+  /** Whether it serves others' sites too: seen, and not changed, by whom sites limit. */
+  shared: boolean;
   /** After how many milliseconds without a message somebody is told; 0: never. */
   silence: number;
 }
@@ -92,6 +94,18 @@ export interface Channels {
   destinations: Channel[];
 }
 
+/** What was applied and still wants a person. */
+export interface Concern {
+  kind: string;
+  row_id: number;
+  code: string;
+  noted_at: number;
+  seen_at: number | null;
+  seen_by: string;
+  message: number | null;
+  orders: { accession: string; report_id: string }[];
+}
+
 export interface Queue {
   waiting: number;
   parked: number;
@@ -106,6 +120,8 @@ export interface Overview extends Channels {
   sent: Record<string, Record<string, number>>;
   /** Counts in twelve parts of the last hour; null for who is limited to sites. */
   hour: { received: number[]; sent: number[] } | null;
+  /** What was applied, still wants a person, and nobody has seen. */
+  concerns: number;
   alerts: { key: string; severity: string; text: string; raised_at: number }[];
 }
 

@@ -97,6 +97,8 @@ export interface Trial {
   events: Event[];
   used: string[];
   unused: string[];
+  /** What an outbound definition may write of the order and its report, and whether it does. */
+  facts: { name: string; text: string; used: boolean }[];
   hl7: string[];
   segments: { name: string; place: string; fields: string[] }[];
 }
@@ -124,4 +126,31 @@ export interface Proposal {
   charset: string;
   unread: number;
   messages: number;
+}
+
+/** A code that messages had and a code table has not (bridge/console/http/codes.py). */
+export interface Unknown {
+  mapping: string;
+  code_table: string;
+  /** Empty where it is not named. */
+  code: string;
+  place: string;
+  policy: string;
+  /** Whether it was looked up as a value, from right to left. */
+  back: boolean;
+  count: number;
+  last_at: number;
+  seen_at: number | null;
+  seen_by: string;
+  /** What one's own draft says by now. */
+  value: string;
+}
+
+/** What a whole interface would change (bridge/console/http/parcels.py). */
+export interface Parcel {
+  mark: string;
+  channels: string[];
+  definitions: { name: string; stays: boolean }[];
+  settings: { before: string; after: string };
+  files: { name: string; before: string | null; after: string }[];
 }

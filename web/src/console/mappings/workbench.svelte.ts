@@ -45,7 +45,7 @@ export class Workbench {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #busy: Promise<void> = Promise.resolve();
   /** Whether another window saved this draft meanwhile. */
-  #outrun = false;
+  outrun = $state(false);
   #trying: AbortController | null = null;
 
   constructor(name: string) {
@@ -108,7 +108,7 @@ export class Workbench {
     this.savedAt = found.draft?.saved_at ?? null;
     this.begunOn = found.draft?.begun_on ?? found.in_force?.version ?? "";
     this.state = "saved";
-    this.#outrun = false;
+    this.outrun = false;
     this.#learn(found);
     this.#resume();
     if (!this.tree.includes(this.file)) this.file = this.changed[0] ?? this.tree[0] ?? "";
@@ -161,7 +161,7 @@ export class Workbench {
     } catch (error) {
       this.state = "failed";
       const problem = error instanceof ApiProblem ? error : null;
-      this.#outrun = problem?.code === "saved_elsewhere";
+      this.outrun = problem?.code === "saved_elsewhere";
       announcements.say(problem?.detail || say("unreachable"), "bad");
       return;
     }
@@ -170,7 +170,7 @@ export class Workbench {
 
   /** Keeps what is not saved yet while the page is being left, for the next one to save. */
   leave(): void {
-    if (this.state === "saved" || this.#outrun) return;
+    if (this.state === "saved" || this.outrun) return;
     const words: Parting = { files: this.files, begunOn: this.begunOn, revision: this.revision };
     localStorage.setItem(this.#parting, JSON.stringify(words));
   }
@@ -217,6 +217,22 @@ export class Workbench {
     this.trials = [];
     if (messages.length === 0) announcements.say(say("mappings.no_messages"), "bad");
     await this.tryOut();
+  }
+
+  /** Lets this window's text take the place of what another window saved. */
+  async keepMine(): Promise<void> {
+    const found = await attempt(() => api.get<Definition>(this.path));
+    if (!found) return;
+    this.revision = found.draft?.revision ?? 0;
+    this.outrun = false;
+    this.state = "unsaved";
+    await this.save();
+  }
+
+  /** Takes what another window saved; this window's text is gone. */
+  async takeTheirs(): Promise<void> {
+    this.state = "saved";
+    await this.open();
   }
 
   async discard(): Promise<void> {

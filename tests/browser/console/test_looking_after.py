@@ -1,0 +1,159 @@
+"""What people look after in Chromium: concerns, codes, whole interfaces, and their own session."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from bridge.wiring.parcels import packed, unpacked
+from config import load
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender
+from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, Ward
+from tests.browser.console.test_pages import complaints, enter
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page in a fresh profile; errors in its scripts fail the test."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 720})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+def until(told: Callable[[], bool]) -> None:
+    """Wait for something that the service does by itself."""
+    deadline = time.monotonic() + 30
+    while not told():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_what_wants_a_person_is_seen_once(ward: Ward, page: Page) -> None:
+    """A cancelled order whose report has text: counted, listed with its order, and seen."""
+    house = ward.house
+    with Sender(house.mllp_port) as sender:
+        sender.ask(order(7010, accession="A7010"))
+        house.settle()
+        house.draft("M7010", "A7010", "Begun.")
+        sender.ask(order(7010, accession="A7010", control="CA", msh10="C7011"))
+    house.settle()
+    enter(page, ward, VIEWER)
+    tile = page.get_by_role("listitem").filter(has_text="Applied, and want a person")
+    expect(tile).to_contain_text("1")
+    page.goto(f"{house.url}/console/parked")
+    table = page.get_by_role("table", name="Applied, and still wants a person")
+    expect(table).to_contain_text("its report has text")
+    expect(table.get_by_role("button", name="Seen")).to_have_count(0)
+    enter(page, ward, OPERATOR, "parked")
+    assert complaints(page) == []
+    table.get_by_role("button", name="Seen").click()
+    expect(table).to_contain_text(OPERATOR)
+    table.get_by_role("button", name="Where is it? A7010").click()
+    expect(page.get_by_role("table", name="Orders")).to_contain_text("A7010")
+
+
+def test_an_order_is_found_by_other_numbers(ward: Ward, page: Page) -> None:
+    """By the placer's, and by the patient's: then all orders of the patient are shown."""
+    with Sender(ward.house.mllp_port) as sender:
+        sender.ask(order(7012, accession="A7012", mrn="M7001"))
+    ward.house.settle()
+    ward.found(OPERATOR, kind="order", number="P7012")
+    enter(page, ward, OPERATOR, "find")
+    page.get_by_label("Accession, placer or filler number").fill("P7012")
+    page.keyboard.press("Enter")
+    orders = page.get_by_role("table", name="Orders")
+    expect(orders).to_contain_text("A7012")
+    page.get_by_label("By the number of").select_option("patient")
+    page.get_by_label("Patient number").fill("M7001")
+    page.keyboard.press("Enter")
+    expect(orders).to_contain_text("A7001")
+    assert complaints(page) == []
+    orders.get_by_role("button", name="Only A7001").click()
+    expect(orders).not_to_contain_text("A7012")
+    expect(orders).to_contain_text("Final")
+
+
+def test_a_code_without_an_entry_gets_one(ward: Ward, page: Page) -> None:
+    """It came in a message, is listed with its table, and its entry is in the draft."""
+    raw = order(7013, accession="A7013").replace(b"|19700203|F\r", b"|19700203|Q9\r")
+    with Sender(ward.house.mllp_port) as sender:
+        sender.ask(raw)
+    until(lambda: "Q9" in ward.call(CHIEF, "GET", "unknown-codes").text)
+    enter(page, ward, CHIEF, "mappings")
+    table = page.get_by_role("table", name="Codes without an entry")
+    expect(table).to_contain_text("left out")
+    page.get_by_label("Value for Q9").fill("O")
+    assert complaints(page) == []
+    page.keyboard.press("Enter")
+    expect(table).to_contain_text("In your draft: O")
+    table.get_by_role("link", name="orders").click()
+    expect(page.get_by_text("Draft saved: 1 changed")).to_be_visible()
+    expect(page.get_by_text("No mistakes")).to_be_visible()
+
+
+def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path: Path) -> None:
+    """Exported; under another name it is shown what it would change, and taken in."""
+    enter(page, ward, CHIEF, "mappings")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export ris").click()
+    file = tmp_path / "ris.zip"
+    download.value.save_as(file)
+    files = dict(unpacked(file.read_bytes()))
+    files["interface.toml"] = files["interface.toml"].replace('"ris"', '"ris-2"')
+    again = tmp_path / "ris-2.zip"
+    again.write_bytes(packed(files))
+
+    page.get_by_role("button", name="Take in an interface").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("ZIP file").set_input_files(file)
+    dialog.get_by_role("button", name="Show what it would change").click()
+    expect(page.get_by_role("status").filter(has_text="used more than once")).to_be_visible()
+    dialog.get_by_label("ZIP file").set_input_files(again)
+    dialog.get_by_role("button", name="Show what it would change").click()
+    expect(dialog.get_by_text("Adds: ris-2")).to_be_visible()
+    expect(dialog.get_by_text('name = "ris-2"')).to_be_visible()
+    assert complaints(page) == []
+    names = [each.name for each in load(ward.house.home).destination]
+    assert "ris-2" not in names
+    dialog.get_by_label("Why").fill("a second receiver")
+    dialog.get_by_role("button", name="Take it in").click()
+    expect(page.get_by_role("status").filter(has_text="Taken in: ris-2")).to_be_visible()
+    assert "ris-2" in [each.name for each in load(ward.house.home).destination]
+    deeds = ward.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
+    assert (deeds[0]["subject"], deeds[0]["reason"]) == ("interface ris-2", "a second receiver")
+
+
+def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> None:
+    """The page is covered until somebody is signed in again; what was written is still there."""
+    row = ward.found(OPERATOR, kind="order", number="A7003")[0]
+    enter(page, ward, OPERATOR, f"messages/{row['id']}")
+    page.get_by_role("button", name="Edit and send again").click()
+    patient = page.get_by_label("Segment 2, PID")
+    patient.fill(patient.input_value().replace("M7003", "M7777"))
+    expect(page.get_by_text("The check finds nothing wrong")).to_be_visible()
+    page.context.clear_cookies()
+    patient.fill(f"{patient.input_value()}|more")
+    ended = page.get_by_role("dialog", name="You were signed out")
+    expect(ended).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(ended).to_be_visible()
+    assert complaints(page) == []
+    ended.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("Nobody is signed in yet")).to_be_visible()
+    jar = ward.cookies(OPERATOR)
+    page.context.add_cookies(
+        [{"name": name, "value": jar[name], "url": ward.house.url} for name in jar]
+    )
+    ended.get_by_role("button", name="Go on").click()
+    expect(ended).to_have_count(0)
+    assert "M7777" in patient.input_value()
+    assert patient.input_value().endswith("|more")

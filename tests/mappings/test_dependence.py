@@ -1,0 +1,80 @@
+"""What of an order its result depends on: fields of the message, tags, Metadata, content."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.dependence import Dependence, dependence
+from mappings.inbound import InboundMapping
+from mappings.outbound import OutboundMapping
+from mappings.scope import Defaults
+
+SHIPPED = read_folder(DEFINITIONS)
+READER = "include: orders.yaml\nmetadata: {values: {Room: ZRM-1.1}}\n"
+DEFAULTS = Defaults("SITE1", "UTC", datetime(2026, 3, 2, tzinfo=UTC))
+RAW = (
+    b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
+    b"PID|1||M1^^^NORTH^MR||Doe^Jane||19700101|F|||1 Street\r"
+    b"ORC|NW|P1^RISA|F1\rOBR|1|P1^RISA|F1|X^Test||||||||||||||A1||||||CT\rZRM|Room 7\r"
+)
+
+
+def made(text: str, raw: bytes = RAW) -> Dependence:
+    """What the results of a definition depend on."""
+    sources = {**SHIPPED, "reader.yaml": READER, "mine.yaml": text}
+    reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "mine")
+    assert isinstance(reader, InboundMapping)
+    assert isinstance(mapping, OutboundMapping)
+    return dependence(mapping, reader, raw, DEFAULTS, "utf-8")
+
+
+def facts(found: Dependence) -> dict[str, bool]:
+    """Which facts are used."""
+    return {each.name: each.used for each in found.facts}
+
+
+def test_the_shipped_definition() -> None:
+    """Patient, numbers and text are used; fields that no result repeats are not."""
+    found = made("include: results.yaml\n")
+    assert {"PID-3", "PID-5", "ORC-2", "OBR-18"} <= set(found.used)
+    assert "PID-11" in found.unused
+    assert not set(found.used) & set(found.unused)
+    told = facts(found)
+    assert told["clinicalInfo.PatientMRN"]
+    assert told["report.text"]
+    assert told["report.signedBy.name"]
+    assert not told["report.signedBy.email"]
+    assert {each.name: each.text for each in found.facts}["Metadata.Room"] == "Room 7"
+
+
+@pytest.mark.parametrize(("send", "used"), [("{is: Room}", True), ("{is: Other}", False)])
+def test_metadata_that_a_destination_leaves_out(send: str, used: bool) -> None:
+    """A key is used where it is sent, and so is the field that it came from."""
+    found = made(f"include: results.yaml\nmetadata: {{send: {send}}}\n")
+    assert facts(found)["Metadata.Room"] == used
+    assert ("ZRM-1" in found.used) == used
+
+
+def test_a_field_in_two_orders() -> None:
+    """Each has its place; what is used by one order is used."""
+    group = b"ORC|NW|P2\rOBR|2|P2||X^Test||||||||||||||A2\r"
+    found = made("include: results.yaml\n", RAW + group)
+    assert {"OBR-18", "OBR[2]-18"} <= set(found.used)
+
+
+@pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
+def test_what_is_no_order(raw: bytes) -> None:
+    """Nothing is said of it."""
+    assert made("include: results.yaml\n", raw) == Dependence()
+
+
+def test_no_more_is_tried_than_there_is_time_for() -> None:
+    """What was not reached is neither used nor unused."""
+    sources = {**SHIPPED, "reader.yaml": READER}
+    reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "results")
+    assert isinstance(reader, InboundMapping)
+    assert isinstance(mapping, OutboundMapping)
+    found = dependence(mapping, reader, RAW, DEFAULTS, "utf-8", late=lambda: True)
+    assert found.used == found.unused == ()
+    assert found.facts
