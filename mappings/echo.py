@@ -26,6 +26,7 @@ class Echo:
     def __init__(self, lines: Sequence[str]) -> None:
         """Take the lines as they were kept."""
         self._lines = lines
+        self._written: dict[tuple[Path, str, bool], Encoded] = {}
 
     @cached_property
     def marks(self) -> Delimiters:
@@ -67,6 +68,12 @@ class Echo:
 
     def field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
         """Write a field in our delimiters, in the shape of a data type."""
+        key = (path, kind, all_repetitions)
+        if key not in self._written:  # lines of a text ask for the same again and again
+            self._written[key] = self._field(path, kind, all_repetitions=all_repetitions)
+        return self._written[key]
+
+    def _field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
         chosen = self.repetitions(path)
         if not all_repetitions:
             chosen = chosen[:1]

@@ -5,9 +5,15 @@ A definition may name more than an old version knows (OBR-44 in 2.3, the code of
 2.3 has one word): what has no place there is left out, a word of a coded element stays.
 """
 
+import re
+
 from mappings.encode import NOTHING, Encoded
 from mappings.hl7.delimiters import STANDARD
 from mappings.shapes.shape import REPEATS, VARIES, Shape
+
+_DIVIDED = re.compile(
+    f"[{re.escape(STANDARD.repetition + STANDARD.component + STANDARD.subcomponent)}]"
+)
 
 
 def fitted(shape: Shape, segment: str, number: int, value: Encoded) -> Encoded:
@@ -17,6 +23,8 @@ def fitted(shape: Shape, segment: str, number: int, value: Encoded) -> Encoded:
         return value
     if number > len(kinds):
         return NOTHING
+    if _DIVIDED.search(value) is None:  # one word has its place in any type
+        return value
     kind = kinds[number - 1]
     if kind.removesuffix(REPEATS) == VARIES:
         return value

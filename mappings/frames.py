@@ -8,6 +8,7 @@ the message, within it an order, within that a row (a line of text, a Metadata k
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mappings.echo import Echo
@@ -78,8 +79,13 @@ def person(name: str) -> PersonParts:
 def _time(moment: datetime | None, frame: Frame) -> Encoded:
     if moment is None:
         return NOTHING
-    written = format_moment(moment, ZoneInfo(frame.context.time_zone))
+    written = _moment(moment, frame.context.time_zone)
     return plain(written[:_LOCAL_TIME] if frame.manner.times == "local" else written)
+
+
+@lru_cache(maxsize=16)  # every line of a text bears the same few
+def _moment(moment: datetime, zone: str) -> str:
+    return format_moment(moment, ZoneInfo(zone))
 
 
 def _signer(frame: Frame) -> Signer:

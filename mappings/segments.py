@@ -158,14 +158,17 @@ class _Fields:
         values = {number: field(frame) for number, field in self.fields.items()}
         if self.manner.targets:
             values |= metadata_fields(frame).get(name, {})
+        shape = self.manner.shape
+        if shape is not None:
+            values = {
+                number: fitted(shape, name, number, value)
+                for number, value in values.items()
+                if value
+            }
         numbers = range(3 if name == "MSH" else 1, max(values, default=0) + 1)
-        written = [self._fitted(number, values.get(number, NOTHING)) for number in numbers]
+        written = [values.get(number, NOTHING) for number in numbers]
         frame.count(name)
         return [header(written) if name == "MSH" else segment(name, written)]
-
-    def _fitted(self, number: int, value: Encoded) -> Encoded:
-        shape = self.manner.shape
-        return value if shape is None else fitted(shape, self.name, number, value)
 
 
 def _loop(node: Node, entries: dict[str, Node], desk: _Desk) -> Writer:
