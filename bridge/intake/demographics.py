@@ -76,6 +76,15 @@ def corrections(
     return found
 
 
+def anothers(tags: Mapping[str, Any], event: OrderEvent) -> dict[str, Any]:
+    """Give an order's tags with nothing of whom it was, and what an event says of whose it is."""
+    told = {tag: value for tag, value in told_of(event).items() if value}
+    birth, study = told.get("PatientBirthDate", ""), str(tags.get("StudyDate", ""))
+    age = age_at(birth, study) if birth and "PatientAge" not in told else ""
+    others = {tag: value for tag, value in tags.items() if tag not in DEMOGRAPHICS}
+    return {**others, **({"PatientAge": age} if age else {}), **told}
+
+
 def with_demographics(tags: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
     """Lay demographics over an order's tags; an age goes by the date of birth."""
     merged = {**tags, **told}

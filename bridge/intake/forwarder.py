@@ -27,7 +27,7 @@ from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
 from bridge.intake.remembering import Change, Memory
-from bridge.intake.twins import is_withdrawn, reunited
+from bridge.intake.twins import is_withdrawn, reunited, united
 from bridge.intake.visits import Revisit, revisits
 from bridge.intake.withdrawal import ReportService, detach, withdraw
 from bridge.observability.metrics import Metrics
@@ -160,7 +160,7 @@ class Forwarder:
         for task in regrouped:
             run.notes += await leave(self._service, task, run.index, run.groups)
         for task in regrouped:
-            run.notes += await join(self._service, task, run.index, run.groups)
+            run.notes += await join(self._service, task.after, run.index, run.groups)
 
     async def _patient(self, run: _Run, event: OrderEvent) -> None:
         sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
@@ -171,14 +171,18 @@ class Forwarder:
         if note == UNSUPPORTED:
             return
         if event.action is Action.PATIENT_MERGE:
-            await self._merged(run, event)
+            await self._reunite(run, event)
         for each in corrections(event, told, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
         if told and sent_at is not None and knows(event, run.index.values()):
             said = {**known.tags, **told} if known is not None else told
             run.words.append(PatientWord(event.site, event.mrn, sent_at, said))
+        if event.action is Action.PATIENT_MERGE:
+            run.index, akin = united(event, run.index)
+            for each in akin:
+                run.notes += await join(self._service, each, run.index, run.groups)
 
-    async def _merged(self, run: _Run, event: OrderEvent) -> None:
+    async def _reunite(self, run: _Run, event: OrderEvent) -> None:
         """Remember a merge; an order that was closed under either identifier is closed."""
         run.merges.append((event.site, event.prior_mrn, event.mrn))
         for each in reunited(event, run.index.values()):

@@ -19,9 +19,8 @@ Groups = dict[Key, str]
 """Which report each order belongs to, as the service said last."""
 
 
-def neighbours(task: Task, index: Mapping[Key, IndexedOrder]) -> list[IndexedOrder]:
-    """Give the live orders of the same patient that share a signal with the task's, and it."""
-    own = task.after
+def neighbours(own: IndexedOrder, index: Mapping[Key, IndexedOrder]) -> list[IndexedOrder]:
+    """Give the live orders of the same patient that share a signal with an order, and it."""
     wanted = bonds(own.signals)
     found = {own.key: own}
     for order in index.values():
@@ -71,13 +70,13 @@ async def leave(
 
 
 async def join(
-    service: ReportService, task: Task, index: Mapping[Key, IndexedOrder], groups: Groups
+    service: ReportService, order: IndexedOrder, index: Mapping[Key, IndexedOrder], groups: Groups
 ) -> list[str]:
     """Link an order with those that share a signal with it."""
-    members = [member(each) for each in neighbours(task, index)]
+    members = [member(each) for each in neighbours(order, index)]
     if len(members) == 1 or _together(members, groups):
         return []
-    own = order_key(task.after.key)
+    own = order_key(order.key)
     chosen = group_to_link(own, members, await reports_of(service, [m.key for m in members]))
     if not chosen:
         return []

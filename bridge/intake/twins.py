@@ -5,11 +5,12 @@ Pure. Messages under the survivor's identifier may come before the merge itself.
 order then counts for both, unless it was ordered again since.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bridge.intake.order_rules import OPEN, OrderState, is_earlier
-from bridge.store.order_index import IndexedOrder
+from bridge.intake.regrouping import bonds
+from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import OrderEvent
 
 
@@ -30,6 +31,25 @@ def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[IndexedO
 def is_withdrawn(order: IndexedOrder) -> bool:
     """Tell whether an order has no place on the worklist."""
     return not _is_open(order)
+
+
+def united(
+    event: OrderEvent, index: Mapping[Key, IndexedOrder]
+) -> tuple[dict[Key, IndexedOrder], list[IndexedOrder]]:
+    """Give the index after a merge, and the moved orders that are akin to one of the survivor's."""
+    prior, survivor = (event.site, event.prior_mrn), (event.site, event.mrn)
+    rest = {key: each for key, each in index.items() if key[:2] != prior}
+    own = [bonds(each.signals) for key, each in rest.items() if key[:2] == survivor]
+    moved = [
+        replace(each, key=key._replace(mrn=event.mrn))
+        for key, each in index.items()
+        if key[:2] == prior and key._replace(mrn=event.mrn) not in rest
+    ]
+    kin = frozenset[int]().union(*own)
+    akin = [
+        each for each in moved if each.state == OrderState.ORDERED and bonds(each.signals) & kin
+    ]
+    return rest | {each.key: each for each in moved}, akin
 
 
 def _is_open(order: IndexedOrder) -> bool:

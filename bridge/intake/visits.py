@@ -5,11 +5,11 @@ Pure. An order belongs to a visit by the number in its Metadata. A visit that mo
 patient takes its orders along; whether their reports can follow, the report service knows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.intake.demographics import DEMOGRAPHICS
+from bridge.intake.demographics import anothers
 from bridge.intake.order_rules import OrderState
 from bridge.store.order_index import IndexedOrder
 from mappings.echo import readdressed, renumbered
@@ -61,16 +61,11 @@ def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
     key = order.key._replace(mrn=event.mrn)
     told: dict[str, Any] = {METADATA: news}
     if key != order.key:
-        tags |= {tag: event.clinical_info[tag] for tag in _told_of(event)}
-        tags["PatientMRN"] = event.mrn
+        tags = {**anothers(tags, event), "PatientMRN": event.mrn}
         told = dict(tags)
     echo = renumbered(order.echo, _NUMBERS, visit.prior, visit.number)
     echo = readdressed(echo, event.echo) if key != order.key else echo
     return Revisit(order, replace(order, key=key, tags=tags, echo=echo), told)
-
-
-def _told_of(event: OrderEvent) -> Sequence[str]:
-    return [tag for tag in DEMOGRAPHICS if event.clinical_info.get(tag)]
 
 
 def _metadata(order: IndexedOrder) -> dict[str, Any]:

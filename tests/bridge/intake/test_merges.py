@@ -154,3 +154,17 @@ async def test_two_identifiers_are_one_patient(hospital: Hospital) -> None:
     await hospital.worker.start()
     await hospital.applied()
     assert await owners(hospital) == {}
+
+
+async def test_what_a_merge_brings_together_is_read_together(hospital: Hospital) -> None:
+    """One study ordered under two identifiers: one report, whenever the merge comes."""
+    study = "ZDS|1.2.3.4^RIS^Application^DICOM\r"
+    await hospital.send(told(line("NW", "P1", "F1") + study, mrn="M1"))
+    await hospital.send(told(line("NW", "P2", "F2") + study, mrn="M2"))
+    await hospital.send(told(line("NW", "P3", "F3"), mrn="M1"))
+    await hospital.send(adt("A40", "M2", "M1"))
+    rows = (await hospital.client.worklist(SITE)).items
+    groups = [{each["Accession"] for each in row["clinicalInfo"]} for row in rows]
+    assert sorted(groups, key=len) == [{"F3"}, {"F1", "F2"}]
+    (reports,) = zip(*hospital.rows("SELECT DISTINCT report_id FROM bridge_order"), strict=True)
+    assert sorted(reports) == sorted(row["reportId"] for row in rows)

@@ -122,3 +122,15 @@ async def test_a_name_that_was_corrected_stays(hospital: Hospital) -> None:
     assert hospital.states() == {"done"}
     (row,) = (await hospital.client.worklist(SITE)).items
     assert "TILDA" in row["orders"][0]["PatientName"]
+
+
+async def test_nothing_of_whom_it_was_goes_along(hospital: Hospital) -> None:
+    """An order that moves says of its patient what the event says: age by her own birth date."""
+    dated = order("A1").replace(b"X^CT Head^L||||", b"X^CT Head^L|||20260301|")
+    await hospital.send(dated.replace(b"|19700101|F", b"|19700101|F||2106-3^White"))
+    move = adt("A45", "M2", "M1||||V1", visit="V1")
+    await hospital.send(move.replace(b"|19700101|F", b"|19960101|F"))
+    (row,) = (await hospital.client.worklist(SITE)).items
+    (tags,) = row["orders"]
+    assert (tags["PatientBirthDate"], tags["PatientAge"]) == ("19960101", "030Y")
+    assert "Race" not in tags
