@@ -37,6 +37,9 @@ PATHS = {
 }
 
 
+_AS_USUAL = QrCodeOptions()
+
+
 def link_to(base_url: str, purpose: Purpose, handle: str) -> str:
     """Return the address that a handle is given out in."""
     return f"{base_url}{PATHS[purpose]}?token={handle}"
@@ -127,7 +130,7 @@ def _answer_of(
 def qr_options(response: ResponseOptions) -> QrCodeOptions:
     """Return the options of the QR code; they are not even looked at where none is wanted."""
     if response.type is ResponseType.LINK or response.qrCodeOptions is None:
-        return QrCodeOptions()
+        return _AS_USUAL
     try:
         return QrCodeOptions.model_validate(response.qrCodeOptions)
     except ValidationError:

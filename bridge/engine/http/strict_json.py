@@ -12,6 +12,7 @@ from typing import Any, Never
 from bridge.engine.http.problems import FieldError, Refused, bad_request
 
 MAX_DEPTH = 64
+_NESTING = frozenset({dict, list})
 
 
 def parse(body: bytes) -> Any:
@@ -35,7 +36,7 @@ def parse(body: bytes) -> Any:
     if "\\u" in text:
         _inspect(value)
     elif text.count("[") + text.count("{") > MAX_DEPTH:
-        _inspect(value, (dict, list))
+        _measure(value)
     return value
 
 
@@ -61,18 +62,32 @@ def _finite(text: str) -> float:
     return number
 
 
-def _inspect(value: Any, kinds: tuple[type, ...] = (dict, list, str)) -> None:
-    """Walk what is of these kinds without recursion: depth, and the characters of strings."""
-    pending = [(value, 1)]
+def _measure(value: Any) -> None:
+    """Refuse what is nested too deeply, level by level: the parser makes these very types."""
+    level = [value] if type(value) in _NESTING else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            member
+            for each in level
+            for member in (each.values() if type(each) is dict else each)
+            if type(member) in _NESTING
+        ]
+        if not level:
+            return
+    raise _refused("the body is nested too deeply")
+
+
+def _inspect(value: Any) -> None:
+    """Walk everything without recursion: depth, and the characters of strings."""
+    _measure(value)
+    pending = [value]
     while pending:
-        item, depth = pending.pop()
-        if depth > MAX_DEPTH:
-            raise _refused("the body is nested too deeply")
+        item = pending.pop()
         if isinstance(item, dict):
-            pending += [(each, depth + 1) for each in item.values() if isinstance(each, kinds)]
-            pending += [(each, depth + 1) for each in item if str in kinds]
+            pending += item.values()
+            pending += item
         elif isinstance(item, list):
-            pending += [(each, depth + 1) for each in item if isinstance(each, kinds)]
+            pending += item
         elif isinstance(item, str) and not storable(item):
             raise _refused("a string holds a NUL character or an unpaired surrogate")
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
+
 from bridge.engine.launching.attachments import key_images, structured_reports
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.languages import LANGUAGES, language
@@ -21,6 +23,8 @@ from bridge.engine.settings import SizeLimits
 IDENTITY_TAGS = ("PatientMRN", "Accession")
 _LOCATION = "SiteLocation"
 _METADATA = "Metadata"
+_APART = frozenset({_LOCATION, _METADATA})
+_SILENT = App()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str
     tags = {
         name: value
         for name, value in clinical_info.items()
-        if name not in (_METADATA, _LOCATION) and isinstance(value, str) and value.strip()
+        if value and name not in _APART and isinstance(value, str) and value.strip()
     }
     for name in ("KeyFindings", "Notes", "ReasonForExam"):
         if len(tags.get(name, "")) > limits.key_findings:
@@ -97,7 +101,9 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
     if _depth(value) > limits.metadata_depth:
         detail = f"Metadata is nested deeper than {limits.metadata_depth}"
         raise BadLaunch("metadata_too_deep", detail, pointer=pointer)
-    if len(json.dumps(value, ensure_ascii=False).encode()) > limits.metadata:
+    # Nothing is written twice as long with spaces as without.
+    large = 2 * len(to_json(value)) > limits.metadata
+    if large and len(json.dumps(value, ensure_ascii=False).encode()) > limits.metadata:
         detail = f"Metadata is larger than {limits.metadata} bytes"
         raise BadLaunch("metadata_too_large", detail, pointer=pointer)
     return dict(value)
@@ -105,10 +111,15 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
 
 def _depth(value: Any) -> int:
     """Return how deep objects and lists are nested; the shape check bounded it already."""
-    members = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, dict | list):
-        return 0
-    return 1 + max((_depth(each) for each in members), default=0)
+    depth, level = 0, [value]
+    while level := [each for each in level if isinstance(each, (dict, list))]:
+        depth += 1
+        level = [
+            member
+            for each in level
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    return depth
 
 
 def _user(user_info: Mapping[str, Any] | None) -> NamedUser | None:
@@ -142,6 +153,8 @@ def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
 
 def read_app(options: Mapping[str, Any]) -> App:
     """Return `reportingApp` with its languages mapped; raise `BadLaunch`."""
+    if all(each is None or each == "" for each in options.values()):
+        return _SILENT
     return_format = options.get("ReturnFormat") or None
     if return_format is not None and return_format.upper() != "HL7":
         detail = "ReturnFormat is not HL7"

@@ -36,6 +36,7 @@ class Journal:
         self._waiting: list[tuple[int, Deed]] = []
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()  # who asks for a record waits for one that is under way
 
     def note(self, deeds: Sequence[Deed]) -> None:
         """Take deeds, which are recorded a moment later. On the event loop."""
@@ -50,6 +51,10 @@ class Journal:
 
     async def flush(self) -> None:
         """Record what waits; what cannot be recorded goes on waiting."""
+        async with self._writing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         taken, self._waiting = self._waiting, []
         dropped, self._dropped = self._dropped, 0
         if not taken:

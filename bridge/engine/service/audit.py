@@ -12,13 +12,29 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
 from bridge.engine.records.tables import metadata
+from bridge.store.inserting import insert_rows, insertion
 
 EVENTS = metadata.tables["engine_audit_event"]
 GENESIS = "0" * 64
 _PAGE = 1000
+_NEWEST = select(EVENTS.c.hash).order_by(EVENTS.c.sequence.desc()).limit(1)
+_MEMBERS = (
+    "at",
+    "site_id",
+    "action",
+    "outcome",
+    "account_id",
+    "token_id",
+    "report_id",
+    "details",
+    "previous_hash",
+    "hash",
+)
+_INSERT = insertion(EVENTS, _MEMBERS)
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
 
 class Outcome(StrEnum):
@@ -57,14 +73,13 @@ def record_all(
     if not deeds:
         return
     serialize(connection, "engine audit")
-    newest = select(EVENTS.c.hash).order_by(EVENTS.c.sequence.desc()).limit(1)
-    previous = connection.execute(newest).scalar_one_or_none() or GENESIS
+    previous = connection.execute(_NEWEST).scalar_one_or_none() or GENESIS
     rows = []
     for at, deed in deeds:
         row = _row(deed, at, previous)
         rows.append(row)
         previous = row["hash"]
-    connection.execute(insert(EVENTS), rows)
+    insert_rows(connection, _INSERT, rows)
 
 
 def _row(deed: Deed, at: int, previous: str) -> dict[str, Any]:
@@ -85,8 +100,7 @@ def _row(deed: Deed, at: int, previous: str) -> dict[str, Any]:
 def event_hash(row: Mapping[str, Any]) -> str:
     """Return the hash of an event over its members and its predecessor's hash."""
     members = {name: value for name, value in row.items() if name not in ("hash", "sequence")}
-    canonical = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+    return hashlib.sha256(_canonical(members).encode("ascii")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

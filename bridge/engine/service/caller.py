@@ -8,9 +8,9 @@ exists (400). The answer never depends on whether the object asked for exists.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
@@ -112,18 +112,25 @@ class Standing:
             raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer=pointer)
 
 
+# Made once: to make it costs more than to run it.
+_STANDING: Final = (
+    select(SITES.c.locations, SITES.c.settings, MEMBERSHIPS.c.role, MEMBERSHIPS.c.name)
+    .join_from(
+        SITES,
+        MEMBERSHIPS,
+        (MEMBERSHIPS.c.site_id == SITES.c.site_id)
+        & (MEMBERSHIPS.c.account_id == bindparam("account_id"))
+        & MEMBERSHIPS.c.left_at.is_(None),
+        isouter=True,
+    )
+    .where(SITES.c.site_id == bindparam("site_id"))
+)
+
+
 def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standing:
     """Return the caller's standing on a site that must exist; raise `SiteNotFound`."""
-    member = (
-        (MEMBERSHIPS.c.site_id == SITES.c.site_id)
-        & (MEMBERSHIPS.c.account_id == caller.account_id)
-        & MEMBERSHIPS.c.left_at.is_(None)
-    )
-    row = connection.execute(
-        select(SITES.c.locations, SITES.c.settings, MEMBERSHIPS.c.role, MEMBERSHIPS.c.name)
-        .join_from(SITES, MEMBERSHIPS, member, isouter=True)
-        .where(SITES.c.site_id == site_id)
-    ).first()
+    asked = {"site_id": site_id, "account_id": caller.account_id}
+    row = connection.execute(_STANDING, asked).first()
     if row is None:
         raise SiteNotFound
     role = Role(row.role) if row.role is not None and caller.enters(site_id) else None

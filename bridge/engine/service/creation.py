@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import insert
+from sqlalchemy import Connection, bindparam
+from sqlalchemy import select as select_columns
 from sqlmodel import select
 
 from bridge.engine.records.tables import Report, ReportOrder, metadata
@@ -21,11 +22,48 @@ from bridge.engine.service.finding import stamp
 from bridge.engine.service.reading import StatusRecord
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.inserting import insert_rows, insertion
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
-_INSERT_REPORTS: Final = insert(REPORTS).returning(REPORTS.c.report_id, REPORTS.c.pk)
-_INSERT_ORDERS: Final = insert(ORDERS)
+_INSERT_REPORTS: Final = insertion(
+    REPORTS,
+    (
+        "report_id",
+        "site_id",
+        "status",
+        "origin",
+        "owner_id",
+        "document",
+        "content_text",
+        "key_findings",
+        "template_number",
+        "reporting",
+        "version",
+        "created_at",
+        "updated_at",
+    ),
+    returning="report_id, pk",
+)
+_INSERT_ORDERS: Final = insertion(
+    ORDERS,
+    (
+        "report_pk",
+        "position",
+        "site_id",
+        "mrn",
+        "accession",
+        "location",
+        "tags",
+        "order_metadata",
+        "search",
+        "created_at",
+        "updated_at",
+    ),
+)
+_KEYS: Final = select_columns(REPORTS.c.report_id, REPORTS.c.pk).where(
+    REPORTS.c.report_id.in_(bindparam("ids", expanding=True))
+)
 _CREATED: Final = {
     Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
     Status.DRAFT: ChangeEvent.REPORT_CREATED,
@@ -66,16 +104,22 @@ def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
     if not new:
         return []
     ids = [work.new_id() for _ in new]
-    reports = [_report_values(work, *pair) for pair in zip(ids, new, strict=True)]
-    stored = work.connection.execute(_INSERT_REPORTS, reports)
-    keys = {row.report_id: row.pk for row in stored}
     pairs = list(zip(ids, new, strict=True))
+    keys = _insert_reports(work.connection, [_report_values(work, *pair) for pair in pairs])
     rows = [_order_values(work, each, keys[report_id]) for report_id, each in pairs]
-    work.connection.execute(_INSERT_ORDERS, rows)
+    insert_rows(work.connection, _INSERT_ORDERS, rows)
     for (report_id, each), row in zip(pairs, rows, strict=True):
         body = _body(report_id, each, row)
         work.announce(each.triple.site_id, report_id, _CREATED[each.status], body)
     return ids
+
+
+def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Insert reports; return their keys by their ids."""
+    stored = insert_rows(connection, _INSERT_REPORTS, rows)
+    if stored is None or not stored.returns_rows:
+        stored = connection.execute(_KEYS, {"ids": [row["report_id"] for row in rows]})
+    return {row.report_id: row.pk for row in stored}
 
 
 def create_draft(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, delete, exists, insert, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 
 from bridge.engine.launching.errors import LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.links import (
@@ -25,10 +25,28 @@ from bridge.engine.links import (
 )
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.records.tables import metadata
+from bridge.store.inserting import insert_rows, insertion
 
 LINKS = metadata.tables["engine_link"]
 TOKENS = metadata.tables["engine_access_token"]
 SESSIONS = metadata.tables["engine_browser_session"]
+
+_INSERT = insertion(
+    LINKS,
+    (
+        "handle_hash",
+        "purpose",
+        "site_id",
+        "key_id",
+        "sealed",
+        "target",
+        "account_id",
+        "token_id",
+        "framed",
+        "created_at",
+        "expires_at",
+    ),
+)
 
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long an expired row is kept, so that its bearer can be told that it expired."""
@@ -75,7 +93,7 @@ def issue(connection: Connection, vault: Vault, links: Sequence[NewLink], now: i
     handles = [new_handle(vault.random_bytes) for _ in links]
     if links:
         rows = [_row(vault, *pair, now) for pair in zip(links, handles, strict=True)]
-        connection.execute(insert(LINKS), rows)
+        insert_rows(connection, _INSERT, rows)
     return handles
 
 

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Change, metadata
 from bridge.engine.service import audit
 from bridge.store.database import Database
+from bridge.store.inserting import insert_rows, insertion
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
 CHANGES = metadata.tables[str(Change.__tablename__)]
+_INSERT = insertion(CHANGES, ("site_id", "report_id", "at", "event", "body", "session_pk"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Minutes:
         audit.record_all(connection, database.serialize, self.deeds)
         if self.announced:
             database.serialize(connection, FEED_LOCK)
-            connection.execute(insert(CHANGES), self.announced)
+            insert_rows(connection, _INSERT, self.announced)
             database.announce(connection, FEED_CHANNEL)
 
 
