@@ -23,8 +23,12 @@ from bridge.store.errors import StoreError
 
 PAGE = 500
 WAIT = 20.0  # seconds a call may wait for something to happen
-OURS = ("order_registered", "order_updated")
-"""Events that mostly come of our own launches, and are no news to anybody."""
+NO_NEWS = (
+    "order_registered", "order_updated", "report_content_updated", "report_files_updated",
+    "report_signed", "addendum_created", "addendum_content_updated", "addendum_cancelled",
+    "addendum_signed",
+)  # fmt: skip
+"""Events of which no destination is told: our own launches, writing, and what may be recalled."""
 ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
 
 
@@ -101,7 +105,7 @@ class Follower:
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
         after = await asyncio.to_thread(self._learner.cursor, self._name)
-        page = await self._feed.changes(after, PAGE, wait, self._site, OURS, texts=True)
+        page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS, texts=True)
         self.supported = True
         if page.changes or page.cursor > after:
             learned = await asyncio.to_thread(self._learner.learn, self._name, page)
