@@ -6,6 +6,7 @@ taken apart again. Whatever is unusual in any way gets no answer here, and the f
 file can say "in order, and whose", and never "refused".
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,12 +18,16 @@ from mappings.hl7.lines import AFTER
 from mappings.hl7.message import Message
 from mappings.hl7.path import BadPath, Path
 from mappings.nodes import Node
+from mappings.outlines import HEAD, outline
 from mappings.scope import Scope
 
-_MOST_SHAPES = 4096  # beyond it all are forgotten, so that nobody can fill memory
+_MOST_SHAPES = 1024  # others get the full check, so that nobody can fill memory
+_MOST_SEEN = 4096  # shapes that came once; beyond it all are forgotten
 _LONGEST_SHAPE = 100  # segments
 _LONGEST = 200  # bytes of an identifier that needs no second look
 _NULL = b'""'
+_BEFORE_HEADS = 2  # in a key: charset and encoding characters
+_Key = tuple[bytes, ...]
 _ESCAPE = b"\x1b"  # of ISO 2022: what follows is not ASCII
 
 
@@ -36,18 +41,26 @@ class Source(NamedTuple):
 
 
 class _Probe(NamedTuple):
-    """A source in messages of one shape: the segment's place instead of its name."""
+    """A source in messages of one shape: the place of its field among those that are read."""
 
-    line: int
-    field: int
+    at: int
     component: int
     match: tuple[int, bytes] | None
 
 
-class _Shape(NamedTuple):
-    """Where to look in messages of one shape; `lines` are cut once, as far as is needed."""
+class _Marks(NamedTuple):
+    """What parts a field; of `unusual` none must stand in one that is read."""
 
-    lines: tuple[tuple[int, int], ...]
+    component: bytes
+    unusual: tuple[bytes, ...]
+
+
+class _Shape(NamedTuple):
+    """Messages of one shape: `pattern` is all of one, and its groups are the fields to read."""
+
+    charset: bytes
+    pattern: re.Pattern[bytes]
+    marks: _Marks
     mrn: tuple[_Probe, ...]
     accession: tuple[_Probe, ...]
     control: _Probe
@@ -75,24 +88,32 @@ class Sources:
 class Glance:
     """One definition's shapes. Learns from messages that passed the full check."""
 
-    __slots__ = ("_control", "_shapes", "_sources")
+    __slots__ = ("_control", "_latest", "_seen", "_shapes", "_sources")
 
     def __init__(self, sources: Sources, control: OrderControlTable) -> None:
         """Take where to look, and what ORC-1 may say."""
         self._sources = sources
         self._control = control
-        self._shapes: dict[tuple[bytes, ...], _Shape] = {}
+        self._shapes: dict[_Key, _Shape | None] = {}  # None where a glance is not enough
+        self._seen: set[_Key] = set()
+        self._latest: _Shape | None = None  # senders repeat themselves
 
     def mrn(self, raw: bytes, header: Header) -> str:
         """Give the patient's number of a message that is in order; "" where that is not sure."""
-        if not raw.startswith(b"MSH") or not raw.isascii() or b"\n" in raw or _ESCAPE in raw:
+        if not raw.isascii() or b"\n" in raw or _ESCAPE in raw:
             return ""
-        lines = raw.rstrip(AFTER).split(b"\r")
-        shape = self._shapes.get((header.charset, *[line[:4] for line in lines]))
-        if shape is None:
-            return ""
+        shape, charset = self._latest, header.fields[18]
+        found = None
+        if shape is not None and shape.charset == charset:
+            found = shape.pattern.fullmatch(raw)
+        if found is None:
+            shape = self._shapes.get(_key(raw, header))
+            if shape is None or (found := shape.pattern.fullmatch(raw)) is None:
+                return ""
+            self._latest = shape
+        assert shape is not None  # noqa: S101  # its pattern has matched
         try:
-            return self._look(shape, lines, header)
+            return self._look(shape, found.groups(b""))
         except _Unusual:
             return ""
 
@@ -101,67 +122,87 @@ class Glance:
         raw = message.raw
         if len(scopes) != 1 or len(message.names) > _LONGEST_SHAPE or not raw.startswith(b"MSH"):
             return
-        heads = [line[:4] for line in raw.rstrip(AFTER).split(b"\r")]
-        key = (message.header.charset, *heads)
-        if key in self._shapes or len(heads) != len(message.names):
+        key = _key(raw, message.header)
+        if key in self._shapes or len(key) != len(message.names) + _BEFORE_HEADS:
             return
-        if (shape := self._shape(scopes[0])) is not None:
-            if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shape
+        if key in self._seen and len(self._shapes) < _MOST_SHAPES:
+            self._seen.discard(key)
+            self._shapes[key] = self._shape(scopes[0], key, message.header)
+            return
+        # To write a pattern costs as much as many full checks: most shapes never come again.
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(key)
 
-    def _shape(self, scope: Scope) -> _Shape | None:
+    def _shape(self, scope: Scope, key: _Key, header: Header) -> _Shape | None:
         sources = self._sources
         if any(len(scope.every(each.segment)) > 1 for each in sources.all()):
             return None
-        mrn, accession = _probes(sources.mrn, scope), _probes(sources.accession, scope)
-        control, status = _probes(sources.control, scope), _probes(sources.status, scope)
+        places = sorted({place for each in sources.all() if (place := _place(each, scope))})
+        mrn, accession, control, status = (
+            _probes(each, scope, places)
+            for each in (sources.mrn, sources.accession, sources.control, sources.status)
+        )
         if not mrn or not accession or len(control) != 1 or len(status) > 1:
             return None
-        lines: dict[int, int] = {}
-        for probe in (*mrn, *accession, *control, *status):
-            lines[probe.line] = max(lines.get(probe.line, 0), probe.field + 1)
-        return _Shape(
-            tuple(lines.items()), mrn, accession, control[0], status[0] if status else None
-        )
+        pattern = outline(key[_BEFORE_HEADS:], places, header)
+        if pattern is None:
+            return None
+        only = status[0] if status else None
+        marks = _marks(header.delimiters)
+        return _Shape(header.charset, pattern, marks, mrn, accession, control[0], only)
 
-    def _look(self, shape: _Shape, lines: list[bytes], header: Header) -> str:
-        separator, marks = header.fields[1], header.delimiters
-        cut = {at: lines[at].split(separator, most) for at, most in shape.lines}
-        mrn = _first(shape.mrn, cut, marks)
-        if not mrn or not _first(shape.accession, cut, marks):
+    def _look(self, shape: _Shape, fields: tuple[bytes, ...]) -> str:
+        marks = shape.marks
+        mrn = _first(shape.mrn, fields, marks)
+        if not mrn or not _first(shape.accession, fields, marks):
             return ""
-        control = _read(shape.control, cut, marks).decode().upper()
-        status = "" if shape.status is None else _read(shape.status, cut, marks).decode()
+        control = _read(shape.control, fields, marks).decode().upper()
+        status = "" if shape.status is None else _read(shape.status, fields, marks).decode()
         if not control or self._control.decide(control, status) is None:
             return ""
         return mrn.decode()
 
 
-def _probes(sources: Sequence[Source], scope: Scope) -> tuple[_Probe, ...]:
-    """Find the sources whose segment a group has."""
+def _key(raw: bytes, header: Header) -> _Key:
+    """Give what tells shapes apart: charset, encoding characters, and how each line begins."""
+    lines = raw.rstrip(AFTER).split(b"\r")
+    return (header.fields[18], header.fields[2], *[line[:HEAD] for line in lines])
+
+
+def _marks(delimiters: Delimiters) -> _Marks:
+    unusual = delimiters.repetition, delimiters.escape, delimiters.subcomponent
+    return _Marks(delimiters.component.encode(), tuple(each.encode() for each in unusual if each))
+
+
+def _place(source: Source, scope: Scope) -> tuple[int, int] | None:
+    """Give line and field of a source whose segment a group has."""
+    rows = scope.rows[source.segment]
+    return (rows[0].index, source.field) if rows else None
+
+
+def _probes(
+    sources: Sequence[Source], scope: Scope, places: Sequence[tuple[int, int]]
+) -> tuple[_Probe, ...]:
     return tuple(
-        _Probe(rows[0].index, each.field, each.component, each.match)
+        _Probe(places.index(place), each.component, each.match)
         for each in sources
-        if (rows := scope.rows[each.segment])
+        if (place := _place(each, scope))
     )
 
 
-_Cut = dict[int, list[bytes]]
-
-
-def _first(probes: Sequence[_Probe], cut: _Cut, marks: Delimiters) -> bytes:
+def _first(probes: Sequence[_Probe], fields: tuple[bytes, ...], marks: _Marks) -> bytes:
     for probe in probes:
-        if value := _read(probe, cut, marks):
+        if value := _read(probe, fields, marks):
             return value
     return b""
 
 
-def _read(probe: _Probe, cut: _Cut, marks: Delimiters) -> bytes:
+def _read(probe: _Probe, fields: tuple[bytes, ...], marks: _Marks) -> bytes:
     """Read one place. Raises _Unusual for what is not plain."""
-    line, number, component, match = probe
-    fields = cut[line]
-    if number >= len(fields) or not (text := fields[number]):
+    at, component, match = probe
+    text = fields[at]
+    if not text:
         return b""
     if len(text) > _LONGEST:
         raise _Unusual
@@ -170,13 +211,11 @@ def _read(probe: _Probe, cut: _Cut, marks: Delimiters) -> bytes:
     return _parted(text, component, match, marks)
 
 
-def _parted(
-    text: bytes, component: int, match: tuple[int, bytes] | None, marks: Delimiters
-) -> bytes:
-    for mark in (marks.repetition, marks.escape, marks.subcomponent):
-        if mark and mark.encode() in text:
+def _parted(text: bytes, component: int, match: tuple[int, bytes] | None, marks: _Marks) -> bytes:
+    for mark in marks.unusual:
+        if mark in text:
             raise _Unusual
-    parts = text.split(marks.component.encode()) if marks.component else [text]
+    parts = text.split(marks.component) if marks.component else [text]
     if match is not None and (len(parts) < match[0] or parts[match[0] - 1].strip() != match[1]):
         return b""
     if not component:
@@ -228,7 +267,7 @@ def _source(text: str) -> Source | None:
     except BadPath:
         return None
     plain = not path.subcomponent and path.repetition is None and path.occurrence == 1
-    if not plain or not path.segment or path.segment == "MSH":
+    if not plain or not path.segment or not path.field or path.segment == "MSH":
         return None
     if not path.matches:
         return Source(path.segment, path.field, path.component)
