@@ -41,7 +41,7 @@ def _structured_report(
     from bridge.engine.documents.structured_report import read  # noqa: PLC0415  # slow to load, not every site has such files
 
     pointer = f"/dicomSR/{index}/fileData"
-    data = _decoded(text, limits.structured_report, pointer)
+    data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
     try:
         report = read(data, SrLimits(max_bytes=limits.structured_report))
     except BadStructuredReport as error:
@@ -77,7 +77,7 @@ def _key_image(
     text: str, declared: str, name: str | None, index: int, limits: SizeLimits
 ) -> Attachment:
     pointer = f"/keyImages/{index}/imageData"
-    data = _decoded(text, limits.key_image, pointer)
+    data = _decoded(text, limits.key_image, f"keyImages[{index}]", pointer)
     try:
         image = accept(data, declared, ImageLimits(limits.key_image, limits.key_image_pixels))
     except BadImage as error:
@@ -95,17 +95,19 @@ def _key_image(
     )
 
 
-def _decoded(text: str, limit: int, pointer: str) -> bytes:
+def _decoded(text: str, limit: int, named: str, pointer: str) -> bytes:
     # Four characters hold three bytes: too long is known before decoding.
     if len(text) > limit * 4 // 3 + 4 + text.count("\n") + text.count("\r"):
-        raise BadLaunch("file_too_large", f"a file is larger than {limit} bytes", pointer=pointer)
+        detail = f"{named}: the file is larger than {limit} bytes"
+        raise BadLaunch("file_too_large", detail, pointer=pointer)
     try:
         plain = text.replace("\r", "").replace("\n", "").encode("ascii")
         data = base64.b64decode(plain, validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise BadLaunch("bad_base64", "the data is not base64", pointer=pointer) from None
+        detail = f"{named}: the data is not base64"
+        raise BadLaunch("bad_base64", detail, pointer=pointer) from None
     if not data:
-        raise BadLaunch("empty_file", "a file is empty", pointer=pointer)
+        raise BadLaunch("empty_file", f"{named}: the file is empty", pointer=pointer)
     return data
 
 

@@ -152,6 +152,13 @@ def test_what_is_no_sr_is_refused(service: Service, data: bytes, where: str) -> 
     assert answer.json()["errors"][0]["pointer"] == "/dicomSR/1/fileData"
 
 
+@pytest.mark.parametrize("data", ["", "no base64", "data:application/dicom;base64,AAAA", "AAAA"])
+def test_what_is_wrong_names_the_file(service: Service, data: str) -> None:
+    """dicomSR: a bad file is refused, and the answer says in words which of them it is."""
+    sent = [*files(basic()), {"fileData": data}]
+    assert service.launch(dicomSR=sent).json()["detail"].startswith("dicomSR[1]: ")
+
+
 def test_files_that_are_no_objects(service: Service) -> None:
     """dicomSR: a list of objects, each with fileData, a base64 string."""
     Case(service).draft("A1", "")
