@@ -116,7 +116,7 @@ def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path:
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("ZIP file").set_input_files(file)
     dialog.get_by_role("button", name="Show what it would change").click()
-    expect(page.get_by_role("status").filter(has_text="used more than once")).to_be_visible()
+    expect(dialog.get_by_role("alert").filter(has_text="used more than once")).to_be_visible()
     dialog.get_by_label("ZIP file").set_input_files(again)
     dialog.get_by_role("button", name="Show what it would change").click()
     expect(dialog.get_by_text("Adds: ris-2")).to_be_visible()

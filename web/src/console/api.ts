@@ -31,14 +31,20 @@ export async function poll<T>(path: string): Promise<T> {
   return (await response.json()) as T;
 }
 
-/** Carries something out, and tells a person where it failed; undefined then. */
-export async function attempt<T>(deed: () => Promise<T>): Promise<T | undefined> {
+/**
+ * Carries something out, and tells a person where it failed; undefined then.
+ *
+ * `tell` takes the words in a dialog: what is announced behind one is neither read nor heard.
+ */
+export async function attempt<T>(
+  deed: () => Promise<T>,
+  tell: (words: string) => void = (words) => announcements.say(words, "bad"),
+): Promise<T | undefined> {
   try {
     return await deed();
   } catch (error) {
     const told = error instanceof ApiProblem && error.status !== 0;
-    if (!session.over)
-      announcements.say(told ? error.detail || error.code : say("unreachable"), "bad");
+    if (!session.over) tell(told ? error.detail || error.code : say("unreachable"));
     return undefined;
   }
 }
