@@ -1,0 +1,96 @@
+"""Many results wait for one receiver: sent once each, in order, and given back when it is away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from bridge.delivery.settling import Settling
+from bridge.queue.deliveries import DeliveryOutcome, Draft, Release
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import Event
+from bridge.store.database import Database
+from mappings.hl7.header import peek
+from tests.bridge.delivery.equipment import Time, destination, until
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.test_faults import unreachable
+
+pytestmark = pytest.mark.anyio
+
+REPORTS = 150
+"""More than two batches."""
+
+WAITING = "SELECT count(*) FROM delivery WHERE state = 'queued'"
+
+
+def written(count: int) -> Iterator[tuple[Release, Draft]]:
+    """Results and their addenda, written ahead for the receiver of the tests."""
+    edition = destination().edition
+    for number in range(count):
+        for kind in ("final", "addendum"):
+            name = f"{number}{kind}"
+            orders = {"orders": [], "status": "Final", "addenda": 0}
+            message = f"MSH|^~\\&|A|B|C|D|2026||ORU^R01|{name}|P|2.5.1\r"
+            release = Release("ris", f"R{number}", name, kind, 0, orders)
+            yield release, Draft(message.encode(), name, edition)
+
+
+def queue(hospital: Hospital, count: int) -> None:
+    """Let them wait."""
+    given = list(written(count))
+    drafts = {(release.destination, release.release_key): draft for release, draft in given}
+    with hospital.database.write() as connection:
+        releases = [release for release, _ in given]
+        assert hospital.outbox.place(connection, releases, 0, drafts) == (2 * count, [])
+
+
+async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Database) -> None:
+    """Read ahead and noted behind: each report before its addendum, nothing twice, all kept."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        queue(hospital, REPORTS)
+        hospital.couriers[0].resume()
+        sent = await hospital.delivered(2 * REPORTS)
+        await until(
+            lambda: hospital.rows("SELECT DISTINCT state, attempts FROM delivery") == [("done", 1)]
+        )
+        names = [peek(each).control_id.decode() for each in sent]
+        assert len(set(names)) == len(names) == 2 * REPORTS
+        places = {name: place for place, name in enumerate(names)}
+        assert all(places[f"{n}final"] < places[f"{n}addendum"] for n in range(REPORTS))
+        assert hospital.rows("SELECT count(*) FROM delivery_lane") == [(0,)]
+
+
+async def test_a_receiver_that_is_away_has_nothing_held_for_it(
+    tmp_path: Path, database: Database
+) -> None:
+    """What was claimed and read ahead is given back, and sent when it is there again."""
+    away = destination(breaker_after=0)
+    async with open_hospital(tmp_path, database, away, answers={"ris": unreachable}) as hospital:
+        hospital.couriers[0].pause()
+        queue(hospital, REPORTS)
+        hospital.couriers[0].resume()
+        await hospital.delivered(2)
+        hospital.couriers[0].pause()
+        await until(lambda: hospital.rows(WAITING) == [(2 * REPORTS,)])
+        assert hospital.rows("SELECT count(*) FROM delivery_lane WHERE claimed = 1") == [(0,)]
+
+
+async def test_outcomes_that_come_together_share_a_commit(database: Database) -> None:
+    """Ten outcomes are one transaction, and all of them are told of."""
+    outbox, told = Outbox(database, "test"), list[DeliveryOutcome]()
+    with database.write() as connection:
+        outbox.enqueue(connection, [release for release, _ in written(10)], 0)
+    claimed = outbox.claim("ris", 1, 10)
+    commits = list[object]()
+    note = commits.append
+    event.listen(database.engine, "commit", note)
+    settling = Settling(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
+    for each in claimed:
+        await settling.add(DeliveryOutcome(each.delivery_id, Event.ACCEPTED))
+    assert await settling.done()
+    event.remove(database.engine, "commit", note)
+    assert len(told) == len(claimed) == 10
+    assert len(commits) == 1
+    assert not await settling.done()
