@@ -5,8 +5,8 @@ The functions in `mappings.rules` and beside it are the rules; what stands here 
 each of them, so that `mappings.forms` can write code for it. Equal meanings are equal values.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from mappings.hl7.path import Path
@@ -95,10 +95,15 @@ class Transformed(Meaning):
 
 @dataclass(frozen=True, slots=True)
 class Coded(Meaning):
-    """A value after a code table; `look_up` takes the defaults too and gives None to refuse."""
+    """
+    A value after a code table, whose `entries` are by code in upper case.
+
+    `look_up` takes the defaults too, notes a code that the table lacks, and gives None to refuse.
+    """
 
     of: Meaning
     look_up: Function
+    entries: Mapping[str, str] = field(hash=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

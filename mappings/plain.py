@@ -18,7 +18,8 @@ _DAYS = frozenset(
 _FIRST, _LAST = "1800", "2199"
 _YEARS_FROM = 2
 _OLDEST = 999
-_COMPONENT = "^"
+CARET = "^"
+"""What parts the components of plain names."""
 _DAY = 8
 _BEFORE_SUFFIX = 3
 
@@ -49,7 +50,7 @@ def years(birth: str, day: str) -> str:
 def is_name(text: str, marks: Delimiters) -> bool:
     """Whether a field is one name of plain components: no mark in it but the caret."""
     return (
-        marks.component == _COMPONENT
+        marks.component == CARET
         and marks.repetition not in text  # what was not declared is in every text
         and marks.escape not in text
         and marks.subcomponent not in text
@@ -60,19 +61,19 @@ def is_name(text: str, marks: Delimiters) -> bool:
 
 def person(text: str) -> str:
     """Write a plain XPN in the order of DICOM's PN, as `transforms` does."""
-    parts = [part.strip() for part in text.split(_COMPONENT, 5)[:5]]
+    parts = [part.strip() for part in text.split(CARET, 5)[:5]]
     if not any(parts[:2]):
         return ""
     if len(parts) > _BEFORE_SUFFIX:
         family, given, further, suffix, prefix = (*parts, "")[:5]
         parts = [family, given, further, prefix, suffix]
-    return _COMPONENT.join(parts).rstrip(_COMPONENT)
+    return CARET.join(parts).rstrip(CARET)
 
 
 @lru_cache(maxsize=4096)
 def provider(text: str) -> str:
     """Write a plain XCN with its degree, as `transforms` does; few of them send everything."""
-    parts = [part.strip() for part in text.split(_COMPONENT, 7)[:7]]
+    parts = [part.strip() for part in text.split(CARET, 7)[:7]]
     identifier, family, given, further, suffix, prefix, degree = (*parts, *[""] * 7)[:7]
     said = (prefix, given, further, family, suffix)
     display = " ".join(filter(None, said)) or identifier

@@ -228,7 +228,8 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
             raise UnknownCode(scope.locate(place))
         return value
 
-    return shop.notebook.meanings.note(get, Coded(shop.notebook.meanings.of(rule), look_up))
+    meanings, entries = shop.notebook.meanings, table.backward if back else table.forward
+    return meanings.note(get, Coded(meanings.of(rule), look_up, entries))
 
 
 def _check_codes(

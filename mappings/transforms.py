@@ -8,7 +8,7 @@ written: a wrong form is better seen than lost.
 
 import re
 from calendar import monthrange
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -165,6 +165,17 @@ TRANSFORMS = {
     "provider-id": Transform(_provider_id, raw=True),
     "study-uid": Transform(_uid),
 }
+
+SHORTER: Mapping[Callable[[str, Setting], str], Callable[[str], str]] = {
+    TRANSFORMS["upper"].apply: str.upper,
+    TRANSFORMS["lower"].apply: str.lower,
+}
+"""The same without a setting, of which they make no use."""
+PLAIN: Mapping[Callable[[str, Setting], str], Callable[[str], str]] = {
+    TRANSFORMS["person-name"].apply: plain.person,
+    TRANSFORMS["provider-name"].apply: plain.provider,
+}
+"""The same for texts that `plain.is_name` would take."""
 
 _LINE_ENDS = re.compile(r"[\r\n\t]+")
 

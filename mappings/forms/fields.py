@@ -1,12 +1,14 @@
 """Code for a value that stands in one place: repetition, component, subcomponent, escapes."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from mappings.fetch import narrowed, narrowing, picked, whole
+from mappings.fetch import narrowed, whole
 from mappings.forms.form import Form
-from mappings.forms.ground import Ground, Lines
+from mappings.forms.ground import Ground, Lines, Mark
 from mappings.forms.said import part, read
 from mappings.forms.writer import NOTHING, Text, Unwritable, Writer
+from mappings.hl7.escapes import named
 from mappings.hl7.path import Match, Path
 from mappings.meaning import Fetched
 
@@ -22,37 +24,42 @@ class Desk(NamedTuple):
     lines: Lines
     form: Form
 
-    @property
-    def nullable(self) -> bool:
-        """Whether a value of the message may be the null; an escape may hide one."""
-        return self.form.quoted or self.form.escaped
+
+class Piece(NamedTuple):
+    """The variable of a field or a repetition, and which marks may be in it."""
+
+    name: str
+    repeated: bool
+    escaped: bool
+    parted: bool
 
 
 class Fields:
     """Writes how places are read in messages of one form."""
 
     def __init__(self, desk: Desk) -> None:
-        self._writer, self._lines, self._form = desk.writer, desk.lines, desk.form
+        self._writer, self._lines = desk.writer, desk.lines
         self._marks = desk.form.manner.delimiters
-        self._nullable = desk.nullable
+        self._nullable = desk.form.quoted
+        self._named = desk.writer.constant(named(self._marks))
 
     def fetched(self, ground: Ground, what: Fetched) -> Text:
         """Write how one value is read."""
         path = what.path
-        name = self.field(ground, path, max(path.occurrence, 1) - 1)
-        if name is None:
+        piece = self.field(ground, path, max(path.occurrence, 1) - 1)
+        if piece is None:
             return NOTHING
         if path.matches:
-            return self._picked(name, path, raw=what.raw)
+            return self._picked(piece, path, raw=what.raw)
         wanted = path.repetition or 1
         whole_field = what.raw and not path.component and path.repetition is None
-        if self._form.repeated and not whole_field:
-            name = self._repetition(name, wanted)
+        if piece.repeated and not whole_field:
+            piece = piece._replace(name=self._repetition(piece.name, wanted))
         elif wanted > 1:
             return NOTHING
-        return self.narrowed(name, path, raw=what.raw)
+        return self.narrowed(piece, path, raw=what.raw)
 
-    def field(self, ground: Ground, path: Path, index: int = 0) -> str | None:
+    def field(self, ground: Ground, path: Path, index: int = 0) -> Piece | None:
         """Give the variable of a field; None where it is taken for empty."""
         segment, number = path.segment, path.field
         if segment == "MSH" and number <= _LAST_DELIMITER_FIELD:
@@ -61,12 +68,20 @@ class Fields:
             if index:
                 return None
             self._lines.several(ground.lines, number)
-            return self._let(f"{ground.row}[{number}] if len({ground.row}) > {number} else ''")
+            name = self._let(f"{ground.row}[{number}] if len({ground.row}) > {number} else ''")
+            return Piece(name, *self._may_have(ground.lines))
         rows = ground.rows(segment)
         if len(rows) <= index:
             return None
-        read = self._lines.field(rows[index], number)
-        return None if read is None else self._let(read)
+        said = self._lines.field(rows[index], number)
+        return None if said is None else Piece(self._let(said), *self._may_have([rows[index]]))
+
+    def _may_have(self, lines: Sequence[int]) -> tuple[bool, bool, bool]:
+        return (
+            self._lines.marked(lines, Mark.REPETITION),
+            self._lines.marked(lines, Mark.ESCAPE),
+            self._lines.marked(lines, Mark.SUBCOMPONENT),
+        )
 
     def _let(self, expression: str) -> str:
         """Give an expression a variable, once."""
@@ -79,25 +94,26 @@ class Fields:
     def _repetition(self, name: str, wanted: int) -> str:
         separator = self._writer.constant(self._marks.repetition)
         if wanted == 1:
-            whole_field = f"{name}.partition({separator})[0] if {separator} in {name} else {name}"
-            return self._let(whole_field)
+            first = f"{name}.partition({separator})[0]"
+            return self._let(f"{first} if {separator} in {name} else {name}")
         return self._let(f"{self._writer.constant(part)}({name}, {wanted}, {separator})")
 
-    def _picked(self, name: str, path: Path, *, raw: bool) -> Text:
-        if not self._form.repeated:
-            met = self.matching(name, path.matches)
-            value = self._writer.let("''")
-            with self._writer.under(f"if {met}:"):
-                self._writer.put(f"{value} = {self._writer.of(self.narrowed(name, path, raw=raw))}")
+    def _picked(self, piece: Piece, path: Path, *, raw: bool) -> Text:
+        value = self._writer.let("''")
+        if not piece.repeated:
+            self.take(value, piece, path, raw=raw)
             return Text(None, value, self._nullable)
-        constant = self._writer.constant
-        arguments = (name, constant(path.matches), constant(narrowing(path)), SETTING)
-        expression = f"{constant(picked)}({', '.join(arguments)}, raw={raw})"
-        return Text(None, self._let(expression), self._nullable)
+        each, separator = self._writer.fresh(), self._writer.constant(self._marks.repetition)
+        with self._writer.under(f"for {each} in {piece.name}.split({separator}):"):
+            self.take(value, piece._replace(name=each), path, raw=raw)
+            self._writer.put(f"if {value}: break")
+        return Text(None, value, self._nullable)
 
-    def matching(self, name: str, matches: tuple[Match, ...]) -> str:
-        """Write whether a repetition meets the conditions of a pick."""
-        return " and ".join([self._matching(name, match) for match in matches])
+    def take(self, value: str, piece: Piece, path: Path, *, raw: bool) -> None:
+        """Write how a repetition is taken, if it meets the conditions of a pick."""
+        met = " and ".join([self._matching(piece.name, match) for match in path.matches])
+        with self._writer.under(f"if {met or True}:"):
+            self._writer.put(f"{value} = {self._writer.of(self.narrowed(piece, path, raw=raw))}")
 
     def _matching(self, name: str, match: Match) -> str:
         value, component = self._writer.constant(match.value), self._marks.component
@@ -113,9 +129,9 @@ class Fields:
         at = f"{parts}[{number - 1}]"
         return at if number == 1 else f"{at} if len({parts}) >= {number} else ''"
 
-    def narrowed(self, name: str, path: Path, *, raw: bool) -> Text:
+    def narrowed(self, piece: Piece, path: Path, *, raw: bool) -> Text:
         """Write what a path takes of a repetition, unescaped and trimmed."""
-        component, subcomponent = path.component, path.subcomponent
+        component, subcomponent, name = path.component, path.subcomponent, piece.name
         said = name
         if not component:
             choose = f"{self._writer.constant(whole)}({name}, {self._writer.constant(self._marks)})"
@@ -124,17 +140,19 @@ class Fields:
             said = self._component(name, component)
         elif component > 1:
             return NOTHING
-        if subcomponent and not (self._form.parted and self._marks.subcomponent):
+        if subcomponent and not piece.parted:
             if subcomponent > 1:
                 return NOTHING
         elif subcomponent:
             separator = self._writer.constant(self._marks.subcomponent)
             said = f"{self._writer.constant(part)}({self._let(said)}, {subcomponent}, {separator})"
-        return Text(None, self._finished(said, raw=raw), self._nullable)
+        finished = self._finished(said, escaped=piece.escaped and not raw)
+        marked = piece.repeated or piece.escaped or piece.parted or self._nullable
+        return Text(None, finished, self._nullable, plain=not marked)
 
-    def _finished(self, said: str, *, raw: bool) -> str:
-        if raw or not self._form.escaped:
+    def _finished(self, said: str, *, escaped: bool) -> str:
+        if not escaped:
             return self._let(f"({said}).strip()")
         name, mark = self._let(said), self._writer.constant(self._marks.escape)
-        reading = self._writer.constant(read)
-        return self._let(f"{reading}({name}, {SETTING}) if {mark} in {name} else {name}.strip()")
+        reading = f"{self._writer.constant(read)}({name}, {mark}, {self._named}, {SETTING})"
+        return self._let(f"{reading} if {mark} in {name} else {name}.strip()")

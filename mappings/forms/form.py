@@ -21,6 +21,8 @@ _HEADER = b"MSH"
 _CHARSET = 17  # MSH-18, where the first field is MSH-2
 _FIELDS = 18
 _DECLARED = 3  # parts of an MSH that ends no sooner than behind its delimiters
+_make = tuple.__new__  # what a NamedTuple does itself, without its detour
+_MOST_ESCAPES = 100  # that are looked at
 _LONGEST_DECLARED = 60  # bytes of MSH-2 and MSH-18
 
 
@@ -35,6 +37,15 @@ class Manner:
         self.start = start
         """Where the text begins, behind MSH-2."""
 
+    def may_hide(self, text: str, at: int) -> bool:
+        """Whether an escape, from the one at a place on, may stand for any character."""
+        mark, most = self.delimiters.escape, _MOST_ESCAPES
+        while at >= 0 and most:
+            if text[at + 1 : at + 2] in "Xx":
+                return True
+            at, most = text.find(mark, at + 1), most - 1
+        return not most
+
 
 class Form(NamedTuple):
     """What messages that the same code can map have in common."""
@@ -47,7 +58,7 @@ class Form(NamedTuple):
     escaped: bool
     parted: bool
     quoted: bool
-    """Whether there may be nulls."""
+    """Whether a value may be the null: there are quotation marks, or escapes that may be some."""
 
 
 class Sent(NamedTuple):
@@ -91,15 +102,16 @@ def sent(raw: bytes, fallback: str) -> Sent | None:
     lines = text.split("\r")
     if len(lines) > MOST_LINES:
         return None
-    form = Form(
+    escape = text.find(marks.escape, start) if marks.escape else -1
+    form = (
         "\r".join([line[:4] for line in lines]),
         manner,
-        text.find(marks.repetition, start) >= 0 if marks.repetition else False,
-        text.find(marks.escape, start) >= 0 if marks.escape else False,
-        text.find(marks.subcomponent, start) >= 0 if marks.subcomponent else False,
-        '"' in text,
+        bool(marks.repetition) and text.find(marks.repetition, start) >= 0,
+        escape >= 0,
+        bool(marks.subcomponent) and text.find(marks.subcomponent, start) >= 0,
+        '"' in text or (escape >= 0 and manner.may_hide(text, escape)),
     )
-    return Sent(form, lines, raw, fallback)
+    return _make(Sent, (_make(Form, form), lines, raw, fallback))
 
 
 def _decoded(

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from mappings.forms.fields import Desk, Fields
+from mappings.forms.fields import Desk, Fields, Piece
 from mappings.forms.ground import Ground
 from mappings.forms.said import gathered
 from mappings.forms.writer import NOTHING, Text, Unwritable
-from mappings.hl7.path import Path
 from mappings.meaning import Gathered, Meaning
 
 Ask = Callable[[Ground, Meaning], bool | str]
@@ -17,8 +16,8 @@ class Gathering:
 
     def __init__(self, desk: Desk, fields: Fields, condition: Ask) -> None:
         """`condition` writes a condition."""
-        self._writer, self._lines, self._form = desk.writer, desk.lines, desk.form
-        self._nullable = desk.nullable
+        self._writer, self._lines = desk.writer, desk.lines
+        self._nullable = desk.form.quoted
         self._separator = desk.form.manner.delimiters.repetition
         self._fields = fields
         self._condition = condition
@@ -41,20 +40,20 @@ class Gathering:
 
     def _of_one(self, ground: Ground, what: Gathered) -> Text:
         """Write for the one segment that there is."""
-        name = self._fields.field(ground, what.paths[0])
-        if name is None:
+        piece = self._fields.field(ground, what.paths[0])
+        if piece is None:
             return NOTHING
         met = True if what.where is None else self._condition(ground, what.where)
         if met is False:
             return NOTHING
-        if met is True and not self._form.repeated:
-            return self._alternatives(name, what)
+        if met is True and not piece.repeated:
+            return self._alternatives(piece, what)
         values = self._writer.let("[]")
         if met is True:
-            self._add(values, name, what)
+            self._add(values, piece, what)
         else:
             with self._writer.under(f"if {met}:"):
-                self._add(values, name, what)
+                self._add(values, piece, what)
         return self._together(values, what)
 
     def _of_several(self, ground: Ground, lines: Sequence[int], what: Gathered) -> Text:
@@ -68,50 +67,41 @@ class Gathering:
                 return NOTHING
             if met is not True:
                 self._writer.put(f"if not {met}: continue")
-            name = self._fields.field(one, what.paths[0])
-            if name is None:
+            piece = self._fields.field(one, what.paths[0])
+            if piece is None:
                 raise Unwritable
-            self._add(values, name, what)
+            self._add(values, piece, what)
         return self._together(values, what)
 
-    def _add(self, values: str, name: str, what: Gathered) -> None:
+    def _add(self, values: str, piece: Piece, what: Gathered) -> None:
         """Write how the values of one field are added."""
-        if not self._form.repeated:
-            self._add_one(values, name, what)
+        if not piece.repeated:
+            self._add_one(values, piece, what)
             return
         each, separator = self._writer.fresh(), self._writer.constant(self._separator)
-        with self._writer.under(f"for {each} in {name}.split({separator}):"):
-            self._add_one(values, each, what)
+        with self._writer.under(f"for {each} in {piece.name}.split({separator}):"):
+            self._add_one(values, piece._replace(name=each), what)
 
-    def _add_one(self, values: str, name: str, what: Gathered) -> None:
-        found = self._alternatives(name, what)
+    def _add_one(self, values: str, piece: Piece, what: Gathered) -> None:
+        found = self._alternatives(piece, what)
         if found.said is None:
             self._writer.put(f"if {found.name}: {values}.append({found.name})")
 
-    def _alternatives(self, name: str, what: Gathered) -> Text:
+    def _alternatives(self, piece: Piece, what: Gathered) -> Text:
         """Write which of several paths into one repetition has a value."""
         first, *others = what.paths
         if first.matches:
             value = self._writer.let("''")
-            self._alternative(value, name, first, raw=what.raw)
+            self._fields.take(value, piece, first, raw=what.raw)
         else:
-            found = self._fields.narrowed(name, first, raw=what.raw)
+            found = self._fields.narrowed(piece, first, raw=what.raw)
             if not others:
                 return found
             value = self._writer.let(self._writer.of(found))
         for path in others:
             with self._writer.under(f"if not {value}:"):
-                self._alternative(value, name, path, raw=what.raw)
+                self._fields.take(value, piece, path, raw=what.raw)
         return Text(None, value, self._nullable)
-
-    def _alternative(self, value: str, name: str, path: Path, *, raw: bool) -> None:
-        if not path.matches:
-            found = self._fields.narrowed(name, path, raw=raw)
-            self._writer.put(f"{value} = {self._writer.of(found)}")
-            return
-        with self._writer.under(f"if {self._fields.matching(name, path.matches)}:"):
-            found = self._fields.narrowed(name, path, raw=raw)
-            self._writer.put(f"{value} = {self._writer.of(found)}")
 
     def _together(self, values: str, what: Gathered) -> Text:
         separator = self._writer.constant(what.separator)

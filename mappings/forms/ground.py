@@ -7,11 +7,25 @@ for the rules that ask for it; the opening of the code makes sure of that for ea
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import IntFlag
 
+from mappings.forms.form import Form
 from mappings.forms.writer import Unwritable, Writer
 from mappings.hl7.delimiters import Delimiters
 
 Rows = Callable[[str], Sequence[int]]
+
+
+class Mark(IntFlag):
+    """What parts a field, or stands for something else in it."""
+
+    REPETITION = 1
+    ESCAPE = 2
+    SUBCOMPONENT = 4
+
+    def of(self, marks: Delimiters) -> str:
+        """Give the character; empty where none was declared."""
+        return (marks.repetition, marks.escape, marks.subcomponent)[self.bit_length() - 1]
 
 
 @dataclass(slots=True)
@@ -21,24 +35,23 @@ class Sightings:
     filled: list[int]
     """A bit for each field, counted from 0 as the line is split."""
     widths: list[int]
+    marked: list[int]
+    """A bit for each of the marks that stand anywhere in a line: see `Mark`."""
 
     @classmethod
     def none(cls, lines: int) -> "Sightings":
         """Have seen nothing."""
-        return cls([0] * lines, [0] * lines)
+        return cls([0] * lines, [0] * lines, [0] * lines)
 
-    def add(self, lines: Sequence[str], separator: str) -> bool:
+    def add(self, lines: Sequence[str], marks: Delimiters) -> bool:
         """See one more message; say whether it has something new."""
-        news = False
+        before = [*self.filled, *self.widths, *self.marked]
         for at, line in enumerate(lines):
-            fields = line.split(separator)
-            filled = self.filled[at] | sum(
-                1 << number for number, text in enumerate(fields) if text
-            )
-            width = max(self.widths[at], len(fields))
-            news |= filled != self.filled[at] or width != self.widths[at]
-            self.filled[at], self.widths[at] = filled, width
-        return news
+            fields = line.split(marks.field)
+            self.filled[at] |= sum(1 << number for number, text in enumerate(fields) if text)
+            self.widths[at] = max(self.widths[at], len(fields))
+            self.marked[at] |= sum(kind for kind in Mark if kind.of(marks) in line)
+        return [*self.filled, *self.widths, *self.marked] != before
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +90,15 @@ class _Cut:
 class Lines:
     """The lines of a form as code reads them."""
 
-    def __init__(self, writer: Writer, names: Sequence[str], seen: Sightings) -> None:
+    def __init__(self, writer: Writer, names: Sequence[str], seen: Sightings, form: Form) -> None:
         self._writer = writer
+        self._marks = form.manner.delimiters
+        self._anywhere = (
+            Mark.REPETITION * form.repeated
+            | Mark.ESCAPE * form.escaped
+            | Mark.SUBCOMPONENT * form.parted
+        )
+        self._unmarked: set[tuple[int, Mark]] = set()
         self._names = names
         self._seen = seen
         self._cuts: dict[int, _Cut] = {}
@@ -94,6 +114,15 @@ class Lines:
         cut.read.add(at)
         return f"a{line}[{at}]"
 
+    def marked(self, lines: Sequence[int], mark: Mark) -> bool:
+        """Whether a mark may stand in one of these lines; it is taken for absent if never seen."""
+        if not self._anywhere & mark:
+            return False
+        if any(self._seen.marked[line] & mark for line in lines):
+            return True
+        self._unmarked.update((line, mark) for line in lines)
+        return False
+
     def several(self, lines: Sequence[int], highest: int) -> str:
         """Give the variable of several lines, split far enough to read a field."""
         if any(self._names[line] == "MSH" for line in lines):
@@ -102,9 +131,12 @@ class Lines:
         wanted[0] = max(wanted[0], highest + 1)
         return "r" + "_".join(map(str, lines))
 
-    def opening(self, marks: Delimiters) -> list[str]:
-        """Write how lines are split, and what must be empty in them."""
-        separator, written = self._writer.constant(marks.field), []
+    def opening(self) -> list[str]:
+        """Write how lines are split, and what must be empty in them or absent from them."""
+        separator, written = self._writer.constant(self._marks.field), list[str]()
+        for line, mark in sorted(self._unmarked):
+            character = self._writer.constant(mark.of(self._marks))
+            written.append(f"if {character} in L[{line}]: return None")
         for line, cut in self._cuts.items():
             written += self._split(line, cut, separator)
         for lines, (most,) in self._several.items():

@@ -13,8 +13,12 @@ def scopes(sent: Sent, defaults: Defaults) -> list[Scope]:
     return order_groups(Message.parse(sent.raw, fallback=sent.fallback), defaults)
 
 
-def read(text: str, setting: Setting) -> str:
-    """Resolve the escapes of a text, and trim it."""
+def read(text: str, mark: str, named: Mapping[str, str], setting: Setting) -> str:
+    """Resolve the escapes of a text, and trim it; `named` are those that stand for delimiters."""
+    before, _, rest = text.partition(mark)
+    body, closed, after = rest.partition(mark)
+    if closed and body in named and mark not in after:  # nearly always there is but one
+        return (before + named[body] + after).strip()
     return finish(text, setting, raw=False)
 
 

@@ -89,8 +89,7 @@ class Specialist:
                 self._met.clear()
             seen = Sightings.none(len(message.lines))
             known = self._met[message.form] = _Met(seen, self._sightings)
-        separator = message.form.manner.delimiters.field
-        known.news |= known.seen.add(message.lines, separator)
+        known.news |= known.seen.add(message.lines, message.form.manner.delimiters)
         known.due -= 1
         if known.due <= 0 and known.news:
             self._write(known, message, read)
@@ -126,16 +125,16 @@ def written(
 ) -> Code:
     """Write the code for a form. Raises Unwritable."""
     writer = Writer()
-    lines = Lines(writer, message.names, seen)
+    lines = Lines(writer, message.names, seen, form)
     manner = form.manner
     values = Values(Desk(writer, lines, form), meanings)
     cut, grounds = kept(message, plan, lines)
     Events(writer, values, plan, cut).write(grounds)
-    given = writer.constant(Given)
+    make, given = writer.constant(tuple.__new__), writer.constant(Given)
     marks, codec = writer.constant(manner.delimiters), writer.constant(manner.codec)
     opening = [
-        *lines.opening(manner.delimiters),
-        f"    {SETTING} = {given}({marks}, {codec}, {DEFAULTS})",
+        *lines.opening(),
+        f"    {SETTING} = {make}({given}, ({marks}, {codec}, {DEFAULTS}))",
         f"    {CUT} = None",
     ]
     return writer.function(f"{LINES}, {DEFAULTS}, {SENT}", opening)

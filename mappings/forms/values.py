@@ -29,6 +29,7 @@ from mappings.meaning import (
     Unless,
     When,
 )
+from mappings.plain import CARET
 
 DEFAULTS, SENT, LINES = "D", "M", "L"
 """The parameters of what is written."""
@@ -44,8 +45,9 @@ class Values:
     """Writes what rules yield in messages of one form."""
 
     def __init__(self, desk: Desk, meanings: Meanings) -> None:
-        self._writer, self._nullable = desk.writer, desk.nullable
+        self._writer, self._nullable = desk.writer, desk.form.quoted
         self._meanings = meanings
+        self._carets = desk.form.manner.delimiters.component == CARET
         self._fields = Fields(desk)
         self._gathering = Gathering(desk, self._fields, self.condition)
         self._null = self._writer.constant(NULL)
@@ -116,14 +118,25 @@ class Values:
                 return self._after(found, f"{search}({self._writer.of(found)}) or ''")
             case Transformed():
                 found = self._value(ground, what.of)
-                apply = self._writer.constant(what.apply)
-                return self._after(found, f"{apply}({self._writer.of(found)}, {SETTING})")
+                return self._after(found, self._transformed(found, what))
             case Coded():
                 return self._coded(ground, what)
             case Defaulted():
                 return self._defaulted(ground, what)
             case _:
                 raise Unwritable
+
+    def _transformed(self, text: Text, what: Transformed) -> str:
+        """Write a transform; where a name can only be plain, without looking whether it is."""
+        name, constant = self._writer.of(text), self._writer.constant
+        applied = f"{constant(what.apply)}({name}, {SETTING})"
+        shorter = transforms.SHORTER.get(what.apply)
+        if shorter is not None:
+            return f"{constant(shorter)}({name})"
+        quick = transforms.PLAIN.get(what.apply)
+        if quick is None or not text.plain or not self._carets:
+            return applied
+        return f"{constant(quick)}({name}) if {name}.isprintable() else {applied}"
 
     def _asked(self, ground: Ground, rule: Function) -> Text:
         """Ask a rule on the scope that it knows."""
@@ -148,9 +161,12 @@ class Values:
             self._writer.constant(what.look_up),
         )
         said = self.is_said(found._replace(name=name)) if found.said is None else "True"
+        known, entries = self._writer.fresh(), self._writer.constant(what.entries)
         with self._writer.under(f"if {said}:"):
-            self._writer.put(f"{name} = {look_up}({name}, {DEFAULTS})")
-            self._writer.put(f"if {name} is None: {GIVE_UP}")
+            self._writer.put(f"{known} = {entries}.get({name}.strip().upper())")
+            self._writer.put(f"if {known} is None: {known} = {look_up}({name}, {DEFAULTS})")
+            self._writer.put(f"if {known} is None: {GIVE_UP}")
+            self._writer.put(f"{name} = {known}")
         return Text(None, name, nullable=True, pure=False)
 
     def _defaulted(self, ground: Ground, what: Defaulted) -> Text:
@@ -197,7 +213,8 @@ class Values:
         nullable = any(text.nullable or text.said == NULL for text in texts)
         if nullable:
             self._writer.put(f"if not {value}: {value} = {nulls}")
-        return Text(None, value, nullable, all(text.pure for text in texts))
+        pure, plain = (all(text.pure for text in texts), all(text.plain for text in texts))
+        return Text(None, value, nullable, pure, plain)
 
     def _take(self, text: Text, value: str, nulls: str) -> None:
         """Take a value; a null is laid aside."""
@@ -216,8 +233,14 @@ class Values:
         if nullable:
             name = self._writer.let(f"{self._writer.constant(joined)}({values}, {separator})")
         else:
-            name = self._writer.let(f"{separator}.join(filter(None, {values}))")
+            name = self._writer.let(self._joined_plainly([*map(self._writer.of, said)], separator))
         return Text(None, name, nullable, all(text.pure for text in found))
+
+    def _joined_plainly(self, names: list[str], separator: str) -> str:
+        if len(names) > 2:  # noqa: PLR2004  # two are joined more quickly
+            return f"{separator}.join(filter(None, ({', '.join(names)})))"
+        first, second = names
+        return f"{first} + {separator} + {second} if {first} and {second} else {first} or {second}"
 
     def _when(self, ground: Ground, what: When) -> Text:
         try:
@@ -256,12 +279,15 @@ class Values:
                 raise Unwritable
 
     def _holds(self, ground: Ground, what: Holds) -> Condition:
-        found, test = self._value(ground, what.of), self._writer.constant(what.test)
+        found = self._value(ground, what.of)
         if found.said is not None:
             return bool(what.test("" if found.said == NULL else found.said))
         name = found.name
         said = f"'' if {name} == {self._null} else {name}" if found.nullable else name
-        return self._writer.let(f"{test}({said})")
+        among = getattr(what.test, "__self__", None)
+        if isinstance(among, frozenset):
+            return self._writer.let(f"({said}) in {self._writer.constant(among)}")
+        return self._writer.let(f"{self._writer.constant(what.test)}({said})")
 
     def _several(self, ground: Ground, parts: tuple[Meaning, ...], *, every: bool) -> Condition:
         start, value = len(self._writer.lines), self._writer.let(str(every))

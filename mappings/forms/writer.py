@@ -31,6 +31,8 @@ class Text(NamedTuple):
     """Whether it may be the HL7 null."""
     pure: bool = True
     """Whether asking again gives the same, and nobody notices."""
+    plain: bool = False
+    """Whether no mark but that of components can be in it, nor a quotation mark."""
 
 
 NOTHING = Text("")

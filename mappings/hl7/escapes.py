@@ -9,6 +9,7 @@ not nest. Charset switches (`\Cxxyy\`, `\Mxxyyzz\`) and local ones (`\Zdd\`) are
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from mappings.hl7.delimiters import STANDARD, Delimiters
@@ -39,12 +40,13 @@ def _writing(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
     table = {code: f"{mark}X{code:02X}{mark}" for code in (*range(0x20), 0x7F) if code != ord("\t")}
     if formatted:
         table[ord("\n")] = f"{mark}.br{mark}"
-    return table | {ord(c): f"{mark}{name}{mark}" for name, c in _named(delimiters).items()}
+    return table | {ord(c): f"{mark}{name}{mark}" for name, c in named(delimiters).items()}
 
 
-def _named(delimiters: Delimiters) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def named(delimiters: Delimiters) -> Mapping[str, str]:
     """Return the sequences that stand for the delimiters; undeclared ones are left out."""
-    named = {
+    standing = {
         "F": delimiters.field,
         "S": delimiters.component,
         "T": delimiters.subcomponent,
@@ -52,7 +54,7 @@ def _named(delimiters: Delimiters) -> dict[str, str]:
         "E": delimiters.escape,
         "P": delimiters.truncation,
     }
-    return {name: character for name, character in named.items() if character}
+    return {name: character for name, character in standing.items() if character}
 
 
 def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8") -> str:
@@ -60,13 +62,13 @@ def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8")
     mark = delimiters.escape
     if not mark or mark not in text:
         return text
-    return _Reader(text, mark, _named(delimiters), codec).read()
+    return _Reader(text, mark, named(delimiters), codec).read()
 
 
 class _Reader:
     """One pass over one text."""
 
-    def __init__(self, text: str, mark: str, named: dict[str, str], codec: str) -> None:
+    def __init__(self, text: str, mark: str, named: Mapping[str, str], codec: str) -> None:
         self._text = text
         self._mark = mark
         self._named = named
