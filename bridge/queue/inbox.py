@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import Connection, Row, text
 
 from bridge.queue import parcels
 from bridge.queue.lanes import Line, Settlement
@@ -21,16 +21,17 @@ from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.presence import lock_name
+from bridge.store.steps import among, ask
 
 LEASE = 60_000
 """Milliseconds a claim lasts unless it is extended."""
 
-_CLAIMED = text("""
+_CLAIMED = among("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
         m.attempts, m.received_at, m.flags, m.message_type, m.doubts
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
     WHERE m.id IN :ids ORDER BY m.id
-""").bindparams(bindparam("ids", expanding=True))
+""")
 _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
 _DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
@@ -72,7 +73,7 @@ class Inbox:
                 lease_until=now + self.lease,
                 limit=limit,
             )
-            rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
+            rows = ask(connection, _CLAIMED, ids).all() if ids else []
             return [_claimed(row) for row in rows], more
 
     def _unpacked(self, claimed: Claimed) -> Claimed:

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, TextClause, bindparam, text
+from sqlalchemy import Connection, Row, bindparam, text
 
 from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
 from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
 from bridge.store.presence import absent
-from bridge.store.steps import Step, carry_out
+from bridge.store.steps import Step, among, ask, carry_out
 
 Place = tuple[int, int]
 """A lane, and the id of the row that stands there."""
@@ -65,7 +65,7 @@ class Line:
         self._guard = text(f"{statements.guard} {database.share_unlocked}").bindparams(
             bindparam("places", expanding=True)
         )
-        self._held = _of_ids(f"{statements.held} {database.lock_rows}")
+        self._held = among(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
         self._are_seen = database.dialect == "postgresql"
         # SQLite has one writer, so ids become visible in their order: all up to one can be
@@ -115,8 +115,7 @@ class Line:
         if not settlements:
             return set()
         wanted = {each.row_id: each for each in settlements}
-        parameters = {"ids": list(wanted), "owner": owner}
-        rows = connection.execute(self._held, parameters).all()
+        rows = ask(connection, self._held, list(wanted), owner=owner).all()
         self._write(connection, [wanted[row.id] for row in rows], now)
         self._move(connection, [row for row in rows if wanted[row.id].state in self._staying])
         self._remove(connection, [row for row in rows if wanted[row.id].state not in self._staying])
@@ -146,8 +145,7 @@ class Line:
     ) -> None:
         """Keep claims for longer."""
         if row_ids:
-            parameters = {"ids": row_ids, "owner": owner, "lease_until": lease_until}
-            connection.execute(self._sql.extend, parameters)
+            ask(connection, self._sql.extend, row_ids, owner=owner, lease_until=lease_until)
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
         """Take a row's place, by its id, in each of its lanes."""
@@ -165,7 +163,7 @@ class Line:
         # committed until then.
         blockers: dict[int, Place] = {
             row.id: (row.lane, row.blocker)
-            for row in connection.execute(self._sql.blockers, {"ids": row_ids})
+            for row in ask(connection, self._sql.blockers, row_ids)
             if row.blocker is not None
         }
         # One that is just leaving cannot see who waits for it: what stands behind that one
@@ -173,7 +171,7 @@ class Line:
         staying = self._hold(connection, set(blockers.values()))
         blocked = {row_id for row_id, place in blockers.items() if place in staying}
         if blocked:
-            connection.execute(self._sql.block, {"ids": sorted(blocked)})
+            ask(connection, self._sql.block, sorted(blocked))
         return set(row_ids) - blockers.keys(), blocked
 
     def _enrol(self, connection: Connection, upto: int) -> None:
@@ -194,12 +192,8 @@ class Line:
         self, rows: Sequence[Row[Any]], connection: Connection, owner: str, lease_until: int
     ) -> None:
         if rows:
-            parameters = {
-                "ids": [row.id for row in rows],
-                "owner": owner,
-                "lease_until": lease_until,
-            }
-            connection.execute(self._sql.claim, parameters)
+            ids = [row.id for row in rows]
+            ask(connection, self._sql.claim, ids, owner=owner, lease_until=lease_until)
             carry_out(connection, self._sql.claim_lane, self._places(rows))
 
     def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
@@ -237,7 +231,3 @@ class Line:
     def _lanes(self, row: Row[Any]) -> list[int]:
         values: list[int | None] = [getattr(row, name) for name in self._sql.lanes]
         return [value for value in values if value is not None]
-
-
-def _of_ids(statement: str) -> TextClause:
-    return text(statement).bindparams(bindparam("ids", expanding=True))

@@ -7,9 +7,9 @@ The ledger, the lanes and the tests of their query plans use these very texts. `
 
 from dataclasses import dataclass
 
-from sqlalchemy import TextClause, bindparam, text
+from sqlalchemy import TextClause, text
 
-from bridge.store.steps import Step, unnested
+from bridge.store.steps import Among, Step, among, unnested
 
 # --- The ledger's hot path, for the driver itself ---------------------------------------------
 
@@ -116,10 +116,10 @@ class LineStatements:
 
     lanes: tuple[str, ...]
     candidates: str  # a locking clause of the Database follows
-    blockers: TextClause
+    blockers: Among
     guard: str
-    block: TextClause
-    claim: TextClause
+    block: Among
+    claim: Among
     claim_lane: Step
     held: str
     leave: Step
@@ -128,7 +128,7 @@ class LineStatements:
     settle: Step
     unblock_head: Step
     overdue: str
-    extend: TextClause
+    extend: Among
     enrol: TextClause
     """Gives those of a range of ids that nobody has given one their places."""
 
@@ -251,19 +251,16 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         each, together = (template.format(**names, **more) for template in texts)
         return Step(kinds, each, together)
 
-    def many(template: str) -> TextClause:
-        return text(template).bindparams(bindparam("ids", expanding=True))
-
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
     enrol = f"INSERT INTO {table}_lane (lane, {key}) {places} ON CONFLICT DO NOTHING"
     return LineStatements(
         lanes=lanes,
         candidates=filled(_CANDIDATES),
-        blockers=many(blockers),
+        blockers=among(blockers),
         guard=filled(_GUARD),
-        block=many(filled(_BLOCK)),
-        claim=many(filled(_CLAIM)),
+        block=among(filled(_BLOCK)),
+        claim=among(filled(_CLAIM)),
         claim_lane=step(_MARK_LANE, claimed=1),
         held=filled(_HELD),
         leave=step(_LEAVE),
@@ -272,7 +269,7 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         settle=step(_SETTLE, _SETTLED),
         unblock_head=step(_UNBLOCK_HEAD, _LANES),
         overdue=filled(_OVERDUE),
-        extend=many(filled(_EXTEND)),
+        extend=among(filled(_EXTEND)),
         enrol=text(enrol),
     )
 

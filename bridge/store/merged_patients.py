@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, text
+
+from bridge.store.steps import among, ask
 
 Patient = tuple[str, str]
 """SiteID, PatientMRN."""
@@ -16,9 +18,11 @@ Patient = tuple[str, str]
 Survivors = Mapping[Patient, str]
 """Those that were merged, to the MRN that survives."""
 
-_SURVIVORS = text(
-    "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns"
-).bindparams(bindparam("mrns", expanding=True))
+_SURVIVORS = among(
+    "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns",
+    "mrns",
+    "text",
+)
 _MOVE_ON = text("UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
 _POINT = text(
     "INSERT INTO merged_patient (site, prior_mrn, mrn) VALUES (:site, :prior_mrn, :mrn) "
@@ -30,7 +34,7 @@ def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patie
     """Give the surviving MRN of each patient that was merged; the others are absent."""
     found: dict[Patient, str] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        rows = connection.execute(_SURVIVORS, {"site": site, "mrns": [mrn for _, mrn in own]})
+        rows = ask(connection, _SURVIVORS, [mrn for _, mrn in own], site=site)
         found |= {(site, row.prior_mrn): row.mrn for row in rows}
     return found
 

@@ -1,8 +1,7 @@
 """
 Write orders into the index: few statements for many orders, each database in its own way.
 
-On PostgreSQL arrays are unnested, for it plans and runs each statement anew; SQLite runs a
-prepared statement over rows. What is read again is in `order_index`.
+What is read again is in `order_index`.
 """
 
 import json
@@ -12,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, text
 
 from bridge.store.order_index import IndexedOrder, Key, by_site
+from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, unnested
 
 _COLUMNS: Final = (
     *((name, "text") for name in ("site", "mrn", "accession", "state", "placer", "filler")),
@@ -30,12 +30,12 @@ def _names(columns: _Columns) -> str:
     return ", ".join(name for name, _ in columns)
 
 
-def _unnested(columns: _Columns) -> str:
-    return f"unnest({', '.join(f'%s::{kind}[]' for _, kind in columns)})"
-
-
 def _asked(columns: _Columns) -> str:
     return ", ".join("?" for _ in columns)
+
+
+def _kinds(columns: _Columns) -> tuple[str, ...]:
+    return tuple(kind for _, kind in columns)
 
 
 _REPLACED = ", ".join(
@@ -46,35 +46,32 @@ _REPLACED = ", ".join(
 _KNOWN = f"ON CONFLICT (site, accession, mrn) DO UPDATE SET {_REPLACED}"
 
 # What both drivers are given: our own names, and places for values.
-SQLITE_SAVE: Final = (
-    f"INSERT INTO bridge_order ({_names(_COLUMNS)}) VALUES ({_asked(_COLUMNS)}) {_KNOWN}"  # noqa: S608  # see above
+SAVE: Final = Step(
+    _kinds(_COLUMNS),
+    f"INSERT INTO bridge_order ({_names(_COLUMNS)}) VALUES ({_asked(_COLUMNS)}) {_KNOWN}",  # noqa: S608  # see above
+    f"INSERT INTO bridge_order ({_names(_COLUMNS)})"  # noqa: S608  # see above
+    f" SELECT * FROM {unnested(_kinds(_COLUMNS))} {_KNOWN} RETURNING id, site, mrn, accession",
 )
-POSTGRES_SAVE: Final = (
-    f"INSERT INTO bridge_order ({_names(_COLUMNS)}) SELECT * FROM {_unnested(_COLUMNS)} {_KNOWN}"  # noqa: S608  # see above
-    " RETURNING id, site, mrn, accession"
+SIGNALS: Final = Step(
+    _kinds(_SIGNAL),
+    f"INSERT INTO order_signal ({_names(_SIGNAL)}) VALUES ({_asked(_SIGNAL)})",  # noqa: S608  # see above
+    f"INSERT INTO order_signal ({_names(_SIGNAL)}) SELECT * FROM {unnested(_kinds(_SIGNAL))}",  # noqa: S608  # see above
 )
-SQLITE_SIGNALS: Final = f"INSERT INTO order_signal ({_names(_SIGNAL)}) VALUES ({_asked(_SIGNAL)})"  # noqa: S608  # see above
-POSTGRES_SIGNALS: Final = (
-    f"INSERT INTO order_signal ({_names(_SIGNAL)}) SELECT * FROM {_unnested(_SIGNAL)}"  # noqa: S608  # see above
-)
-SQLITE_REPORTS: Final = (
+REPORTS: Final = Step(
+    _kinds(_REPORT),
     "UPDATE bridge_order SET report_id = ?4"
-    " WHERE site = ?1 AND mrn = ?2 AND accession = ?3 AND report_id <> ?4"
-)
-POSTGRES_REPORTS: Final = f"""
+    " WHERE site = ?1 AND mrn = ?2 AND accession = ?3 AND report_id <> ?4",
+    f"""
     UPDATE bridge_order AS o SET report_id = new.report_id
-    FROM {_unnested(_REPORT)} AS new ({_names(_REPORT)})
+    FROM {unnested(_kinds(_REPORT))} AS new ({_names(_REPORT)})
     WHERE o.site = new.site AND o.mrn = new.mrn AND o.accession = new.accession
         AND o.report_id <> new.report_id
-"""  # noqa: S608  # see above
+    """,  # noqa: S608  # see above
+)
 IDS: Final = text(
     "SELECT id, site, mrn, accession FROM bridge_order WHERE site = :site AND accession IN :keys"
 ).bindparams(bindparam("keys", expanding=True))
-FORGET_SIGNALS: Final = text("DELETE FROM order_signal WHERE order_id IN :ids").bindparams(
-    bindparam("ids", expanding=True)
-)
-
-_Row = tuple[Any, ...]
+FORGET_SIGNALS: Final = among("DELETE FROM order_signal WHERE order_id IN :ids")
 
 
 def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
@@ -87,46 +84,25 @@ def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
 
 
 def _save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
-    rows = [_values(order) for order in orders]
-    if _unnests(connection):
-        stored = connection.exec_driver_sql(POSTGRES_SAVE, _columns(rows))
-        ids = {Key(*key): number for number, *key in stored}
+    stored = carry_out(connection, SAVE, [_values(order) for order in orders])
+    if is_asked_once(connection) and stored is not None:
+        ids = {Key(row.site, row.mrn, row.accession): row.id for row in stored}
     else:
-        connection.exec_driver_sql(SQLITE_SAVE, rows)
         ids = _ids(connection, [order.key for order in orders])
     numbers = [ids[order.key] for order in orders]
-    connection.execute(FORGET_SIGNALS, {"ids": numbers})
-    _write(
-        connection,
-        (SQLITE_SIGNALS, POSTGRES_SIGNALS),
-        [
-            (number, each.kind, each.signal)
-            for number, order in zip(numbers, orders, strict=True)
-            for each in order.signals
-        ],
-    )
+    ask(connection, FORGET_SIGNALS, numbers)
+    signals = [
+        (number, each.kind, each.signal)
+        for number, order in zip(numbers, orders, strict=True)
+        for each in order.signals
+    ]
+    carry_out(connection, SIGNALS, signals)
 
 
 def set_reports(connection: Connection, reports: Mapping[Key, str]) -> None:
     """Note which report each order belongs to now; unknown orders are passed over."""
     rows = [(*key, report_id) for key, report_id in sorted(reports.items())]
-    _write(connection, (SQLITE_REPORTS, POSTGRES_REPORTS), rows)
-
-
-def _write(connection: Connection, statements: tuple[str, str], rows: list[_Row]) -> None:
-    """Run a statement for each row, by its words for SQLite or those for PostgreSQL."""
-    if rows and _unnests(connection):
-        connection.exec_driver_sql(statements[1], _columns(rows))
-    elif rows:
-        connection.exec_driver_sql(statements[0], rows)
-
-
-def _unnests(connection: Connection) -> bool:
-    return connection.dialect.name == "postgresql"
-
-
-def _columns(rows: Sequence[_Row]) -> _Row:
-    return tuple(list(column) for column in zip(*rows, strict=True))
+    carry_out(connection, REPORTS, rows)
 
 
 def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
@@ -137,7 +113,7 @@ def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
     }
 
 
-def _values(order: IndexedOrder) -> _Row:
+def _values(order: IndexedOrder) -> tuple[Any, ...]:
     return (
         *order.key,
         order.state,

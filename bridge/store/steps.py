@@ -2,16 +2,21 @@
 One deed over many rows: a statement for each database, in the way that costs it least.
 
 SQLite runs a prepared statement for each row. A server is asked once for all of them: PostgreSQL
-unnests arrays. The statements are their owners'.
+unnests arrays, which are one value and not a list that the driver reads again and again. The
+statements are their owners'.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, CursorResult
 
 from bridge.store.arrays import packed
+
+_PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,41 @@ class Step:
     kinds: tuple[str, ...]
     each: str
     together: str
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """
+    A statement about the rows whose key is one of some, however many: its text stays the same.
+
+    `kind` is the SQL type of the key, `name` the parameter's.
+    """
+
+    kind: str
+    name: str
+    sqlite: str
+    postgres: str
+
+
+def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:
+    """Read a statement with parameters `:so`, that says `IN :ids` or `IN :` and another name."""
+    wanted = f"IN :{name}"
+    array = statement.replace(wanted, f"= ANY(%({name})s::{kind}[])")
+    return Among(
+        kind,
+        name,
+        statement.replace(wanted, f"IN (SELECT value FROM json_each(:{name}))"),  # noqa: S608  # our own name
+        _PARAMETER.sub(r"%(\1)s", array),
+    )
+
+
+def ask(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> CursorResult[Any]:
+    """Run a statement about the rows of these keys; `others` are its other parameters."""
+    if is_asked_once(connection):
+        (array,) = packed((of.kind,), [(key,) for key in keys])
+        return connection.exec_driver_sql(of.postgres, {of.name: array, **others})
+    # JSON carries 64-bit integers whole.
+    return connection.exec_driver_sql(of.sqlite, {of.name: json.dumps(list(keys)), **others})
 
 
 def unnested(kinds: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from bridge.queue.states import Event
 from bridge.queue.work import Outcome
 from bridge.store.arrays import packed
 from bridge.store.database import Database
-from bridge.store.steps import Step
+from bridge.store.steps import Among, Step
 from tests.bridge.queue.people import NOW
 
 _ROWS = 20_000
@@ -94,12 +94,31 @@ def test_what_is_due(filled: Database, statement: str, index: str) -> None:
         assert "Sort" not in plan
 
 
-def test_what_stands_before(filled: Database) -> None:
-    """Who stands where is searched by lane, never looked for."""
-    statement = sql.INBOX.blockers.text.replace("IN :ids", "= :id")
+LOOKS = {
+    "blockers": (sql.INBOX.blockers, {}),
+    "claim": (sql.INBOX.claim, {"owner": "o", "lease_until": NOW}),
+    "extend": (sql.INBOX.extend, {"owner": "o", "lease_until": NOW}),
+    "block": (sql.INBOX.block, {}),
+    "blocking deliveries": (sql.OUTBOX.blockers, {}),
+}
+
+
+@pytest.mark.parametrize(("asked", "others"), list(LOOKS.values()), ids=list(LOOKS))
+def test_what_stands_before(filled: Database, asked: Among, others: dict[str, Any]) -> None:
+    """Rows are searched by their keys, and who stands before them by lane; never looked for."""
+    keys = list(range(1, 101))
     with filled.write() as connection:
-        plan = _plan(filled, connection, statement, _SPARE | {"id": 7})
-    assert "SCAN" not in plan
+        if filled.dialect == "sqlite":
+            rows = connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {asked.sqlite}", {"ids": json.dumps(keys), **others}
+            ).all()
+        else:
+            (array,) = packed((asked.kind,), [(key,) for key in keys])
+            rows = connection.exec_driver_sql(
+                f"EXPLAIN {asked.postgres}", {"ids": array, **others}
+            ).all()
+    plan = "\n".join(str(row[-1]) for row in rows)
+    assert "SCAN" not in plan.replace("SCAN json_each", "")
     assert "Seq Scan" not in plan
 
 
