@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from bridge.intake.order_rules import CASCADING
 from bridge.intake.planning import ORDERS, key_of
-from bridge.intake.reading import Job
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import CHILD_OF, Action, OrderEvent
 
@@ -42,24 +41,6 @@ def is_about_merged(events: Iterable[OrderEvent], survivors: Mapping[Patient, st
     return any(
         (event.site, event.mrn) in survivors and event.action in CONCERNED for event in events
     )
-
-
-def in_turn(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """
-    Split jobs into those to apply now, oldest first, and those about patients of one before them.
-
-    Lanes keep a patient's messages apart by the identifier that they name; after a merge two
-    lanes are about one patient.
-    """
-    now: list[Job] = []
-    later: list[Job] = []
-    busy: set[Patient] = set()
-    for job in sorted(jobs, key=lambda each: each.claimed.message_id):
-        patients = {(each.site, mrn) for each in job.events for mrn in (each.mrn, each.prior_mrn)}
-        own = {each for each in patients if each[1]}
-        (now if busy.isdisjoint(own) else later).append(job)
-        busy |= own
-    return now, later
 
 
 def numbers_of(event: OrderEvent) -> set[str]:

@@ -16,7 +16,7 @@ import structlog
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
-from bridge.intake.addressing import MergedPatient, in_turn
+from bridge.intake.addressing import MergedPatient
 from bridge.intake.demographics import corrections, knows, told_of
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
@@ -26,7 +26,8 @@ from bridge.intake.patients import UNSUPPORTED, PatientService, settle_patient
 from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
-from bridge.intake.remembering import Change, Memory
+from bridge.intake.remembering import Change, Memory, Prepared
+from bridge.intake.turns import Turns
 from bridge.intake.twins import is_withdrawn, reunited, united
 from bridge.intake.visits import Revisit, revisits
 from bridge.intake.withdrawal import ReportService, detach, withdraw
@@ -96,6 +97,7 @@ class Forwarder:
         self._waiting = waiting
         self._metrics = metrics
         self._launcher = Launcher(service)
+        self._turns = Turns()
 
     def adopt(self, listeners: Mapping[str, Listening]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -103,11 +105,26 @@ class Forwarder:
 
     async def apply(self, claimed: Sequence[Claimed]) -> Sequence[Outcome]:
         """Apply messages of different lanes; one outcome each."""
-        prepared = await asyncio.to_thread(self._memory.prepare, claimed, self._listeners)
+        begun = self._turns.begin()
+        now: list[Job] = []
+        try:
+            prepared = await asyncio.to_thread(self._memory.prepare, claimed, self._listeners)
+            now, later = self._turns.take(prepared.jobs, begun)
+            outcomes = await self._apply_all(now, prepared)
+        finally:
+            self._turns.end(now, begun)
+        for outcome in outcomes:
+            self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
+        self._waiting.tell(outcomes)
+        if later:  # read anew: what they are about has changed
+            await self._turns.wait(later)
+            outcomes += await self.apply([job.claimed for job in later])
+        return outcomes
+
+    async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[Outcome]:
         for each, error in prepared.failures:
             self._alarm(each, error)
         outcomes = [_given_up(each, error) for each, error in prepared.failures]
-        jobs, later = in_turn(prepared.jobs)
         runs = [_Run(job, dict(prepared.index)) for job in jobs]
         applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
         kept = [
@@ -116,16 +133,10 @@ class Forwarder:
             if outcome.event is Event.ACCEPTED
         ]
         lost = await asyncio.to_thread(self._memory.keep, kept)
-        outcomes += [
+        return outcomes + [
             unremembered(run.job.claimed) if outcome.message_id in lost else outcome
             for run, outcome in zip(runs, applied, strict=True)
         ]
-        for outcome in outcomes:
-            self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
-        self._waiting.tell(outcomes)
-        if later:  # read anew: what they are about has changed
-            outcomes += await self.apply([job.claimed for job in later])
-        return outcomes
 
     async def _apply_one(self, run: _Run) -> Outcome:
         claimed = run.job.claimed
