@@ -49,6 +49,14 @@ _ADDENDA = (
     .execution_options(populate_existing=True)
 )
 _SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
+_PERSON = (
+    select(Membership.name, Membership.signature, Membership.settings, Account.email)
+    .join(Account, col(Account.id) == col(Membership.account_id))
+    .where(
+        col(Membership.site_id) == bindparam("site"),
+        col(Membership.account_id) == bindparam("account"),
+    )
+)
 _PRELIM_READS = (
     select(PrelimRead)
     .where(col(PrelimRead.report_pk) == bindparam("report"))
@@ -72,11 +80,11 @@ def sign_delay(work: Work, report: Report) -> int:
 
 def person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
     """Return who signs as what they sign bears it: {name, email, signature[, text]}."""
-    found = work.session.get(Membership, (site_id, account_id)) if account_id is not None else None
-    account = work.session.get(Account, account_id) if found is not None else None
-    if found is None or account is None:
+    asked = {"site": site_id, "account": account_id}
+    found = work.session.execute(_PERSON, asked).first() if account_id is not None else None
+    if found is None:
         return {"name": "", "email": "", "signature": None}
-    signer = {"name": found.name, "email": account.email, "signature": found.signature}
+    signer = {"name": found.name, "email": found.email, "signature": found.signature}
     text = str(found.settings.get("signatureText", ""))
     return {**signer, "text": text} if text else signer
 

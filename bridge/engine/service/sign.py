@@ -60,7 +60,8 @@ def sign_report(
     _write_signature(work, report, signer_id, signer, about.orders, time_zone)
     if Fact.PRELIM_READ in facts:
         review(work, report, signer_id)
-    ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
+    delay = sign_delay(work, report) if Fact.SITE_COOLS in facts else 0
+    ends = cooling_end(work.now, delay, ignore_delay=ignore_delay)
     report.cooling_until = ends
     feed.announce(work, report, ChangeEvent.REPORT_SIGNED, about=about)
     releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, about=about)

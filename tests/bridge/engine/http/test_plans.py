@@ -47,7 +47,7 @@ def status(service: Service) -> None:
 
 
 def sign_and_read(service: Service) -> None:
-    """Sign, read the feed, export, recall."""
+    """Sign, read the feed, export, recall; release, and read the feed with its words."""
     service.launch()
     body = {"clinicalInfo": identity()}
     assert service.post("report/sign", body).status_code == 200
@@ -55,6 +55,11 @@ def sign_and_read(service: Service) -> None:
     assert service.get("report/changes", without="order_registered").status_code == 200
     assert service.post("report/export/json", body).status_code == 200
     assert service.post("report/unsign", body).status_code == 200
+    body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
+    service.launch(accession="A2")
+    assert service.post("report/sign", body).status_code == 200
+    told = service.get("report/changes", texts="true").json()["changes"]
+    assert "text" in told[-1]
 
 
 @contextmanager
