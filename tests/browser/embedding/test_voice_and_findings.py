@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.embedding.house import Viewer
+from tests.browser.embedding.kinds import HostKind
 
 SPEAKING = """
 window.SpeechRecognition = class { start() {} stop() { this.onend?.(); } };
@@ -58,6 +59,19 @@ def test_findings_are_suggestions_until_somebody_decides(viewer: Viewer, keep: b
         lines[2:2], lines[4:4] = ["Nodule of 4 mm."], ["enlarged"]
     expect(viewer.frame.locator("#text p")).to_have_text(lines)
     assert viewer.events("report_signed") == []
+
+
+@pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
+def test_what_is_signed_is_decided(viewer: Viewer) -> None:
+    """Nobody is asked to keep or remove anything in a text that cannot be changed any more."""
+    with_findings(viewer)
+    viewer.act("apply_report_ai")
+    viewer.frame.locator("#keep-all").wait_for()
+    viewer.act("save_report")
+    viewer.event("report_saved")
+    assert viewer.reports.api("sign", clinicalInfo=viewer.reports.identity()).is_success
+    viewer.event("report_signed")
+    expect(viewer.frame.locator("#keep-all")).to_have_count(0)
 
 
 def test_without_findings_the_host_is_told(viewer: Viewer) -> None:

@@ -4,17 +4,13 @@ import type { MicrophoneDevice } from "./contract";
 
 const CHOSEN = "report-microphone";
 
-/** Why there is no microphone to speak of. */
+/** The microphone that is asked for is none of those there are. */
 export class MicrophoneProblem extends Error {
-  readonly code: "no_microphone" | "unknown_device";
-
-  constructor(code: MicrophoneProblem["code"]) {
-    super(code);
-    this.code = code;
-  }
+  readonly code = "unknown_device";
 }
 
 export interface Microphones {
+  /** Returns those that the page may use: none where its host or the browser allows none. */
   list(): Promise<MicrophoneDevice[]>;
   /** Uses a device from now on; rejects when it is not there. */
   choose(deviceId: string): Promise<void>;
@@ -33,7 +29,7 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
   let chosen = storage?.getItem(CHOSEN) ?? "";
 
   async function inputs(): Promise<MediaDeviceInfo[]> {
-    if (!media?.enumerateDevices) throw new MicrophoneProblem("no_microphone");
+    if (!media?.enumerateDevices) return [];
     const all = await media.enumerateDevices();
     return all.filter((each) => each.kind === "audioinput");
   }
@@ -66,7 +62,7 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
     async choose(deviceId) {
       const found = await named();
       if (!found.some((each) => each.deviceId === deviceId)) {
-        throw new MicrophoneProblem("unknown_device");
+        throw new MicrophoneProblem("no such microphone");
       }
       chosen = deviceId;
       storage?.setItem(CHOSEN, deviceId);
