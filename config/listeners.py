@@ -143,7 +143,7 @@ class Listener(Section):
         idle: tuple[str, ...]
         match self.bind:
             case FolderAddress():
-                idle, kind = (*_MLLP_ONLY, *_WEB_ONLY), "a folder"
+                idle, kind = (*_MLLP_ONLY, *_WEB_ONLY), "folder"
             case WebAddress():
                 idle, kind = _FOLDER_ONLY, "HTTP"
                 if self.bind.secure != (self.tls is not None):

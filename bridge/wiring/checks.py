@@ -26,6 +26,7 @@ from bridge.wiring.validation import validator
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, Where
 from config.listeners import Listener
+from config.remains import remains
 from mappings import compiler
 from mappings import events as mapping_events
 from mappings.errors import MappingErrors
@@ -67,7 +68,7 @@ def check_home(home: Path) -> list[Finding]:
     try:
         settings = load(home)
     except SettingsError as error:
-        return [*_errors(error), *_mappings(home)]
+        return [*_errors(error), *_mappings(home), *_what_is_left(home)]
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _databases,
@@ -77,6 +78,14 @@ def check_home(home: Path) -> list[Finding]:
     )
     found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
     return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
+
+
+def _what_is_left(home: Path) -> Iterator[Finding]:
+    """Look at listeners and destinations beside mistakes that keep the settings from being read."""
+    settings = remains(home)
+    if settings is not None:
+        yield from _listeners(settings)
+        yield from (each for each in _destinations(settings) if each.severity is Severity.ERROR)
 
 
 def _activations(settings: Settings) -> Iterator[Finding]:

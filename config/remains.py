@@ -1,0 +1,64 @@
+"""
+What is left of settings without their mistakes: enough to look for the mistakes of other kinds.
+
+Never served from: what is left out has its default.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError as EnvironmentMistake
+
+from config.settings import FILE_NAME, Settings
+
+_ROUNDS = 5  # a model is asked for the whole only once its parts are right
+
+
+def remains(home: Path) -> Settings | None:
+    """Give the settings of a home without what is wrong in them; None when nothing can be read."""
+    try:
+        values = tomllib.loads((home / FILE_NAME).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    values.pop("home", None)
+    for _ in range(_ROUNDS):
+        try:
+            settings = Settings(**{**values, "home": home.absolute()})
+        except EnvironmentMistake:
+            return None
+        except ValidationError as error:
+            places = [each["loc"] or each.get("ctx", {}).get("loc", ()) for each in error.errors()]
+            for place in sorted(places, key=str, reverse=True):
+                _leave_out(values, place)
+            values = _compact(values)
+        else:
+            return settings.model_copy(update={"home": home.absolute()})
+    return None
+
+
+def _leave_out(values: Any, place: Sequence[Any]) -> None:
+    """Take away the deepest part of a place that is there."""
+    holder, key = None, None
+    at = values
+    for part in place:
+        if not (isinstance(at, dict) and part in at) and not (
+            isinstance(at, list) and isinstance(part, int) and part < len(at)
+        ):
+            break
+        holder, key, at = at, part, at[part]
+    if isinstance(holder, dict):
+        del holder[key]
+    elif isinstance(holder, list) and isinstance(key, int):
+        holder[key] = None
+
+
+def _compact(values: Any) -> Any:
+    """Close the gaps in lists."""
+    if isinstance(values, dict):
+        return {key: _compact(each) for key, each in values.items()}
+    if isinstance(values, list):
+        return [_compact(each) for each in values if each is not None]
+    return values
