@@ -103,6 +103,20 @@ def test_a_persistent_window_follows_and_saves_first(viewer: Viewer) -> None:
     tab.get_by_text("Typed just now.").wait_for()
 
 
+@pytest.mark.parametrize("kind", [HostKind.ISOLATED], indirect=True)
+def test_the_window_of_an_isolated_host_follows_though_it_cannot_tell(viewer: Viewer) -> None:
+    """Browsers cut its line to the host (Cross-Origin-Opener-Policy); the engine's stays."""
+    viewer.study(study(viewer, 1), sync=True)
+    with viewer.page.context.expect_page() as opening:
+        viewer.page.click("#open-window")
+    tab = opening.value
+    tab.wait_for_selector(".ProseMirror")
+    assert tab.evaluate("opener === null")
+    assert launch_only(viewer, 2) == []
+    tab.get_by_text(study(viewer, 2), exact=True).first.wait_for()
+    assert viewer.events() == []
+
+
 @ONE_KIND
 def test_a_persistent_window_that_cannot_save_stays_and_says_so(viewer: Viewer) -> None:
     """Refused visibly: a banner here, a warning in the launch's answer; then it follows."""
