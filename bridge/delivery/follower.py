@@ -21,7 +21,7 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.retry import Policy
 from bridge.store.errors import StoreError
 
-PAGE = 500
+PAGE = 200  # changes that are learned in one transaction: others want to write too
 WAIT = 20.0  # seconds a call may wait for something to happen
 NO_NEWS = (
     "order_registered", "order_updated", "report_content_updated", "report_files_updated",

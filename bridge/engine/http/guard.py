@@ -202,13 +202,16 @@ def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None
 
 
 def take(request: Request, rate: Rate, count: int) -> bool:
-    """Count several at once against a quota; tell whether it has that many left."""
+    """Count several at once against a quota, if it has that many left; tell whether it had."""
     engine, caller = engine_of(request), request.state.caller
     if caller.service:
         return True
-    quota = getattr(engine.settings.rates, rate.value)
-    allowance = engine.quotas.take(rate.value, str(caller.token_id), quota, count)
-    return allowance is None or allowance.granted
+    asked = (rate.value, str(caller.token_id), getattr(engine.settings.rates, rate.value))
+    one_more = engine.quotas.peek(*asked)
+    if one_more is not None and not (one_more.granted and one_more.remaining + 1 >= count):
+        return False
+    engine.quotas.take(*asked, count)
+    return True
 
 
 def _enforce(allowance: Allowance | None) -> None:
