@@ -128,7 +128,8 @@ def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Work
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
     if kind == "orders":
         plan = compile_orders(root, entries, shop)
-        specialist = Specialist(plan, shop.notebook.meanings)
+        meanings = shop.notebook.meanings
+        specialist = None if meanings.costly else Specialist(plan, meanings)
         return InboundMapping(name, "", taken, plan, specialist=specialist)
     return InboundMapping(name, "", taken, compile_patients(root, entries, shop))
 

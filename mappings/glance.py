@@ -8,16 +8,16 @@ file can say "in order, and whose", and never "refused".
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from mappings.control import OrderControlTable
+from mappings.hl7.charset import says_utf_8
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.header import Header
 from mappings.hl7.lines import AFTER
 from mappings.hl7.message import Message
-from mappings.hl7.path import BadPath, Path
 from mappings.nodes import Node
+from mappings.origins import Source, Sources, sources_of
 from mappings.outlines import HEAD, outline
 from mappings.scope import Scope
 
@@ -29,15 +29,6 @@ _NULL = b'""'
 _BEFORE_HEADS = 2  # in a key: charset and encoding characters
 _Key = tuple[bytes, ...]
 _ESCAPE = b"\x1b"  # of ISO 2022: what follows is not ASCII
-
-
-class Source(NamedTuple):
-    """A place that a value may stand in; `match`: component and text that must stand with it."""
-
-    segment: str
-    field: int
-    component: int
-    match: tuple[int, bytes] | None = None
 
 
 class _Probe(NamedTuple):
@@ -52,6 +43,7 @@ class _Marks(NamedTuple):
     """What parts a field; of `unusual` none must stand in one that is read."""
 
     component: bytes
+    repetition: bytes
     unusual: tuple[bytes, ...]
 
 
@@ -71,20 +63,6 @@ class _Unusual(Exception):  # noqa: N818  # no error: the full check is asked
     """Something that this file does not judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where a definition looks for what the check is about, in order."""
-
-    mrn: tuple[Source, ...]
-    accession: tuple[Source, ...]
-    control: tuple[Source, ...]
-    status: tuple[Source, ...]
-
-    def all(self) -> tuple[Source, ...]:
-        """Give all of them."""
-        return (*self.mrn, *self.accession, *self.control, *self.status)
-
-
 class Glance:
     """One definition's shapes. Learns from messages that passed the full check."""
 
@@ -100,7 +78,7 @@ class Glance:
 
     def mrn(self, raw: bytes, header: Header) -> str:
         """Give the patient's number of a message that is in order; "" where that is not sure."""
-        if not raw.isascii() or b"\n" in raw or _ESCAPE in raw:
+        if b"\n" in raw or _ESCAPE in raw or not (raw.isascii() or _is_utf_8(raw, header)):
             return ""
         shape, charset = self._latest, header.fields[18]
         found = None
@@ -164,6 +142,15 @@ class Glance:
         return mrn.decode()
 
 
+def _is_utf_8(raw: bytes, header: Header) -> bool:
+    """Whether a message that says so is in UTF-8."""
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return says_utf_8(header.fields[18][:_LONGEST], header.delimiters.repetition)
+
+
 def _key(raw: bytes, header: Header) -> _Key:
     """Give what tells shapes apart: charset, encoding characters, and how each line begins."""
     lines = raw.rstrip(AFTER).split(b"\r")
@@ -171,8 +158,12 @@ def _key(raw: bytes, header: Header) -> _Key:
 
 
 def _marks(delimiters: Delimiters) -> _Marks:
-    unusual = delimiters.repetition, delimiters.escape, delimiters.subcomponent
-    return _Marks(delimiters.component.encode(), tuple(each.encode() for each in unusual if each))
+    unusual = delimiters.escape, delimiters.subcomponent
+    return _Marks(
+        delimiters.component.encode(),
+        delimiters.repetition.encode(),
+        tuple(each.encode() for each in unusual if each),
+    )
 
 
 def _place(source: Source, scope: Scope) -> tuple[int, int] | None:
@@ -215,6 +206,18 @@ def _parted(text: bytes, component: int, match: tuple[int, bytes] | None, marks:
     for mark in marks.unusual:
         if mark in text:
             raise _Unusual
+    if not marks.repetition or marks.repetition not in text:
+        return _of_one(text, component, match, marks)
+    if match is None:
+        raise _Unusual
+    for each in text.split(marks.repetition):
+        if value := _of_one(each, component, match, marks):
+            return value
+    return b""
+
+
+def _of_one(text: bytes, component: int, match: tuple[int, bytes] | None, marks: _Marks) -> bytes:
+    """Read one repetition."""
     parts = text.split(marks.component) if marks.component else [text]
     if match is not None and (len(parts) < match[0] or parts[match[0] - 1].strip() != match[1]):
         return b""
@@ -225,7 +228,7 @@ def _parted(text: bytes, component: int, match: tuple[int, bytes] | None, marks:
     else:
         value = parts[component - 1] if component <= len(parts) else b""
     value = value.strip()
-    if value == _NULL or (value and not value.decode().isprintable()):
+    if value == _NULL or not value.isascii() or not value.decode("ascii").isprintable():
         raise _Unusual
     return value
 
@@ -235,43 +238,9 @@ def compile_glance(
 ) -> Glance | None:
     """Make a glance where the rules it is about are lists of plain places; else None."""
     wanted = (tags.get("PatientMRN"), tags.get("Accession"), order.get("control"))
-    found = [_sources(node) if node is not None else None for node in wanted]
-    status = _sources(order["status"]) if "status" in order else ()
+    found = [sources_of(node) if node is not None else None for node in wanted]
+    status = sources_of(order["status"]) if "status" in order else ()
     mrn, accession, first = found
     if mrn is None or accession is None or first is None or status is None:
         return None
     return Glance(Sources(mrn, accession, first, status), control)
-
-
-def _sources(node: Node) -> tuple[Source, ...] | None:
-    """Read a rule that says nothing but where to look; None for any other."""
-    value = node.value
-    if isinstance(value, str):
-        source = _source(value)
-        return None if source is None else (source,)
-    if isinstance(value, list):
-        parts = [_sources(each) for each in value]
-        known = [each for each in parts if each is not None]
-        return tuple(one for each in known for one in each) if len(known) == len(parts) else None
-    if not isinstance(value, dict):
-        return None
-    keys = set(value)
-    if keys == {"first"}:
-        return _sources(node["first"])
-    return _sources(node["from"]) if "from" in keys and keys <= {"from", "required"} else None
-
-
-def _source(text: str) -> Source | None:
-    try:
-        path = Path.parse(text)
-    except BadPath:
-        return None
-    plain = not path.subcomponent and path.repetition is None and path.occurrence == 1
-    if not plain or not path.segment or not path.field or path.segment == "MSH":
-        return None
-    if not path.matches:
-        return Source(path.segment, path.field, path.component)
-    (match, *more) = path.matches
-    if more or match.subcomponent or not match.component or not match.value.isascii():
-        return None
-    return Source(path.segment, path.field, path.component, (match.component, match.value.encode()))

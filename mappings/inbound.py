@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from mappings.acceptance import Acceptance
 from mappings.errors import RuleFailed
 from mappings.events import Issue, OrderEvent, Severity
+from mappings.forms.form import sent
 from mappings.forms.specialist import Specialist
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
@@ -46,7 +47,7 @@ class InboundMapping:
     files: tuple[str, ...] = ()
     """Everything it was compiled from, by file name."""
     specialist: Specialist | None = field(default=None, repr=False, compare=False)
-    """What maps messages of a form that has been seen before."""
+    """What maps messages of a form that has been seen before; None where only rules can."""
 
     def accepts(self, header: Header) -> bool:
         """Say whether messages of this type, trigger and sender are this mapping's."""
@@ -107,14 +108,15 @@ class InboundMapping:
 
         Gives what `apply` gives for it, sooner where its form is known. Raises Refusal, RuleFailed.
         """
-        sent = None if self.specialist is None else self.specialist.form(raw, fallback)
-        if self.specialist is None or sent is None:
+        specialist = self.specialist
+        message = None if specialist is None else sent(raw, fallback)
+        if specialist is None or message is None:
             return self.apply(Message.parse(raw, fallback=fallback), defaults)
-        events = self.specialist.events(sent, defaults)
+        events = specialist.events(message, defaults)
         if events is None:
-            message = Message.parse(raw, fallback=fallback)
-            events = self.apply(message, defaults)
-            self.specialist.see(sent, message, events, defaults)
+            parsed = Message.parse(raw, fallback=fallback)
+            events = self.apply(parsed, defaults)
+            specialist.see(message, parsed, events, defaults)
         return events
 
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:

@@ -21,6 +21,7 @@ _OLDEST = 999
 CARET = "^"
 """What parts the components of plain names."""
 _DAY = 8
+_YEAR = 10_000  # between two days written YYYYMMDD and read as numbers
 _BEFORE_SUFFIX = 3
 
 
@@ -40,10 +41,8 @@ def is_time(text: str) -> bool:
 
 
 def years(birth: str, day: str) -> str:
-    """Write the age at a day of who was born on one, where that is told in years; else nothing."""
-    if not is_time(birth) or not is_time(day):
-        return ""
-    found = int(day[:4]) - int(birth[:4]) - (day[4:_DAY] < birth[4:_DAY])
+    """Write the age between two plain times, where it is told in years; else nothing."""
+    found = (int(day[:_DAY]) - int(birth[:_DAY])) // _YEAR
     return f"{min(found, _OLDEST):03d}Y" if found >= _YEARS_FROM else ""
 
 

@@ -228,8 +228,8 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
             raise UnknownCode(scope.locate(place))
         return value
 
-    meanings, entries = shop.notebook.meanings, table.backward if back else table.forward
-    return meanings.note(get, Coded(meanings.of(rule), look_up, entries))
+    meanings, rows = shop.notebook.meanings, table.backward if back else table.forward
+    return meanings.note(get, Coded(meanings.of(rule), look_up, rows))
 
 
 def _check_codes(

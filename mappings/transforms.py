@@ -171,6 +171,12 @@ SHORTER: Mapping[Callable[[str, Setting], str], Callable[[str], str]] = {
     TRANSFORMS["lower"].apply: str.lower,
 }
 """The same without a setting, of which they make no use."""
+PARTS: Mapping[Callable[[str, Setting], str], tuple[int, int]] = {
+    TRANSFORMS["date"].apply: (0, 8),
+    TRANSFORMS["time"].apply: (8, 14),
+    TRANSFORMS["birth-date"].apply: (0, 8),
+}
+"""What they take of a text that `plain.is_time` takes: from and to."""
 PLAIN: Mapping[Callable[[str, Setting], str], Callable[[str], str]] = {
     TRANSFORMS["person-name"].apply: plain.person,
     TRANSFORMS["provider-name"].apply: plain.provider,
@@ -187,7 +193,7 @@ def age(birth: str, day: str, setting: Setting) -> str:
     Days in the first month, months up to two years, then years; on the study date, else
     today at the site. Nothing when the birth date is too vague to be sure, or lies ahead.
     """
-    if known := plain.years(birth, day):
+    if is_time(birth) and is_time(day) and (known := plain.years(birth, day)):
         return known
     born = _parsed(birth)
     if born is None:

@@ -6,16 +6,15 @@ from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.fetch import NULL
 from mappings.forms.ground import Ground
 from mappings.forms.kept import Kept
-from mappings.forms.said import numbered
-from mappings.forms.values import DEFAULTS, GIVE_UP, LINES, Values
+from mappings.forms.metadata import Metadata, lines_of
+from mappings.forms.values import DEFAULTS, GIVE_UP, Values
 from mappings.forms.writer import Text, Unwritable, Writer
 from mappings.gathering import Rule
 from mappings.links import Standing
-from mappings.metadata import Each, fitting
 from mappings.orders import PARENTS, SWITCHES, OrderPlan
 from mappings.tags import IDENTIFIERS, LONGEST, TagRule, shortened
 
-_TAGS, _APP, _METADATA, _SIGNALS = "T", "A", "N", "K"
+_TAGS, _APP, _SIGNALS = "T", "A", "K"
 
 
 class Events:
@@ -23,6 +22,7 @@ class Events:
 
     def __init__(self, writer: Writer, values: Values, plan: OrderPlan, kept: Kept) -> None:
         self._writer, self._values, self._plan, self._kept = writer, values, plan, kept
+        self._metadata = Metadata(writer, values, plan.metadata, kept)
         self._null = writer.constant(NULL)
         self._tagged: dict[tuple[int, str], Text] = {}
 
@@ -123,7 +123,7 @@ class Events:
         site = writer.constant("SiteID")
         writer.put(f"if {site} not in {_TAGS}: {_TAGS}[{site}] = {DEFAULTS}.site")
         writer.put(f"if not {_TAGS}[{site}]: {GIVE_UP}")
-        self._metadata(ground)
+        self._metadata.write(ground, _TAGS)
         app = plan.reporting_app
         self._fill(_APP, app, {tag: self._valued(ground, rule) for tag, rule in app.items()})
         for tag in sorted(SWITCHES & app.keys()):
@@ -132,38 +132,44 @@ class Events:
         if between:
             writer.put(f"{_SIGNALS} += {between}[{self._kept.number(ground.group)}]")
         self._parents(ground)
-        return self._made(
+        return self._event_of(
             action=f"{decision}.action",
             site=f"{_TAGS}[{site}]",
             location=f"{_TAGS}.get({writer.constant('SiteLocation')}, '')",
-            mrn=f"{_TAGS}.get({writer.constant('PatientMRN')}, '')",
-            accession=f"{_TAGS}.get({writer.constant('Accession')}, '')",
+            mrn=f"{_TAGS}[{writer.constant('PatientMRN')}]",
+            accession=f"{_TAGS}[{writer.constant('Accession')}]",
             clinical_info=_TAGS,
             reporting_app=_APP,
             place=writer.constant(self._kept.places[ground.group]),
             link_signals=f"tuple({_SIGNALS})",
             placer=self._code(ground, "placer"),
             filler=self._code(ground, "filler"),
-            echo=self._lines(self._kept.echo[ground.group]),
+            echo=lines_of(self._kept.echo[ground.group]),
             order_control=self._code(ground, "control"),
             order_status=self._code(ground, "status"),
             examined=f"{decision}.examined",
         )
 
-    def _made(self, **values: str) -> str:
-        """Write one event, each of its values set by its slot: that is what a dataclass does."""
+    def _made(self, kind: type, /, **values: str) -> str:
+        """Write one value, each of its slots set: that is what a frozen dataclass does."""
         writer = self._writer
-        name = writer.let(f"{writer.constant(object.__new__)}({writer.constant(OrderEvent)})")
-        for field, default in self._kept.defaults.items():
-            put = writer.constant(getattr(OrderEvent, field).__set__)
-            writer.put(f"{put}({name}, {values.get(field) or writer.constant(default)})")
+        name = writer.let(f"{writer.constant(object.__new__)}({writer.constant(kind)})")
+        for field, value in values.items():
+            put = writer.constant(getattr(kind, field).__set__)
+            writer.put(f"{put}({name}, {value})")
         return name
+
+    def _event_of(self, **values: str) -> str:
+        """Write one event; what is not said of it has its default."""
+        default = self._kept.defaults
+        said = {name: values.get(name) or self._writer.constant(default[name]) for name in default}
+        return self._made(OrderEvent, **said)
 
     def _ignored(self, ground: Ground) -> str:
         """Write the event of a group that orders no examination."""
         constant = self._writer.constant
         site = f"{self._writer.of(self._tag(ground, 'SiteID'))} or {DEFAULTS}.site"
-        return self._made(
+        return self._event_of(
             action=constant(Action.IGNORE),
             site=self._writer.let(site) if "SiteID" in self._plan.tags else f"{DEFAULTS}.site",
             location=constant(""),
@@ -216,8 +222,9 @@ class Events:
             return
         name = self._writer.of(found)
         said = self._values.is_said(found) if found.said is None else "True"
-        signal = f"{self._writer.constant(LinkSignal)}({self._writer.constant(kind)}, {name})"
-        self._writer.put(f"if {said}: {_SIGNALS}.append({signal})")
+        with self._writer.under(f"if {said}:"):
+            made = self._made(LinkSignal, kind=self._writer.constant(kind), value=name)
+            self._writer.put(f"{_SIGNALS}.append({made})")
 
     def _parents(self, ground: Ground) -> None:
         codes = [self._code(ground, name) for name in PARENTS if name in self._plan.order]
@@ -229,68 +236,3 @@ class Events:
                 f"{self._writer.constant(LinkSignal)}({self._writer.constant(CHILD_OF)}, {code})"
             )
             self._writer.put(f"if {code}{other}: {_SIGNALS}.append({signal})")
-
-    def _lines(self, lines: Sequence[int]) -> str:
-        return f"({''.join(f'{LINES}[{line}], ' for line in lines)})"
-
-    def _metadata(self, ground: Ground) -> None:
-        writer, rules = self._writer, self._plan.metadata
-        writer.put(f"{_METADATA} = {{}}")
-        for key, rule in rules.values.items():
-            self._entry(ground, writer.constant(key), rule)
-        for each in rules.each:
-            self._each(ground, each)
-        for name, lines in self._kept.whole[ground.group].items():
-            key, newline = writer.constant(name), writer.constant("\n")
-            text = f"{newline}.join({self._lines(lines)})" if lines[1:] else f"{LINES}[{lines[0]}]"
-            before = f"{_METADATA}[{key}] + {newline} + {text} if {key} in {_METADATA} else {text}"
-            writer.put(f"{_METADATA}[{key}] = {before}")
-        tags = writer.constant("Metadata")
-        fitted = f"{writer.constant(fitting)}({_METADATA})"
-        writer.put(f"if {_METADATA}: {_TAGS}[{tags}] = {fitted}")
-
-    def _entry(self, ground: Ground, key: str, rule: Rule) -> None:
-        found = self._values.rule(ground, rule)
-        if found.said is not None:
-            if found.said:
-                said = "" if found.said == NULL else found.said
-                self._writer.put(f"{_METADATA}[{key}] = {self._writer.constant(said)}")
-            return
-        name = found.name
-        value = f"'' if {name} == {self._null} else {name}" if found.nullable else name
-        self._writer.put(f"if {name}: {_METADATA}[{key}] = {value}")
-
-    def _each(self, ground: Ground, each: Each) -> None:
-        lines = ground.every(each.segment)
-        if not lines:
-            return
-        try:
-            with self._writer.attempt():
-                self._rows(ground, each, lines)
-        except Unwritable:
-            fill = self._writer.constant(each.fill)
-            self._writer.put(f"{fill}({self._values.scope(ground)}, {_METADATA})")
-
-    def _rows(self, ground: Ground, each: Each, lines: Sequence[int]) -> None:
-        """Write a key for every segment of a kind."""
-        writer, row = self._writer, self._writer.fresh()
-        numbers = writer.let("{}")
-        with writer.under(f"for {row} in {self._kept.lines.several(lines, 0)}:"):
-            one = ground.alone(each.segment, row, lines)
-            if each.condition is not None:
-                met = self._values.condition_of(one, each.condition)
-                if met is not True:
-                    writer.put(f"if not {met}: continue")
-            key, value = self._values.rule(one, each.key), self._values.rule(one, each.value)
-            for text in (key, value):
-                said = (
-                    text.said not in ("", NULL)
-                    if text.said is not None
-                    else self._values.is_said(text)
-                )
-                if said is not True:
-                    writer.put(f"if not ({said}): continue")
-            name = writer.let(writer.of(key))
-            count = f"{writer.constant(numbered)}({name}, {_METADATA}, {numbers})"
-            writer.put(f"if {name} in {_METADATA}: {name} = {count}")
-            writer.put(f"{_METADATA}[{name}] = {writer.of(value)}")

@@ -134,8 +134,7 @@ class Fields:
         component, subcomponent, name = path.component, path.subcomponent, piece.name
         said = name
         if not component:
-            choose = f"{self._writer.constant(whole)}({name}, {self._writer.constant(self._marks)})"
-            said = f"{name} if {name}[:1].isalnum() else {choose}"
+            said = self._whole(piece)
         elif self._marks.component:
             said = self._component(name, component)
         elif component > 1:
@@ -147,8 +146,26 @@ class Fields:
             separator = self._writer.constant(self._marks.subcomponent)
             said = f"{self._writer.constant(part)}({self._let(said)}, {subcomponent}, {separator})"
         finished = self._finished(said, escaped=piece.escaped and not raw)
-        marked = piece.repeated or piece.escaped or piece.parted or self._nullable
-        return Text(None, finished, self._nullable, plain=not marked)
+        return Text(None, finished, self._nullable, marks=self._marks_in(piece) if raw else None)
+
+    def _marks_in(self, piece: Piece) -> tuple[str, ...]:
+        marks, quotes = self._marks, '"' if self._nullable else ""
+        may_be = (
+            marks.repetition if piece.repeated else "",
+            marks.escape if piece.escaped else "",
+            marks.subcomponent if piece.parted else "",
+            quotes,
+        )
+        return tuple(filter(None, may_be))
+
+    def _whole(self, piece: Piece) -> str:
+        """Write that nothing but separators is nothing; without any there is nothing to look at."""
+        name, constant = piece.name, self._writer.constant
+        chosen = f"{constant(whole)}({name}, {constant(self._marks)})"
+        plainly = f"{name}[:1].isalnum()"
+        if self._marks.component and not piece.parted:
+            plainly = f"{constant(self._marks.component)} not in {name} or {plainly}"
+        return f"{name} if {plainly} else {chosen}"
 
     def _finished(self, said: str, *, escaped: bool) -> str:
         if not escaped:

@@ -119,7 +119,7 @@ def _decoded(
 ) -> tuple[Manner | None, str]:
     """Decode as `charset.detect` would; no manner where that is in doubt."""
     manner = _manner(separator, head[1], said, fallback)
-    if manner is None or _is_split_otherwise(head[_FIELDS:], separator):
+    if manner is None or (head[_FIELDS:] and _is_split_otherwise(head[_FIELDS:], separator)):
         return None, ""
     codec = manner.codec
     try:

@@ -9,17 +9,15 @@ and none where anything is to be refused: then the rules are asked.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mappings.errors import RuleFailed
 from mappings.events import OrderEvent
 from mappings.forms.events import Events
 from mappings.forms.fields import SETTING, Desk
-from mappings.forms.form import Form, Given, Sent, sent
+from mappings.forms.form import Form, Given, Sent
 from mappings.forms.ground import Lines, Sightings
 from mappings.forms.kept import kept
 from mappings.forms.values import CUT, DEFAULTS, LINES, SENT, Values
 from mappings.forms.writer import Unwritable, Writer
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import Refusal
 from mappings.meaning import Meanings
 from mappings.orders import OrderPlan
 from mappings.scope import Defaults
@@ -59,10 +57,6 @@ class Specialist:
     refuted: int = 0
     """How often code gave something else than the rules, and was forgotten: a mistake of ours."""
 
-    def form(self, raw: bytes, fallback: str) -> Sent | None:
-        """Read the form of a message; None for one that only rules can map."""
-        return None if self.meanings.costly else sent(raw, fallback)
-
     def events(self, message: Sent, defaults: Defaults) -> list[OrderEvent] | None:
         """Map a message; None where the rules must be asked."""
         known = self._written.get(message.form)
@@ -71,7 +65,7 @@ class Specialist:
         missed = 0 if defaults.missed is None else len(defaults.missed)
         try:
             events = known.code(message.lines, defaults, message)
-        except (Refusal, RuleFailed):
+        except Exception:  # noqa: BLE001  # whatever it was, the rules say it, or do better
             events = None
         if events is None and defaults.missed is not None:
             del defaults.missed[missed:]
@@ -100,8 +94,11 @@ class Specialist:
         known.due, known.news = _SIGHTINGS << known.written, False
         try:
             known.code = written(self.plan, self.meanings, message.form, read, known.seen)
-        except (Unwritable, Refusal, RuleFailed):
+        except Unwritable:
             known.code = None
+        except Exception:  # noqa: BLE001  # a mistake of ours must cost no message
+            known.code = None
+            self.refuted += 1
         self._met.pop(message.form, None)
         if message.form not in self._written and len(self._written) >= MOST_WRITTEN:
             self._written.pop(next(iter(self._written)), None)

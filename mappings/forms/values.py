@@ -1,8 +1,9 @@
 """Code for rules and conditions: what they mean, for messages of one form."""
 
-from mappings import transforms
+from mappings import plain, transforms
 from mappings.dead import LISTENER
 from mappings.fetch import NULL
+from mappings.forms.conditions import Condition, Conditions
 from mappings.forms.fields import SETTING, Desk, Fields
 from mappings.forms.gathering import Gathering
 from mappings.forms.ground import Ground
@@ -13,32 +14,24 @@ from mappings.meaning import (
     Coded,
     Const,
     Defaulted,
-    Every,
     Extracted,
     Fetched,
     First,
     Function,
     Gathered,
-    Holds,
     Joined,
     Meaning,
     Meanings,
     Opaque,
-    Some,
     Transformed,
-    Unless,
     When,
 )
-from mappings.plain import CARET
 
 DEFAULTS, SENT, LINES = "D", "M", "L"
 """The parameters of what is written."""
 CUT = "S"
 """The variable of the scopes that rules see, None until one is asked."""
 GIVE_UP = "return None"
-
-Condition = bool | str
-"""Known now, or the name of a variable."""
 
 
 class Values:
@@ -47,9 +40,10 @@ class Values:
     def __init__(self, desk: Desk, meanings: Meanings) -> None:
         self._writer, self._nullable = desk.writer, desk.form.quoted
         self._meanings = meanings
-        self._carets = desk.form.manner.delimiters.component == CARET
+        self._carets = desk.form.manner.delimiters.component == plain.CARET
         self._fields = Fields(desk)
-        self._gathering = Gathering(desk, self._fields, self.condition)
+        self._conditions = Conditions(desk.writer, self._value)
+        self._gathering = Gathering(desk, self._fields, self._conditions.condition)
         self._null = self._writer.constant(NULL)
 
     def rule(self, ground: Ground, rule: Function) -> Text:
@@ -62,7 +56,7 @@ class Values:
 
     def condition_of(self, ground: Ground, condition: Function) -> Condition:
         """Write a condition. Raises Unwritable."""
-        return self.condition(ground, self._meanings.of(condition))
+        return self._conditions.condition(ground, self._meanings.of(condition))
 
     def scope(self, ground: Ground) -> str:
         """Give the expression of the scope that rules see."""
@@ -133,10 +127,23 @@ class Values:
         shorter = transforms.SHORTER.get(what.apply)
         if shorter is not None:
             return f"{constant(shorter)}({name})"
+        if what.apply in transforms.PARTS:
+            begin, end = transforms.PARTS[what.apply]
+            return f"{name}[{begin}:{end}] if {self._is_time(name)} else {applied}"
         quick = transforms.PLAIN.get(what.apply)
-        if quick is None or not text.plain or not self._carets:
+        if quick is None or text.marks is None or not self._carets:
             return applied
-        return f"{constant(quick)}({name}) if {name}.isprintable() else {applied}"
+        unmarked = "".join(f"{constant(mark)} not in {name} and " for mark in text.marks)
+        return f"{constant(quick)}({name}) if {unmarked}{name}.isprintable() else {applied}"
+
+    def _is_time(self, name: str) -> str:
+        """Give the variable that says whether another is a plain time."""
+        key = ("time", name)
+        known: str | None = self._writer.known(key)
+        if known is None:
+            known = self._writer.let(f"{self._writer.constant(plain.is_time)}({name})")
+            self._writer.know(key, known)
+        return known
 
     def _asked(self, ground: Ground, rule: Function) -> Text:
         """Ask a rule on the scope that it knows."""
@@ -187,7 +194,12 @@ class Values:
         if birth.said == "":
             return NOTHING
         arguments = f"{self._writer.of(birth)}, {self._writer.of(day)}, {SETTING}"
-        name = self._writer.let(f"{self._writer.constant(transforms.age)}({arguments})")
+        aged = f"{self._writer.constant(transforms.age)}({arguments})"
+        if birth.said is None and day.said is None:
+            plainly = f"{self._is_time(birth.name)} and {self._is_time(day.name)}"
+            years = f"{self._writer.constant(plain.years)}({birth.name}, {day.name})"
+            aged = f"({years} if {plainly} else '') or {aged}"
+        name = self._writer.let(aged)
         return Text(None, name, pure=birth.pure and day.pure)
 
     def _first(self, ground: Ground, what: First) -> Text:
@@ -213,8 +225,10 @@ class Values:
         nullable = any(text.nullable or text.said == NULL for text in texts)
         if nullable:
             self._writer.put(f"if not {value}: {value} = {nulls}")
-        pure, plain = (all(text.pure for text in texts), all(text.plain for text in texts))
-        return Text(None, value, nullable, pure, plain)
+        pure = all(text.pure for text in texts)
+        marks = {mark for text in texts for mark in text.marks or ()}
+        unknown = any(text.marks is None for text in texts)
+        return Text(None, value, nullable, pure, None if unknown else tuple(sorted(marks)))
 
     def _take(self, text: Text, value: str, nulls: str) -> None:
         """Take a value; a null is laid aside."""
@@ -250,7 +264,7 @@ class Values:
             return NOTHING
 
     def _conditional(self, ground: Ground, what: When) -> Text:
-        met = self.condition(ground, what.condition)
+        met = self._conditions.condition(ground, what.condition)
         if met is False:
             raise Folded
         if met is True:
@@ -262,44 +276,3 @@ class Values:
                 raise Folded
             self._writer.put(f"{value} = {self._writer.of(found)}")
         return Text(None, value, found.nullable or found.said == NULL, found.pure)
-
-    def condition(self, ground: Ground, what: Meaning) -> Condition:
-        """Write a condition. Raises Unwritable."""
-        match what:
-            case Holds():
-                return self._holds(ground, what)
-            case Every():
-                return self._several(ground, what.parts, every=True)
-            case Some():
-                return self._several(ground, what.parts, every=False)
-            case Unless():
-                met = self.condition(ground, what.part)
-                return not met if isinstance(met, bool) else self._writer.let(f"not {met}")
-            case _:
-                raise Unwritable
-
-    def _holds(self, ground: Ground, what: Holds) -> Condition:
-        found = self._value(ground, what.of)
-        if found.said is not None:
-            return bool(what.test("" if found.said == NULL else found.said))
-        name = found.name
-        said = f"'' if {name} == {self._null} else {name}" if found.nullable else name
-        among = getattr(what.test, "__self__", None)
-        if isinstance(among, frozenset):
-            return self._writer.let(f"({said}) in {self._writer.constant(among)}")
-        return self._writer.let(f"{self._writer.constant(what.test)}({said})")
-
-    def _several(self, ground: Ground, parts: tuple[Meaning, ...], *, every: bool) -> Condition:
-        start, value = len(self._writer.lines), self._writer.let(str(every))
-        known: Condition = every
-        for part in parts:
-            with self._writer.under(f"if {value}:" if every else f"if not {value}:"):
-                met = self.condition(ground, part)
-                if met is (not every):
-                    known = met if known is every else known
-                if met is not every:
-                    self._writer.put(f"{value} = {met}")
-                    known = value if known is every else known
-        if len(self._writer.lines) == start + 1:
-            self._writer.drop(start)
-        return known

@@ -31,8 +31,8 @@ class Text(NamedTuple):
     """Whether it may be the HL7 null."""
     pure: bool = True
     """Whether asking again gives the same, and nobody notices."""
-    plain: bool = False
-    """Whether no mark but that of components can be in it, nor a quotation mark."""
+    marks: tuple[str, ...] | None = None
+    """Which marks may be in it beside that of components, and quotation marks; None: unknown."""
 
 
 NOTHING = Text("")

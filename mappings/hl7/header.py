@@ -16,6 +16,8 @@ _LAST_FIELD = 21  # MSH-21; later ones exist, nobody routes by them
 _ENOUGH = 40  # fields to split: a line of nothing but separators must not cost more
 _LONGEST_CHARSET = 99
 _LONGEST_CODES = 99
+_TRAILING = tuple(lines.AFTER[at : at + 1] for at in range(len(lines.AFTER)))
+_make = tuple.__new__  # what a NamedTuple does itself, without its detour
 
 
 class Header(NamedTuple):
@@ -86,8 +88,11 @@ class Header(NamedTuple):
 
 def peek(raw: bytes) -> Header:
     """Read MSH. Raises Malformed; agrees with `Message.parse` wherever that succeeds."""
-    body, _ = lines.trim(raw)
-    return read(lines.first_line(body))
+    end = raw.find(b"\r")
+    line = raw[: max(end, 0)]
+    if line[:3] != b"MSH" or b"\n" in line or line.endswith(_TRAILING):  # hardly ever
+        line = lines.first_line(lines.trim(raw)[0])
+    return read(line)
 
 
 def read(line: bytes) -> Header:
@@ -105,8 +110,9 @@ def read(line: bytes) -> Header:
     fields += (b"",) * (_LAST_FIELD + 1 - len(fields))
     kind = fields[9], fields[11], fields[12]
     # Senders repeat themselves; what is longer than codes are is not worth remembering.
-    codes = _known_codes if sum(map(len, kind)) <= _LONGEST_CODES else _codes
-    return Header(found, fields, *codes(*kind, found.component))
+    short = len(fields[9]) + len(fields[11]) + len(fields[12]) <= _LONGEST_CODES
+    codes = _known_codes if short else _codes
+    return _make(Header, (found, fields, *codes(*kind, found.component)))
 
 
 def _codes(

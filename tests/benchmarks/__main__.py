@@ -9,12 +9,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.benchmarks import applied, engine, growth, intake, results, start, watching
+from tests.benchmarks import applied, engine, growth, intake, mapping, results, start, watching
 from tests.benchmarks.tables import Options
 
 ROUNDS = 5
 
 PARTS: Mapping[str, Callable[[Path, Options], None]] = {
+    "mapping": mapping.main,
     "intake": intake.main,
     "applied": applied.main,
     "results": results.main,

@@ -84,21 +84,36 @@ def test_what_was_seen_is_known() -> None:
 @pytest.mark.parametrize(
     ("was", "now"),
     [
-        (b"M1^^^HOSP^MR", b"X1^^^HOSP^XX~M1^^^HOSP^MR"),
+        (b"M1^^^HOSP^MR", b"X1^^^HOSP^XX~M2^^^HOSP"),
+        (b"M1^^^HOSP^MR", "É1^^^HOSP^MR".encode()),
         (b"M1^^^HOSP^MR", b"M\\F\\1^^^HOSP^MR"),
         (b"M1^^^HOSP^MR", b'""'),
         (b"M1^^^HOSP^MR", b""),
         (b"ORC|NW", b"ORC|QQ"),
         (b"ORC|NW", b"ORC|"),
-        (b"|CT CHEST", b"|" + "Thoraxübersicht".encode()),
+        (b"^CT CHEST", b"^Thorax\xfcbersicht"),
         (b"NTE|1", b"NTE\n1"),
     ],
 )
 def test_unusual_messages_get_the_full_check(was: bytes, now: bytes) -> None:
-    """Repetitions, escapes, nulls, unknown codes and other bytes than ASCII."""
+    """Repetitions without a type, escapes, nulls, unknown codes, bytes in no declared charset."""
     assert glance(LEARNED, SEEN)
     changed = SEEN.replace(was, now) if was in SEEN else SEEN + now
     assert glance(LEARNED, changed) == ""
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (b"M1^^^HOSP^MR", b"X1^^^HOSP^XX~M1^^^HOSP^MR~M3^^^^MR"),
+        (b"^CT CHEST", "^Thoraxübersicht".encode()),
+    ],
+)
+def test_other_identifiers_and_accents_are_usual(was: bytes, now: bytes) -> None:
+    """The identifier is picked by its type; UTF-8 that says so is read as what it is."""
+    changed = SEEN.replace(was, now)
+    assert changed != SEEN
+    assert (glance(LEARNED, changed),) == full(LEARNED, changed) == ("SITE1|M1",)
 
 
 def test_several_orders_get_the_full_check() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from mappings.compiler import DEFINITIONS, compile_sources, load
 from mappings.errors import RuleFailed
 from mappings.events import OrderEvent
+from mappings.forms.form import sent
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Refusal
 from mappings.inbound import InboundMapping
@@ -81,6 +82,6 @@ def by_form(mapping: InboundMapping, raw: bytes, fallback: str = "utf-8") -> Any
 def is_written(mapping: InboundMapping, raw: bytes, fallback: str = "utf-8") -> bool:
     """Whether written code answers for a message."""
     assert mapping.specialist is not None
-    form = mapping.specialist.form(raw, fallback)
+    form = sent(raw, fallback)
     given = Defaults("SITE1", "Europe/Zurich", NOW)
     return form is not None and mapping.specialist.events(form, given) is not None
