@@ -14,7 +14,7 @@ from pydantic.config import JsonDict
 from bridge.engine.http.problems import MEDIA_TYPE
 
 _ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
-_RECORD: JsonDict = {
+RECORD: JsonDict = {
     "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
     "status": "Addendum",
     "userEmail": "person@hospital.example",
@@ -23,8 +23,8 @@ _RECORD: JsonDict = {
     "hasContent": True,
     "addendumUnsignUntil": 1800000090000,
 }
-_WAITING: JsonDict = {name: _RECORD[name] for name in ("reportId", "clinicalInfo", "userEmail")}
-_TAGS: JsonDict = {
+_WAITING: JsonDict = {name: RECORD[name] for name in ("reportId", "clinicalInfo", "userEmail")}
+TAGS: JsonDict = {
     **_ORDER,
     "SiteLocation": "",
     "PatientName": "EXAMPLE^PERSON",
@@ -34,7 +34,8 @@ _TAGS: JsonDict = {
 _LINK = "https://reports.example/reporting/launch-report/clinical?token=Zm9vYmFyYmF6cXV4MTIzNA"
 
 
-def _example(value: JsonDict) -> ConfigDict:
+def example(value: JsonDict) -> ConfigDict:
+    """Let a model be shown by an example."""
     return ConfigDict(json_schema_extra={"examples": [value]})
 
 
@@ -48,7 +49,7 @@ class ProblemError(BaseModel):
 class ProblemBody(BaseModel):
     """RFC 9457, with `code`, `errors`, `requestId` and `message`."""
 
-    model_config = _example(
+    model_config = example(
         {
             "type": "urn:report-engine:problem:report_signed",
             "title": "Bad Request",
@@ -83,7 +84,7 @@ class Owner(BaseModel):
 class LaunchResponse(BaseModel):
     """The answer to a launch; both spellings of the QR code carry the same value."""
 
-    model_config = _example(
+    model_config = example(
         {
             "status": "Draft",
             "owner": {"name": "Example Person", "email": "person@hospital.example"},
@@ -107,7 +108,7 @@ class LaunchResponse(BaseModel):
 class InitResponse(BaseModel):
     """The answer to init."""
 
-    model_config = _example(
+    model_config = example(
         {
             "sessionLink": "https://reports.example/reporting/init?token=Zm9vYmFyYmF6cXV4MTIzNA"
             "&AppLanguage=en-US&SpeechLanguage=en-US",
@@ -130,7 +131,7 @@ class Identity(BaseModel):
 class StatusRecordBody(BaseModel):
     """The report status record."""
 
-    model_config = _example(_RECORD)
+    model_config = example(RECORD)
 
     reportId: str
     status: str
@@ -144,7 +145,7 @@ class StatusRecordBody(BaseModel):
 class ContentResponse(BaseModel):
     """The report's plain text."""
 
-    model_config = _example({"content": "The lungs are clear."})
+    model_config = example({"content": "The lungs are clear."})
 
     content: str
 
@@ -152,7 +153,7 @@ class ContentResponse(BaseModel):
 class HtmlResponse(BaseModel):
     """The report as a self-contained HTML document."""
 
-    model_config = _example({"html": "<!doctype html><html lang='en-US'>…</html>"})
+    model_config = example({"html": "<!doctype html><html lang='en-US'>…</html>"})
 
     html: str
 
@@ -169,7 +170,7 @@ class WaitingBody(BaseModel):
 class PrelimsResponse(BaseModel):
     """The longest-waiting match, and all matches."""
 
-    model_config = _example(
+    model_config = example(
         {**_WAITING, "reports": [{**_WAITING, "prelimAt": "2027-01-15T07:55:00.000Z"}]}
     )
 
@@ -179,87 +180,16 @@ class PrelimsResponse(BaseModel):
     reports: list[WaitingBody]
 
 
-class ReleaseBody(BaseModel):
-    """What was released."""
-
-    kind: str
-    sequence: int
-
-
-class SignerBody(BaseModel):
-    """Who signed."""
-
-    name: str
-    email: str
-
-
-class SignedTextBody(BaseModel):
-    """The text of a report or an addendum, as its export has it."""
-
-    content: str
-    signedAt: str | None
-    signedBy: SignerBody | None
-
-
-class ReleasedTextBody(BaseModel):
-    """What a release says: the report, and its signed addenda in order."""
-
-    reportInfo: SignedTextBody
-    addendumInfo: list[SignedTextBody]
-
-
-class ChangeBody(BaseModel):
-    """One change of one report."""
-
-    cursor: int
-    at: int
-    event: str
-    reportId: str
-    record: StatusRecordBody
-    orders: list[dict[str, Any]]
-    release: ReleaseBody | None
-    addenda: int | None = Field(
-        default=None, description="Place of a released addendum among those of the export"
-    )
-    text: ReleasedTextBody | None = Field(
-        default=None, description="With `texts`, and where the quota of exports allows it"
-    )
-
-
-class ChangesResponse(BaseModel):
-    """Changes in commit order; go on from `cursor`."""
-
-    model_config = _example(
-        {
-            "changes": [
-                {
-                    "cursor": 4711,
-                    "at": 1800000000000,
-                    "event": "report_finalized",
-                    "reportId": _RECORD["reportId"],
-                    "record": _RECORD,
-                    "orders": [_TAGS],
-                    "release": {"kind": "final", "sequence": 1},
-                }
-            ],
-            "cursor": 4711,
-        }
-    )
-
-    changes: list[ChangeBody]
-    cursor: int
-
-
 class WorklistResponse(BaseModel):
     """A page of the worklist; `next` is null on the last one."""
 
-    model_config = _example(
+    model_config = example(
         {
             "items": [
                 {
-                    **_RECORD,
+                    **RECORD,
                     "ownerName": "Example Person",
-                    "orders": [_TAGS],
+                    "orders": [TAGS],
                     "createdAt": 1799999000000,
                     "updatedAt": 1800000000000,
                     "signedAt": 1800000000000,

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from bridge.engine.http.acting import Place, look, place_of, triple_of
 from bridge.engine.http.feed import wait_for_changes
 from bridge.engine.http.guard import GuardedRoute
+from bridge.engine.http.models.changes import ChangesResponse
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.models.reports import OrderIdentity, StatusBody
 from bridge.engine.http.models.responses import (
-    ChangesResponse,
     ContentResponse,
     PrelimsResponse,
     StatusRecordBody,

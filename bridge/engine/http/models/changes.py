@@ -1,0 +1,84 @@
+"""
+Shapes of the change feed, for the OpenAPI description; the route sends plain JSON.
+
+The feed is ours, beside the interface document.
+"""
+
+# ruff: noqa: N815  # the spelling of the interface document
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from bridge.engine.http.models.responses import RECORD, TAGS, StatusRecordBody, example
+
+
+class ReleaseBody(BaseModel):
+    """What was released."""
+
+    kind: str
+    sequence: int
+
+
+class SignerBody(BaseModel):
+    """Who signed."""
+
+    name: str
+    email: str
+
+
+class SignedTextBody(BaseModel):
+    """The text of a report or an addendum, as its export has it."""
+
+    content: str
+    signedAt: str | None
+    signedBy: SignerBody | None
+
+
+class ReleasedTextBody(BaseModel):
+    """What a release says: the report, and its signed addenda in order."""
+
+    reportInfo: SignedTextBody
+    addendumInfo: list[SignedTextBody]
+
+
+class ChangeBody(BaseModel):
+    """One change of one report."""
+
+    cursor: int
+    at: int
+    event: str
+    reportId: str
+    record: StatusRecordBody
+    orders: list[dict[str, Any]]
+    release: ReleaseBody | None
+    addenda: int | None = Field(
+        default=None, description="Place of a released addendum among those of the export"
+    )
+    text: ReleasedTextBody | None = Field(
+        default=None, description="With `texts`, and where the quota of exports allows it"
+    )
+
+
+class ChangesResponse(BaseModel):
+    """Changes in commit order; go on from `cursor`."""
+
+    model_config = example(
+        {
+            "changes": [
+                {
+                    "cursor": 4711,
+                    "at": 1800000000000,
+                    "event": "report_finalized",
+                    "reportId": RECORD["reportId"],
+                    "record": RECORD,
+                    "orders": [TAGS],
+                    "release": {"kind": "final", "sequence": 1},
+                }
+            ],
+            "cursor": 4711,
+        }
+    )
+
+    changes: list[ChangeBody]
+    cursor: int
