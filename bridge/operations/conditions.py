@@ -181,7 +181,7 @@ def _codes(sight: Sight) -> Iterator[Condition]:
         if each.policy != KEPT_AS_THEY_ARE and each.seen_at is None
     )
     for (mapping, table), count in told.items():
-        text = f"{count} codes that messages had are not in the code table {table} of {mapping}"
+        text = f"of the codes that messages had, the code table {table} of {mapping} lacks {count}"
         yield Condition(f"codes:{mapping} {table}", Severity.WARNING, text)
 
 

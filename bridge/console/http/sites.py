@@ -71,7 +71,7 @@ async def change_site(site: Site, body: Json, request: Request, person: PersonDe
 @router.get("/{site}/{what}")
 async def listed(
     site: Site,
-    what: Literal["templates", "prelim-groups", "users", "tokens", "code-map"],
+    what: Literal["templates", "prelim-groups", "users", "tokens", "code-map", "observed-hosts"],
     person: PersonDep,
     backstage: BackstageDep,
 ) -> Any:

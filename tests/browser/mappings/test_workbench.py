@@ -211,3 +211,56 @@ def test_what_a_listener_reads_with_is_put_in_order(desk: Desk, page: Page) -> N
     page.get_by_label("Why").fill("as it was")
     page.get_by_role("button", name="Save").click()
     expect(table).to_contain_text("as in the settings")
+
+
+def test_two_windows_of_one_draft(desk: Desk, page: Page) -> None:
+    """Whoever saves second is told, and chooses whose text stays; nothing goes by itself."""
+    desk.draft(KEEPER, "twice", twice=SENDER)
+    enter(page, desk, KEEPER, "mappings/twice")
+    page.get_by_role("textbox", name="Text of twice.yaml").wait_for()
+    begun = desk.call(KEEPER, "GET", "mappings/twice").json()["draft"]
+    body = {key: begun[key] for key in ("begun_on", "revision")}
+    other = {"files": {"twice.yaml": f"# other\n{SENDER}"}, **body}
+    assert desk.call(KEEPER, "PUT", "mappings/twice/draft", other).status_code == 200
+    editor(page, "twice.yaml")
+    page.keyboard.type("# mine\n")
+    warning = page.get_by_role("alert").filter(has_text="saved in another window")
+    expect(warning).to_be_visible()
+    assert complaints(page) == []
+    warning.get_by_role("button", name="Keep what stands here").click()
+    expect(warning).to_have_count(0)
+    saved(page)
+    kept = desk.call(KEEPER, "GET", "mappings/twice").json()["draft"]
+    assert kept["files"]["twice.yaml"].startswith("# mine\n")
+
+
+def test_a_session_that_ends_while_one_writes(desk: Desk, page: Page) -> None:
+    """The draft is saved as soon as its author is signed in again."""
+    desk.draft(KEEPER, "ended", ended=SENDER)
+    enter(page, desk, KEEPER, "mappings/ended")
+    page.get_by_role("textbox", name="Text of ended.yaml").wait_for()
+    page.context.clear_cookies()
+    page.get_by_role("textbox", name="Text of ended.yaml").focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.insert_text("# late")  # at once: what is asked next takes the focus
+    dialog = page.get_by_role("dialog", name="You were signed out")
+    expect(dialog).to_be_visible()
+    jar = desk.sign_in(KEEPER)
+    page.context.add_cookies(
+        [{"name": name, "value": jar[name], "url": desk.house.url} for name in jar]
+    )
+    dialog.get_by_role("button", name="Go on").click()
+    saved(page)
+    draft = desk.call(KEEPER, "GET", "mappings/ended").json()["draft"]
+    assert draft["files"]["ended.yaml"].endswith("# late")
+
+
+def test_what_a_result_is_made_of(desk: Desk, page: Page) -> None:
+    """Fields of the order that are used and not used, tags, and parts of the report."""
+    enter(page, desk, KEEPER, "mappings/results")
+    page.get_by_role("button", name="Last 10 stored").click()
+    expect(page.get_by_role("region", name="The message").locator(".used").first).to_be_visible()
+    facts = page.get_by_text("clinicalInfo.PatientMRN")
+    expect(facts).to_be_visible()
+    expect(page.get_by_text("report.signedBy.email")).to_be_visible()
+    assert complaints(page) == []
