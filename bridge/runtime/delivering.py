@@ -72,27 +72,26 @@ class Delivery:
         self._couriers = list(map(connected, chosen, settings.destination))
         switches = {each.destination.name: each for each in self._couriers}
         self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
-        self._circuits = Circuits(
-            database, {each.destination.name: each for each in self._couriers}, now_ms
-        )
-        self._learner = Learner(
-            database, self._outbox, chosen, now_ms, Ahead(composer), self._rooms
-        )
+        self._circuits = Circuits(database, dict(switches), now_ms)
+        ahead = Ahead(composer)
+        self._learner = Learner(database, self._outbox, chosen, now_ms, ahead, self._rooms)
         self._followers = [
-            Follower(
-                client,
-                self._learner,
-                metrics,
-                self._notify,
-                random=chance(),
-                site=site,
-                hand_over=self._hand_over,
-            )
-            for site in client.tokens.distinct()
+            self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
         self._reconciler = Reconciler(client, database, chosen, metrics)
         self._scheduler = AsyncIOScheduler()
+
+    def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
+        return Follower(
+            client,
+            self._learner,
+            metrics,
+            self._notify,
+            random=chance(),
+            site=site,
+            hand_over=self._hand_over,
+        )
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
