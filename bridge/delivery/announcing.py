@@ -10,6 +10,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
+from bridge.contract import ReportStatus
 from bridge.delivery.destinations import Destination
 from bridge.engine_client.models import Change, OrderKey
 from bridge.queue.deliveries import Release
@@ -24,6 +25,10 @@ KINDS: Mapping[str, ResultEvent] = MappingProxyType(
 )
 """Releases of the change feed."""
 
+DELETED = "report_deleted"
+CANCELLED = "Cancelled"
+"""What the code tables of statuses call a report that is gone."""
+
 PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
     {
         "report_prelimed": (ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS),
@@ -33,7 +38,7 @@ PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
         "report_reset": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
         "report_unassigned": (ResultEvent.ORDER_STATUS,),
         "report_discarded": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
-        "report_deleted": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
+        DELETED: (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
         "addendum_unsigned": (ResultEvent.ORDER_STATUS,),
     }
 )
@@ -77,10 +82,25 @@ def news_of(change: Change, addenda: int) -> list[News]:
         out = max(addenda, place) if event is ResultEvent.ADDENDUM else addenda
         name = f"{change.release.kind}:{change.release.sequence}"
         return released(News(event, *common, name, status, orders, out, change.at))
+    status = _status_after(change)
     return [
         News(event, *common, f"{event}:{change.cursor}", status, orders, addenda, change.at)
         for event in PROGRESS.get(change.event, ())
+        if status or event is not ResultEvent.ORDER_STATUS
     ]
+
+
+def _status_after(change: Change) -> str:
+    """
+    Give a report's status after a change; '' where there is nothing to say of it.
+
+    The feed's record of a deleted report is of before. One that was begun was cancelled; of one
+    that nobody had opened nothing was told: it goes when its order is cancelled or held.
+    """
+    status = change.record.status
+    if change.event != DELETED:
+        return status.value
+    return "" if status is ReportStatus.ORDERED else CANCELLED
 
 
 def released(news: News) -> list[News]:

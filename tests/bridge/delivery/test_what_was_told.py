@@ -98,6 +98,28 @@ async def test_a_preliminary_report_that_came_to_nothing(
     assert cancelled.value("TXA-12") == document.value("TXA-12")
 
 
+async def test_a_begun_report_that_is_deleted_is_cancelled(
+    tmp_path: Path, database: Database
+) -> None:
+    """The last word on it is X, not the status it had; of an unopened order there is none."""
+    events = frozenset({ResultEvent.ORDER_STATUS})
+    ris = destination("ris", mappings=written("status"), events=events)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.send(order("ID2", "A2"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.delete(A1)
+        await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
+        await hospital.follow()
+        await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+        sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
+    assert [(m.value("OBR-18"), m.value("ORC-5"), m.value("OBR-25")) for m in sent][-1] == (
+        "A1", "CA", "X",
+    )  # fmt: skip
+    assert all(m.value("OBR-18") == "A1" for m in sent)
+
+
 @pytest.mark.parametrize("name", ["results", "mdm"])
 async def test_a_final_text_after_a_retraction_corrects(
     tmp_path: Path, database: Database, name: str
