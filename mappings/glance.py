@@ -51,6 +51,8 @@ class _Shape(NamedTuple):
     """Messages of one shape: `pattern` is all of one, and its groups are the fields to read."""
 
     charset: bytes
+    utf_8: bool
+    """Whether they say that they are in UTF-8."""
     pattern: re.Pattern[bytes]
     marks: _Marks
     mrn: tuple[_Probe, ...]
@@ -78,7 +80,7 @@ class Glance:
 
     def mrn(self, raw: bytes, header: Header) -> str:
         """Give the patient's number of a message that is in order; "" where that is not sure."""
-        if b"\n" in raw or _ESCAPE in raw or not (raw.isascii() or _is_utf_8(raw, header)):
+        if b"\n" in raw or _ESCAPE in raw:
             return ""
         shape, charset = self._latest, header.fields[18]
         found = None
@@ -90,6 +92,8 @@ class Glance:
                 return ""
             self._latest = shape
         assert shape is not None  # noqa: S101  # its pattern has matched
+        if not raw.isascii() and not (shape.utf_8 and _is_utf_8(raw)):
+            return ""
         try:
             return self._look(shape, found.groups(b""))
         except _Unusual:
@@ -128,7 +132,8 @@ class Glance:
             return None
         only = status[0] if status else None
         marks = _marks(header.delimiters)
-        return _Shape(header.charset, pattern, marks, mrn, accession, control[0], only)
+        utf_8 = says_utf_8(header.charset, header.delimiters.repetition)
+        return _Shape(header.charset, utf_8, pattern, marks, mrn, accession, control[0], only)
 
     def _look(self, shape: _Shape, fields: tuple[bytes, ...]) -> str:
         marks = shape.marks
@@ -142,13 +147,12 @@ class Glance:
         return mrn.decode()
 
 
-def _is_utf_8(raw: bytes, header: Header) -> bool:
-    """Whether a message that says so is in UTF-8."""
+def _is_utf_8(raw: bytes) -> bool:
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return says_utf_8(header.fields[18][:_LONGEST], header.delimiters.repetition)
+    return True
 
 
 def _key(raw: bytes, header: Header) -> _Key:
@@ -227,6 +231,8 @@ def _of_one(text: bytes, component: int, match: tuple[int, bytes] | None, marks:
         value = text
     else:
         value = parts[component - 1] if component <= len(parts) else b""
+    if value.isalnum():  # nearly always
+        return value
     value = value.strip()
     if value == _NULL or not value.isascii() or not value.decode("ascii").isprintable():
         raise _Unusual

@@ -25,8 +25,7 @@ _YEAR = 10_000  # between two days written YYYYMMDD and read as numbers
 _BEFORE_SUFFIX = 3
 
 
-@lru_cache(maxsize=2048)
-def is_time(text: str) -> bool:
+def looks_like_time(text: str) -> bool:
     """Whether a text is a day, or a time on a day, in digits that HL7's own form would have."""
     return (
         len(text) in _LENGTHS
@@ -38,6 +37,10 @@ def is_time(text: str) -> bool:
         and text[10:12] < "60"
         and text[12:] < "60"
     )
+
+
+is_time = lru_cache(maxsize=2048)(looks_like_time)
+"""The same, for those that ask of one text several times."""
 
 
 def years(birth: str, day: str) -> str:

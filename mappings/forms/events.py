@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.fetch import NULL
+from mappings.forms.fields import DEFAULTS
 from mappings.forms.ground import Ground
 from mappings.forms.kept import Kept
 from mappings.forms.metadata import Metadata, lines_of
-from mappings.forms.values import DEFAULTS, GIVE_UP, Values
+from mappings.forms.said import draft
+from mappings.forms.values import GIVE_UP, Values
 from mappings.forms.writer import Text, Unwritable, Writer
 from mappings.gathering import Rule
 from mappings.links import Standing
@@ -151,12 +153,12 @@ class Events:
         )
 
     def _made(self, kind: type, /, **values: str) -> str:
-        """Write one value, each of its slots set: that is what a frozen dataclass does."""
+        """Write one frozen value: a draft with the same slots, that becomes what it is to be."""
         writer = self._writer
-        name = writer.let(f"{writer.constant(object.__new__)}({writer.constant(kind)})")
+        name = writer.let(f"{writer.constant(draft(kind))}()")
         for field, value in values.items():
-            put = writer.constant(getattr(kind, field).__set__)
-            writer.put(f"{put}({name}, {value})")
+            writer.put(f"{name}.{field} = {value}")
+        writer.put(f"{name}.__class__ = {writer.constant(kind)}")
         return name
 
     def _event_of(self, **values: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mappings.fetch import narrowed, whole
-from mappings.forms.form import Form
+from mappings.forms.form import Form, Given
 from mappings.forms.ground import Ground, Lines, Mark
 from mappings.forms.said import part, read
 from mappings.forms.writer import NOTHING, Text, Unwritable, Writer
@@ -12,8 +12,8 @@ from mappings.hl7.escapes import named
 from mappings.hl7.path import Match, Path
 from mappings.meaning import Fetched
 
-SETTING = "W"
-"""The variable of what values are read with."""
+DEFAULTS, SENT, LINES = "D", "M", "L"
+"""The parameters of what is written."""
 _LAST_DELIMITER_FIELD = 2
 
 
@@ -23,6 +23,13 @@ class Desk(NamedTuple):
     writer: Writer
     lines: Lines
     form: Form
+
+    @property
+    def setting(self) -> str:
+        """Write what values are read with, for those few that want to know."""
+        constant, manner = self.writer.constant, self.form.manner
+        given = (constant(manner.delimiters), constant(manner.codec), DEFAULTS)
+        return f"{constant(tuple.__new__)}({constant(Given)}, ({', '.join(given)}))"
 
 
 class Piece(NamedTuple):
@@ -41,6 +48,7 @@ class Fields:
         self._writer, self._lines = desk.writer, desk.lines
         self._marks = desk.form.manner.delimiters
         self._nullable = desk.form.quoted
+        self._setting = desk.setting
         self._named = desk.writer.constant(named(self._marks))
 
     def fetched(self, ground: Ground, what: Fetched) -> Text:
@@ -171,5 +179,5 @@ class Fields:
         if not escaped:
             return self._let(f"({said}).strip()")
         name, mark = self._let(said), self._writer.constant(self._marks.escape)
-        reading = f"{self._writer.constant(read)}({name}, {mark}, {self._named}, {SETTING})"
+        reading = f"{self._writer.constant(read)}({name}, {mark}, {self._named}, {self._setting})"
         return self._let(f"{reading} if {mark} in {name} else {name}.strip()")

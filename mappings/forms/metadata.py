@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from mappings.fetch import NULL
+from mappings.forms.fields import LINES
 from mappings.forms.ground import Ground
 from mappings.forms.kept import Kept
 from mappings.forms.said import numbered
-from mappings.forms.values import LINES, Values
+from mappings.forms.values import Values
 from mappings.forms.writer import Unwritable, Writer
 from mappings.gathering import Rule
 from mappings.metadata import Each, MetadataRules, fitting

@@ -1,11 +1,19 @@
 """What written code calls: the few things that are more than a line of it."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from mappings.fetch import NULL, finish
 from mappings.forms.form import Sent
 from mappings.hl7.message import Message
 from mappings.scope import Defaults, Scope, Setting, order_groups
+
+
+@lru_cache
+def draft(kind: type) -> type:
+    """Make a class whose values can still be written, and can become values of a frozen one."""
+    slots: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined]  # it is a dataclass with slots
+    return type(f"{kind.__name__}Draft", (), {"__slots__": slots})
 
 
 def scopes(sent: Sent, defaults: Defaults) -> list[Scope]:

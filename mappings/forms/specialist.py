@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from mappings.events import OrderEvent
 from mappings.forms.events import Events
-from mappings.forms.fields import SETTING, Desk
-from mappings.forms.form import Form, Given, Sent
+from mappings.forms.fields import DEFAULTS, LINES, SENT, Desk
+from mappings.forms.form import Form, Sent
 from mappings.forms.ground import Lines, Sightings
 from mappings.forms.kept import kept
-from mappings.forms.values import CUT, DEFAULTS, LINES, SENT, Values
+from mappings.forms.values import CUT, Values
 from mappings.forms.writer import Unwritable, Writer
 from mappings.hl7.message import Message
 from mappings.meaning import Meanings
@@ -123,15 +123,8 @@ def written(
     """Write the code for a form. Raises Unwritable."""
     writer = Writer()
     lines = Lines(writer, message.names, seen, form)
-    manner = form.manner
     values = Values(Desk(writer, lines, form), meanings)
     cut, grounds = kept(message, plan, lines)
     Events(writer, values, plan, cut).write(grounds)
-    make, given = writer.constant(tuple.__new__), writer.constant(Given)
-    marks, codec = writer.constant(manner.delimiters), writer.constant(manner.codec)
-    opening = [
-        *lines.opening(),
-        f"    {SETTING} = {make}({given}, ({marks}, {codec}, {DEFAULTS}))",
-        f"    {CUT} = None",
-    ]
+    opening = [*lines.opening(), f"    {CUT} = None"]
     return writer.function(f"{LINES}, {DEFAULTS}, {SENT}", opening)

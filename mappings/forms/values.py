@@ -4,7 +4,7 @@ from mappings import plain, transforms
 from mappings.dead import LISTENER
 from mappings.fetch import NULL
 from mappings.forms.conditions import Condition, Conditions
-from mappings.forms.fields import SETTING, Desk, Fields
+from mappings.forms.fields import DEFAULTS, SENT, Desk, Fields
 from mappings.forms.gathering import Gathering
 from mappings.forms.ground import Ground
 from mappings.forms.said import joined, scopes
@@ -27,8 +27,6 @@ from mappings.meaning import (
     When,
 )
 
-DEFAULTS, SENT, LINES = "D", "M", "L"
-"""The parameters of what is written."""
 CUT = "S"
 """The variable of the scopes that rules see, None until one is asked."""
 GIVE_UP = "return None"
@@ -39,7 +37,7 @@ class Values:
 
     def __init__(self, desk: Desk, meanings: Meanings) -> None:
         self._writer, self._nullable = desk.writer, desk.form.quoted
-        self._meanings = meanings
+        self._meanings, self._setting = meanings, desk.setting
         self._carets = desk.form.manner.delimiters.component == plain.CARET
         self._fields = Fields(desk)
         self._conditions = Conditions(desk.writer, self._value)
@@ -123,7 +121,7 @@ class Values:
     def _transformed(self, text: Text, what: Transformed) -> str:
         """Write a transform; where a name can only be plain, without looking whether it is."""
         name, constant = self._writer.of(text), self._writer.constant
-        applied = f"{constant(what.apply)}({name}, {SETTING})"
+        applied = f"{constant(what.apply)}({name}, {self._setting})"
         shorter = transforms.SHORTER.get(what.apply)
         if shorter is not None:
             return f"{constant(shorter)}({name})"
@@ -141,7 +139,7 @@ class Values:
         key = ("time", name)
         known: str | None = self._writer.known(key)
         if known is None:
-            known = self._writer.let(f"{self._writer.constant(plain.is_time)}({name})")
+            known = self._writer.let(f"{self._writer.constant(plain.looks_like_time)}({name})")
             self._writer.know(key, known)
         return known
 
@@ -193,7 +191,7 @@ class Values:
         birth, day = self._value(ground, what.birth), self._value(ground, what.day)
         if birth.said == "":
             return NOTHING
-        arguments = f"{self._writer.of(birth)}, {self._writer.of(day)}, {SETTING}"
+        arguments = f"{self._writer.of(birth)}, {self._writer.of(day)}, {self._setting}"
         aged = f"{self._writer.constant(transforms.age)}({arguments})"
         if birth.said is None and day.said is None:
             plainly = f"{self._is_time(birth.name)} and {self._is_time(day.name)}"

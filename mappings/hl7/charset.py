@@ -89,7 +89,6 @@ def known_codec(msh18: str) -> str | None:
     return next((_canonical(_CODECS[name]) for name in names if name in _CODECS), None)
 
 
-@lru_cache(maxsize=64)
 def says_utf_8(msh18: bytes, repetition: str) -> bool:
     """Tell whether MSH-18 names UTF-8."""
     return known_codec(declared(msh18, repetition)) == "utf-8"
