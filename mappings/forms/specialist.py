@@ -101,7 +101,8 @@ class Specialist:
             self.refuted += 1
         self._met.pop(message.form, None)
         if message.form not in self._written and len(self._written) >= MOST_WRITTEN:
-            self._written.pop(next(iter(self._written)), None)
+            for oldest in list(self._written)[:1]:
+                self._written.pop(oldest, None)
             self._sightings = min(self._sightings + 1, _MOST_SIGHTINGS)
         self._written[message.form] = known
 
