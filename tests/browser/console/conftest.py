@@ -29,7 +29,7 @@ class Ward:
     def cookies(self, email: str) -> dict[str, str]:
         """Sign in as a browser does; give the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{self.house.url}/reporting/login", data=form)
+        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=30)
         assert answer.status_code == 303, answer.text
         return dict(answer.cookies)
 

@@ -157,3 +157,33 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> No
     expect(ended).to_have_count(0)
     assert "M7777" in patient.input_value()
     assert patient.input_value().endswith("|more")
+
+
+def test_long_names_leave_the_page_its_form(ward: Ward, page: Page) -> None:
+    """A person's, in the head; a patient's, in the worklist. Hostile text is text."""
+    long = {"email": VIEWER, "name": "Very Long Name " * 10, "role": "user"}
+    assert ward.call(CHIEF, "POST", "sites/SITE1/users", long).status_code < 300
+    name = f"<script>alert(1)</script>^{'L' * 200}"
+    with Sender(ward.house.mllp_port) as sender:
+        sender.ask(order(7014, accession="A7014", name=name))
+    ward.house.settle()
+    enter(page, ward, VIEWER, "messages")
+    links = page.get_by_role("navigation").get_by_role("link")
+    links.first.wait_for()
+    boxes = [each.bounding_box() for each in links.all()]
+    assert len({box["y"] for box in boxes if box}) == 1
+    enter(page, ward, OPERATOR, "worklist")
+    row = page.get_by_role("row").filter(has_text="A7014")
+    expect(row).to_contain_text("<script>alert(1)</script>")
+    box = row.get_by_role("button", name="Where is it?").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 1280
+
+
+def test_a_sites_settings_open_without_a_complaint(ward: Ward, page: Page) -> None:
+    """All that the page asks the service for is let through."""
+    enter(page, ward, CHIEF, "sites/SITE1")
+    page.get_by_label("Time zone").wait_for()
+    page.wait_for_load_state("networkidle")
+    expect(page.get_by_role("status").filter(has_text="wrong")).to_have_count(0)
+    assert ward.call(CHIEF, "GET", "sites/SITE1/observed-hosts").status_code == 200
