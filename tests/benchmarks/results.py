@@ -23,7 +23,7 @@ from tests.benchmarks.tables import Options, show
 
 SIGNATURES = 100
 PER_SECOND = 20.0
-WAITING = 600
+WAITING = 1000
 PATIENCE = 120.0
 
 

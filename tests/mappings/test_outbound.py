@@ -205,8 +205,12 @@ class TestMetadata:
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 
 
+KEY = TEXT.filter(lambda key: bool(key) and not key.startswith("Z"))
+"""Of Metadata that go back: what came in a Z segment of the order does not."""
+
+
 @settings(max_examples=200, deadline=None)
-@given(line=TEXT, name=TEXT, key=TEXT.filter(bool), value=TEXT.filter(bool))
+@given(line=TEXT, name=TEXT, key=KEY, value=TEXT.filter(bool))
 def test_any_text_survives(line: str, name: str, key: str, value: str) -> None:
     """Delimiters, control characters and any script come out as they went in."""
     order = replace(ORDER, tags={**TAGS, "StudyDescription": name}, metadata={key: value}, echo=())
