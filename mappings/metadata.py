@@ -24,6 +24,9 @@ OMITTED = "MetadataOmitted"
 _ROOM_TO_SAY_SO = 2_000
 _LONGEST_CHARACTER = 8  # bytes of JSON a character can need, and some for its key
 
+SHORT = LARGEST // _LONGEST_CHARACTER
+"""Characters of keys and values that need no second look: they fit, whatever they are."""
+
 KEYS = ("values", "each", "keep")
 EACH_KEYS = ("segment", "key", "value", "when")
 
@@ -84,7 +87,7 @@ class MetadataRules:
 def fitting(filled: dict[str, str]) -> dict[str, str]:
     """Leave out the keys, each whole, that a report service would not take any more; say which."""
     long = len("".join(filled)) + len("".join(filled.values()))
-    if long * _LONGEST_CHARACTER < LARGEST:
+    if long < SHORT:
         return filled
     kept, left_out, size = {}, [], _ROOM_TO_SAY_SO
     for key, value in filled.items():

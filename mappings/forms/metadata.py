@@ -10,7 +10,7 @@ from mappings.forms.said import numbered
 from mappings.forms.values import Values
 from mappings.forms.writer import Unwritable, Writer
 from mappings.gathering import Rule
-from mappings.metadata import Each, MetadataRules, fitting
+from mappings.metadata import SHORT, Each, MetadataRules, fitting
 
 _METADATA = "N"
 
@@ -41,7 +41,12 @@ class Metadata:
             before = f"{_METADATA}[{key}] + {newline} + {text} if {key} in {_METADATA} else {text}"
             writer.put(f"{_METADATA}[{key}] = {before}")
         key = writer.constant("Metadata")
-        fitted = f"{writer.constant(fitting)}({_METADATA})"
+        # The keys of `values` are the definition's own, and few: it is the values that grow.
+        keys = sum(map(len, [*rules.values, *self._kept.whole[ground.group]]))
+        counted = any(ground.every(each.segment) for each in rules.each)
+        rows = f" + len(''.join({_METADATA}))" if counted else ""
+        short = f"len(''.join({_METADATA}.values())){rows} < {SHORT - keys}"
+        fitted = f"{_METADATA} if {short} else {writer.constant(fitting)}({_METADATA})"
         writer.put(f"if {_METADATA}: {tags}[{key}] = {fitted}")
 
     def _entry(self, ground: Ground, key: str, rule: Rule) -> None:
