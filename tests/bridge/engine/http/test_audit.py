@@ -1,11 +1,13 @@
 """The audit trail over HTTP: who read, was refused, changed; what it never holds."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from bridge.engine.documents.audit_event import audit_events
+from bridge.engine.live.journal import merged
 from bridge.engine.service import trail
-from bridge.engine.service.audit import verify
+from bridge.engine.service.audit import Deed, Outcome, verify
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
 
 ONE = {"clinicalInfo": identity()}
@@ -60,12 +62,26 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
     service.runner.run(service.application.state.engine.journal.flush())
     with service.database.read() as connection:
         rows = trail.page(connection, trail.TrailQuery())
-    assert [(each.action, each.outcome, each.user) for each in rows] == [
-        ("token", "refused", ""),
-        ("permission", "refused", FOREIGN),
+    *tokens, permission = rows  # written twice where the five straddle a moment of the journal's
+    assert (permission.action, permission.outcome, permission.user) == (
+        *("permission", "refused"), FOREIGN
+    )  # fmt: skip
+    assert {(each.action, each.outcome, each.user) for each in tokens} == {("token", "refused", "")}
+    assert sum(each.details.get("count", 1) for each in tokens) == 5
+    assert {each.details["path"] for each in tokens} == {"/api/report/status"}
+
+
+def test_alike_refusals_share_an_entry() -> None:
+    """However many requests they came by; another path, or a success, is another entry."""
+    once = Deed("token", outcome=Outcome.REFUSED, details={"path": "/a", "request": "1"})
+    again = replace(once, details={"path": "/a", "request": "2"})
+    other = replace(once, details={"path": "/b", "request": "3"})
+    read = Deed("status", details={})
+    found = merged([(1, once), (2, again), (3, other), (4, read), (5, read)])
+    assert [(at, each.details.get("count")) for at, each in found] == [
+        *((1, 2), (3, None)),
+        *((4, None), (5, None)),
     ]
-    assert rows[0].details["count"] == 5
-    assert rows[0].details["path"] == "/api/report/status"
 
 
 def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
