@@ -17,6 +17,9 @@ from config.quantities import Address
 
 BACKLOG = 512
 DRAIN_SECONDS = 10
+KEEP_ALIVE_SECONDS = 75
+"""Silence after which a connection is closed. Longer than pages and proxies wait between two
+requests: one that is closed in the moment it is used again is an error to them."""
 
 
 class _Server(uvicorn.Server):
@@ -42,6 +45,7 @@ class WebServer:
             server_header=False,
             proxy_headers=False,  # the engine itself believes trusted proxies only
             timeout_graceful_shutdown=DRAIN_SECONDS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             h11_max_incomplete_event_size=64 * 1024,
         )
         self._server = _Server(config)
