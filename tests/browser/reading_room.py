@@ -18,6 +18,7 @@ from bridge.engine.http.application import create_application
 from bridge.engine.service import sites, tokens
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import Assistance, EngineSettings
+from bridge.runtime.web import KEEP_ALIVE_SECONDS
 from bridge.store.database import Database
 from tests.databases import fresh_file
 
@@ -66,7 +67,12 @@ class ReadingRoom:
         application = create_application(
             settings, self._database, clock=lambda: time.time_ns() // 1_000_000
         )
-        config = uvicorn.Config(application, log_level="error", lifespan="off")
+        config = uvicorn.Config(
+            application,
+            log_level="error",
+            lifespan="off",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
         server = self._server = uvicorn.Server(config)
         engine = application.state.engine
 

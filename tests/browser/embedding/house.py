@@ -28,6 +28,7 @@ from bridge.engine.rules.authority import Role
 from bridge.engine.service import sites, tokens, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
+from bridge.runtime.web import KEEP_ALIVE_SECONDS
 from bridge.store.database import Database
 from docs.embedding.host import Host
 from tests.databases import fresh_file
@@ -112,7 +113,8 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
         application = create_application(
             installed, database, clock=lambda: time.time_ns() // 1_000_000
         )
-        options = certificate(folder) if secure else {}
+        options: dict[str, Any] = dict(certificate(folder)) if secure else {}
+        options["timeout_keep_alive"] = KEEP_ALIVE_SECONDS
         config = uvicorn.Config(application, log_level="warning", lifespan="off", **options)
         server = uvicorn.Server(config)
         engine = application.state.engine
