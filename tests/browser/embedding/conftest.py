@@ -90,5 +90,5 @@ def viewing(browser: Browser, engine: Reports, host: str) -> Iterator[Viewer]:
     finally:
         context.close()
     wrong = [each for each in viewer.errors if viewer.expected not in each]
-    # What the browser's own network layer gave up, and the page asked for again, is no fault of ours.
+    # What the browser's network layer gave up and the page asked for again is no fault of ours.
     assert [each for each in wrong if "ERR_TOO_MANY_RETRIES" not in each] == []
