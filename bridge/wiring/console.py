@@ -27,10 +27,10 @@ from bridge.wiring.authoring.bench import AuthorsBench
 from bridge.wiring.authoring.desk import AuthorsDesk
 from bridge.wiring.belonging import Belongings
 from bridge.wiring.channels import described_channels, names
-from bridge.wiring.parcels import HomeParcels
 from bridge.wiring.probing import probe
 from bridge.wiring.replaying import Rejudging
 from bridge.wiring.watching import certificate_files
+from bridge.wiring.zipped import ZippedInterfaces
 from config import Settings
 from mappings.scope import Defaults
 from mappings.trial import try_message
@@ -135,7 +135,7 @@ def console_application(
             clock,
             AuthorsDesk(settings, database, clock),
             AuthorsBench(settings, database),
-            HomeParcels(settings, database),
+            ZippedInterfaces(settings, database),
         )
     )
 

@@ -12,7 +12,7 @@ from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.arriving import NotImported
 from bridge.wiring.homes import make_home
-from bridge.wiring.parcels import HomeParcels, packed, unpacked
+from bridge.wiring.zipped import ZippedInterfaces, packed, unpacked
 from config import Settings, load
 
 SETTINGS = """
@@ -37,7 +37,7 @@ class Home:
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)
         stores.migrate_bridge(self.database)
-        self.parcels = HomeParcels(self.settings, self.database)
+        self.parcels = ZippedInterfaces(self.settings, self.database)
 
 
 @pytest.fixture

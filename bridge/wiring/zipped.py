@@ -78,7 +78,7 @@ def _text(found: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
         raise NotImported("a file of the ZIP is no UTF-8 text") from None
 
 
-class HomeParcels(Parcels):
+class ZippedInterfaces(Parcels):
     """See `bridge.console.parcels.Parcels`."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
