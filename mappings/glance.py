@@ -1,7 +1,7 @@
 """
 The check before the acknowledgment at one look: orders whose form has been seen to be in order.
 
-A message that is cut like one before it, whose identity stands in plain fields, need not be
+A message that is cut like two before it, whose identity stands in plain fields, need not be
 taken apart again. Whatever is unusual in any way gets no answer here, and the full check: this
 file can say "in order, and whose", and never "refused".
 """
