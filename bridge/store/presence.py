@@ -90,12 +90,12 @@ class Presence:
         missing = list(self._names)
         while not self._ended.is_set():
             missing = [key for key in missing if not _taken(driver, key)]
-            if not missing:
-                self._present.set()
             if self._jobs is None or self._leads.is_set():
                 driver.execute("SELECT 1")  # raises where the connection, and all with it, is lost
             elif not missing and _taken(driver, self._jobs):
                 self._leads.set()
+            if not missing:
+                self._present.set()  # last: whoever starts alone leads as soon as it is seen
             self._ended.wait(LOOK_SECONDS)
 
 

@@ -1,5 +1,6 @@
 """The claims of a node that died are queued again by another; those of a living one never."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.waking import Alarm
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
-from bridge.store.presence import Presence
+from bridge.store.presence import Presence, absent
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival
 
@@ -35,6 +36,17 @@ def other(store: Database) -> Iterator[Presence]:
     presence.start()
     yield presence
     presence.stop()
+
+
+def wait_until_unseen(store: Database, owner: str) -> None:
+    """Return once the server has seen off the connection that was closed, and let go its locks."""
+    deadline = time.monotonic() + 30
+    while True:
+        with store.read() as connection:
+            if absent(connection, {owner}):
+                return
+        assert time.monotonic() < deadline, "the lock of a closed connection is still held"
+        time.sleep(0.01)
 
 
 @pytest.mark.postgres
@@ -63,6 +75,7 @@ class TestHeirs:
         intake.keep(arrival(patient="1"))
         assert Inbox(store, "node-2").claim(NOW, 10)
         other.stop()
+        wait_until_unseen(store, "node-2")
         timer = Timer()
         inbox = Inbox(store, "node-1")
         heirs = Heirs(store, inbox, Outbox(store, "node-1"), ("node-1",), timer=timer)
@@ -86,11 +99,11 @@ class TestHeirs:
         self, store: Database, other: Presence, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A second node does not lead, and does not start under the first one's name."""
-        monkeypatch.setattr("bridge.store.presence.PATIENCE_SECONDS", 0.5)
         second = Presence(store, ("node-3",), "test")
         second.start()
         assert (other.leads, second.leads) == (True, False)
         second.stop()
+        monkeypatch.setattr("bridge.store.presence.PATIENCE_SECONDS", 0.5)
         with pytest.raises(NameTaken):
             Presence(store, ("node-2",)).start()
 
