@@ -4,6 +4,8 @@ SQLite's side: its settings, and how a transaction begins.
 No statements but those.
 """
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +22,8 @@ from bridge.store.pool import LOCK_TIMEOUT, Pool
 _PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
 _DURABLE = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages at a power cut
 _CHECKPOINT = "PRAGMA wal_autocheckpoint = 4000"
+_LOOK_SECONDS = 0.01
 _SETTINGS = (
-    _PATIENCE,
-    "PRAGMA journal_mode = WAL",
     _DURABLE,
     "PRAGMA foreign_keys = ON",
     _CHECKPOINT,
@@ -52,9 +53,31 @@ def engine(address: URL, pool: Pool) -> Engine:
 
 def _prepare(connection: DBAPIConnection, record: object) -> None:
     cursor = connection.cursor()
+    cursor.execute(_PATIENCE)
+    _log_ahead(cursor)
     for setting in _SETTINGS:
         cursor.execute(setting)
     cursor.close()
+
+
+def _log_ahead(cursor: Any) -> None:
+    """
+    Let the file be written by its log (WAL), which it remembers.
+
+    SQLite does not wait for others here, whatever its patience: processes that open a new file
+    at the same time are told that it is busy, until one of them has changed it.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return
 
 
 def _begin(connection: Connection) -> None:
