@@ -22,7 +22,7 @@ from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
-from bridge.intake.patients import UNSUPPORTED, PatientService, settle_patient
+from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
 from bridge.intake.planning import Task, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
@@ -35,6 +35,7 @@ from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.states import Event, Failure
 from bridge.queue.work import Claimed, Outcome
+from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
@@ -59,6 +60,7 @@ class _Run:
     changed: dict[Key, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
     words: list[PatientWord] = field(default_factory=list)
+    renamed: list[Patient] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def change(self) -> Change:
@@ -68,9 +70,8 @@ class _Run:
             for each in self.changed.values()
         ]
         others = {key: each for key, each in self.groups.items() if key not in self.changed}
-        return Change(
-            self.job.claimed.message_id, orders, others, self.merges, self.concern, self.words
-        )
+        number, news = self.job.claimed.message_id, (self.words, self.renamed)
+        return Change(number, orders, others, self.merges, self.concern, *news)
 
     @property
     def concern(self) -> str:
@@ -181,6 +182,7 @@ class Forwarder:
         run.notes.append(note)
         if note == UNSUPPORTED:
             return
+        run.renamed += renamed(event, told)
         if event.action is Action.PATIENT_MERGE:
             await self._reunite(run, event)
         for each in corrections(event, told, run.index.values()):

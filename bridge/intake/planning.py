@@ -44,6 +44,10 @@ class Occasion:
     message_id: int
     sent_at: int | None
 
+    def is_behind(self, order: IndexedOrder | None) -> bool:
+        """Tell whether it came before what was last applied to an order: it is tried again."""
+        return order is not None and self.message_id < order.last_message
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -151,7 +155,7 @@ def _task(
         closed_at=occasion.sent_at if closing else _closed_at(after, base),
         opened_at=_opened_at(base, occasion) if opened else base.opened_at,
     )
-    if is_earlier(occasion.sent_at, base.said_at):
+    if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
         return _straggling(step, event, before, base)
     echo, tags = _said(base, event)
     return Task(
@@ -189,6 +193,7 @@ def _decided(
         stands.closed_at,
         opened_at=stands.opened_at if before else None,
         examined=event.examined,
+        came_first=occasion.is_behind(before),
     )
 
 

@@ -11,16 +11,22 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection
 
 from bridge.intake.addressing import MergedPatient, is_about_merged
+from bridge.intake.identity import lane
 from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
+from bridge.queue.operate import resume
 from bridge.queue.work import Claimed
 from bridge.store import concerns, merged_patients, order_index, order_saving, patient_words
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
+from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
+
+OTHER_NAME = "patient_name_mismatch"
+"""The code of an order whose patient the report service knows by another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class Change:
     concern: str = ""
     """The code by which the message still wants a person."""
     words: Sequence[PatientWord] = ()
+    renamed: Sequence[Patient] = ()
+    """Patients who may be whom a refused order said they are."""
 
 
 class Memory:
@@ -103,8 +111,16 @@ class Memory:
             order_saving.save(connection, _of_survivors(connection, orders))
             reports = {key: value for change in changes for key, value in change.reports.items()}
             order_saving.set_reports(connection, reports)
+            self._resume(connection, {who for change in changes for who in change.renamed})
             codes = [(each.message_id, each.concern) for each in changes if each.concern]
             concerns.note(connection, Subject.MESSAGE, codes, self.now())
+
+    def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
+        """Have orders tried again that gave their patients other names than we knew."""
+        if renamed:
+            everybody = merged_patients.identifiers(connection, renamed)
+            lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
+            resume(self._database, connection, OTHER_NAME, lanes)
 
 
 def _refuses(job: Job, survivors: Survivors) -> bool:

@@ -13,6 +13,8 @@ from bridge.engine_client.models import OrderKey, StatusRecord
 
 BAD_REQUEST = 400
 NOT_FOUND = 404
+MOST = 500
+"""Orders in one status query: what our own engine takes."""
 REFUSED = frozenset({BAD_REQUEST, NOT_FOUND})
 """Statuses by which the service says that a group cannot be changed (any more)."""
 
@@ -39,13 +41,17 @@ class ReportService(Protocol):
 async def reports_of(
     service: ReportService, orders: Sequence[OrderKey]
 ) -> tuple[StatusRecord, ...]:
-    """Read the reports of orders; those that do not exist are absent."""
-    try:
-        return await service.status(orders)
-    except EngineFailure as failure:
-        if failure.status == NOT_FOUND and not failure.is_unsupported:
-            return ()
-        raise
+    """Read the reports of orders, each once; those that do not exist are absent."""
+    found: dict[str, StatusRecord] = {}
+    for start in range(0, len(orders), MOST):
+        try:
+            records = await service.status(orders[start : start + MOST])
+        except EngineFailure as failure:
+            if failure.status == NOT_FOUND and not failure.is_unsupported:
+                continue
+            raise
+        found |= {each.report_id: each for each in records}
+    return tuple(found.values())
 
 
 async def detach(service: ReportService, order: OrderKey) -> tuple[StatusRecord | None, str]:

@@ -1,10 +1,11 @@
 """
-What a person may do to the queue: replay, retry, skip.
+What a person may do to the queue: replay, retry, skip; and what a correction brings back.
 
 Each asks `states.TRANSITIONS` first and raises IllegalTransition where that has no answer.
 Blocking: call it from a thread.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,27 @@ def replay_message(database: Database, message_id: int, routing: Routing | None 
         line.enter(connection, message_id, lanes)
         database.announce(connection, CHANNEL)
         return _overtaken(connection, message_id, lanes)
+
+
+def resume(
+    database: Database, connection: Connection, code: str, lanes: Sequence[int]
+) -> Sequence[int]:
+    """
+    Apply again what is parked for `code` in these lanes: the reason may be gone. Give the ids.
+
+    In the caller's transaction, each in the place of its id. Reads what is parked.
+    """
+    shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+    parked = (MESSAGE.c.state == State.PARKED.value, MESSAGE.c.code == code)
+    asked = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
+    rows = connection.execute(asked).all()
+    line = Line(database, INBOX, parked_block=False)
+    for row in rows:
+        _queue(connection, MESSAGE, row.id, after(State.PARKED, Event.REPLAYED))
+        line.enter(connection, row.id, _lanes(row, INBOX))
+    if rows:
+        database.announce(connection, CHANNEL)
+    return [row.id for row in rows]
 
 
 def cancel_message(database: Database, message_id: int) -> None:
