@@ -94,13 +94,14 @@ def _status_after(change: Change) -> str:
     """
     Give a report's status after a change; '' where there is nothing to say of it.
 
-    The feed's record of a deleted report is of before. One that was begun was cancelled; of one
-    that nobody had opened nothing was told: it goes when its order is cancelled or held.
+    The feed's record of a deleted report is of before. One that was begun was cancelled; one that
+    nobody had opened may be held or have moved, so that the feed has to say so.
     """
     status = change.record.status
     if change.event != DELETED:
         return status.value
-    return "" if status is ReportStatus.ORDERED else CANCELLED
+    begun = status is not ReportStatus.ORDERED
+    return CANCELLED if begun or change.cancelled else ""
 
 
 def released(news: News) -> list[News]:

@@ -23,7 +23,7 @@ from bridge.intake.listening import Listening
 from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
-from bridge.intake.planning import Task, plan
+from bridge.intake.planning import Task, is_over, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
 from bridge.intake.remembering import Change, Memory, Prepared
@@ -225,7 +225,8 @@ class Forwarder:
         key = order_key(task.after.key)
         match task.step:
             case Step.WITHDRAW:
-                run.notes += await withdraw(self._service, key)
+                over = is_over(task, run.job.events)
+                run.notes += await withdraw(self._service, key, cancelled=over)
                 run.changed[task.after.key] = replace(task.after, report_id="")
             case Step.REMEMBER:
                 run.changed[task.after.key] = task.after

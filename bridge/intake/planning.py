@@ -12,6 +12,7 @@ from typing import Any
 from bridge.intake.family import OF_PARENT, descend, parent_of
 from bridge.intake.identity import signal
 from bridge.intake.order_rules import (
+    CLOSING,
     OPENING,
     OrderState,
     Rule,
@@ -125,6 +126,12 @@ def plan(
         known[task.after.key] = task.after
         tasks.append(task)
     return tasks
+
+
+def is_over(task: Task, events: Iterable[OrderEvent]) -> bool:
+    """Tell whether an order is cancelled, and the message has nothing else under its accession."""
+    own = [each for each in events if key_of(each) == task.after.key]
+    return task.after.state == OrderState.CANCELLED and all(e.action in CLOSING for e in own)
 
 
 def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:

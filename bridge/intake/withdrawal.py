@@ -34,7 +34,9 @@ class ReportService(Protocol):
     async def content(self, order: OrderKey) -> str:
         """Read a report's text."""
 
-    async def delete(self, order: OrderKey, *, only_ordered: bool = False) -> None:
+    async def delete(
+        self, order: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
+    ) -> None:
         """Delete an unsigned report."""
 
 
@@ -73,8 +75,14 @@ async def detach(service: ReportService, order: OrderKey) -> tuple[StatusRecord 
     return _holding(order, records), "unlinked"
 
 
-async def withdraw(service: ReportService, order: OrderKey) -> list[str]:
-    """Delete an order's report if it is Ordered and empty; give the notes."""
+async def withdraw(
+    service: ReportService, order: OrderKey, *, cancelled: bool = False
+) -> list[str]:
+    """
+    Delete an order's report if it is Ordered and empty; give the notes.
+
+    Receivers of status messages are told that it was `cancelled`; otherwise nothing.
+    """
     record, note = await detach(service, order)
     notes = [note] if note else []
     if record is None:
@@ -82,7 +90,8 @@ async def withdraw(service: ReportService, order: OrderKey) -> list[str]:
     if len(record.orders) > 1 or not await _is_empty(service, order, record):
         return [*notes, "report_kept"]
     try:
-        await service.delete(order, only_ordered=True)  # it may have been opened meanwhile
+        # It may have been opened meanwhile.
+        await service.delete(order, only_ordered=True, set_aside=not cancelled)
     except EngineFailure as failure:
         if failure.status not in REFUSED:
             raise

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
+STATUS = frozenset({ResultEvent.ORDER_STATUS})
 NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
@@ -98,26 +99,26 @@ async def test_a_preliminary_report_that_came_to_nothing(
     assert cancelled.value("TXA-12") == document.value("TXA-12")
 
 
-async def test_a_begun_report_that_is_deleted_is_cancelled(
-    tmp_path: Path, database: Database
-) -> None:
-    """The last word on it is X, not the status it had; of an unopened order there is none."""
-    events = frozenset({ResultEvent.ORDER_STATUS})
-    ris = destination("ris", mappings=written("status"), events=events)
+async def test_an_order_that_is_gone_is_cancelled(tmp_path: Path, database: Database) -> None:
+    """Whether its report was begun or not; one that is held or replaced in place is not."""
+    ris = destination("ris", mappings=written("status"), events=STATUS)
     async with open_hospital(tmp_path, database, ris) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        await hospital.send(order("ID2", "A2"))
+        for number in range(1, 6):
+            await hospital.send(order(f"ID{number}", f"A{number}"))
         page = await hospital.page("A1")
         await page("save", text="First look.")
         await hospital.client.delete(A1)
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
+        await hospital.send(order("ID6", "A3").replace(b"ORC|NW", b"ORC|CA"))
+        await hospital.send(order("ID7", "A4").replace(b"ORC|NW", b"ORC|HD"))
+        group = order("ID8", "A5").split(b"ORC|NW")[1]
+        replaced = order("ID8", "A5").replace(b"ORC|NW", b"ORC|RP") + b"ORC|RO" + group
+        await hospital.send(replaced)
         await hospital.follow()
         await until(lambda: hospital.rows(NOT_YET) == [(0,)])
         sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
-    assert [(m.value("OBR-18"), m.value("ORC-5"), m.value("OBR-25")) for m in sent][-1] == (
-        "A1", "CA", "X",
-    )  # fmt: skip
-    assert all(m.value("OBR-18") == "A1" for m in sent)
+    told = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
+    assert told == dict.fromkeys(("A1", "A2", "A3"), ("CA", "X"))
 
 
 @pytest.mark.parametrize("name", ["results", "mdm"])
