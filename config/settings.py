@@ -119,11 +119,11 @@ def _resolved(url: str, home: Path) -> str:
 
 
 def _bound(listeners: list[Listener]) -> list[str]:
-    """List what may be used once; port 0 is another one each time."""
+    """List what may be used once: by who is on; port 0 is another one each time."""
     return [
         str(each.bind)
         for each in listeners
-        if isinstance(each.bind, FolderAddress) or each.bind.port
+        if each.enabled and (isinstance(each.bind, FolderAddress) or each.bind.port)
     ]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bridge.console.connections import Connections
 from bridge.console.desk import Bench, Desk
 from bridge.console.ownership import Belonging
 from bridge.console.parcels import Parcels
@@ -87,5 +88,6 @@ class Backstage:
     desk: Desk
     bench: Bench
     parcels: Parcels
+    connections: Connections
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     """What compiles definitions goes through here, few at a time."""

@@ -21,18 +21,20 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
-from bridge.operations.channels import Kind
+from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.runtime.circuits import Circuits
+from bridge.runtime.couriers import Couriers, Receivers
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
+from bridge.wiring import present
 from bridge.wiring.delivery import chance, destinations
 from bridge.wiring.origins import origin
 from bridge.wiring.senders import sender
@@ -66,20 +68,20 @@ class Delivery:
         membership.wakes(self._notify)
         self._settings, self._database = settings, database
         self._activation = latest_activation(database)
-        chosen = self._compiled()
+        found = self._compiled()
         composer = Composer(client, database, lambda: datetime.now(UTC))
-        connected = partial(self._courier, composer, metrics, reactor, tracer)
-        self._couriers = list(map(connected, chosen, settings.destination))
-        switches = {each.destination.name: each for each in self._couriers}
-        self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
-        self._circuits = Circuits(database, dict(switches), now_ms)
+        self._couriers = Couriers(partial(self._courier, composer, metrics, reactor, tracer))
+        self._left = self._couriers.begin(found, settings.destination)
+        named = self._couriers.named
+        self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms)
+        self._circuits = Circuits(database, named, now_ms)
         ahead = Ahead(composer)
-        self._learner = Learner(database, self._outbox, chosen, now_ms, ahead, self._rooms)
+        self._learner = Learner(database, self._outbox, found.compiled, now_ms, ahead, self._rooms)
         self._followers = [
             self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
-        self._reconciler = Reconciler(client, database, chosen, metrics)
+        self._reconciler = Reconciler(client, database, found.compiled, metrics)
         self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
@@ -97,12 +99,16 @@ class Delivery:
         """Give the parts in the order of their start."""
         return [
             Step("switches", self._board.start, self._board.stop),
-            Following(self._database, self._activation, self._compiled, self._adopt).part(),
             self._circuits.part(),
             Step("couriers", self._start_couriers, self._stop_couriers),
+            self._following().part(),
             Step("followers", self._start_followers, self._stop_followers),
             Step("schedule", self._start_schedule, self._stop_schedule),
         ]
+
+    def _following(self) -> Following[Receivers]:
+        known = self._activation
+        return Following(self._database, known, self._compiled, self._adopt, self._left)
 
     def _courier(
         self,
@@ -132,16 +138,21 @@ class Delivery:
             poll=HEARD if heard else UNHEARD,
         )
 
-    def _compiled(self) -> list[Destination]:
+    def _compiled(self) -> Receivers:
         """Compile what is in force. Blocking."""
-        return destinations(self._settings, in_force(self._settings, self._database))
+        settings = present.current(self._settings, self._database)
+        known = channels(self._database, Kind.DESTINATION)
+        return Receivers(
+            destinations(settings, in_force(settings, self._database)),
+            {each.name: each for each in settings.destination if each.enabled},
+            {name for name, each in known.items() if each.paused},
+        )
 
-    def _adopt(self, chosen: list[Destination]) -> None:
-        """Let what is composed from now on be written by other definitions."""
-        for courier, destination in zip(self._couriers, chosen, strict=True):
-            courier.adopt(destination)
-        self._learner.adopt(chosen)
-        self._reconciler.adopt(chosen)
+    async def _adopt(self, found: Receivers) -> Sequence[str]:
+        """Go on with other destinations, written by other definitions."""
+        self._learner.adopt(found.compiled)
+        self._reconciler.adopt(found.compiled)
+        return await self._couriers.adopt(found, self._board)
 
     def _notify(self) -> None:
         for courier in self._couriers:

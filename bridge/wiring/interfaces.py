@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from bridge.errors import BridgeError
 from bridge.store.database import Database
-from bridge.wiring import reading
-from bridge.wiring.activating import names_used
+from bridge.wiring import present
 from bridge.wiring.shelf import in_force
+from bridge.wiring.verifying import names_used
 from config import Settings
 from config.settings import FILE_NAME
 from mappings.compiler import bundle
@@ -50,7 +50,7 @@ def export(
 def contents(settings: Settings, database: Database, names: Sequence[str]) -> Files:
     """Give the files of an interface's folder. Raises NoSuchInterface, OSError."""
     text = (settings.home / FILE_NAME).read_text("utf-8")
-    settings = reading.current(settings, database)
+    settings = present.current(settings, database)
     tables = _tables(tomllib.loads(text), names)
     lists = {each.name: each.mappings for each in settings.listener}
     for kind, table in tables:

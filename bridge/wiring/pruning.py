@@ -19,6 +19,7 @@ from bridge.operations.archive import Archive
 from bridge.queue.parcels import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
 from bridge.store.database import Database
+from bridge.wiring import present
 from bridge.wiring.commanding import note
 from bridge.wiring.stores import (
     migrate_bridge,
@@ -54,7 +55,7 @@ def prune_home(
         counts = asdict(prune(bridge, max(before, fits), archive=keep))
         forget_orphans(bridge, now)
         read = _read_so_far(bridge)
-        if read is None and settings.destination:
+        if read is None and present.current(settings, bridge).destination:
             read = 0  # whoever delivers has not begun to read: all of it is news
     finally:
         bridge.dispose()

@@ -25,7 +25,7 @@ from bridge.queue.rows import MessageDetail
 from bridge.queue.states import Acknowledgment, State
 from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
-from bridge.wiring import reading
+from bridge.wiring import present
 from bridge.wiring.intake import ControlIds, listenings
 from bridge.wiring.shelf import in_force
 from bridge.wiring.stores import bridge_database
@@ -53,11 +53,9 @@ class Rejudging:
     """Judges stored messages by what is in force when it is made: one for each turn."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
+        self._settings = present.current(settings, database)
         self._database = database
-        self._listenings = listenings(
-            reading.current(settings, database), in_force(settings, database)
-        )
+        self._listenings = listenings(self._settings, in_force(settings, database))
 
     def replay(self, message_id: int) -> int:
         """Queue a message again; give how many later ones of its patient were applied meanwhile."""

@@ -127,14 +127,14 @@ def watch(database: Database, tell: list[object], clock: list[int]) -> Watch:
     """A watch over one paused listener."""
     return Watch(
         database,
-        Thresholds(),
+        Thresholds,
         dict,
         tell,  # type: ignore[arg-type]
         Metrics(),
         lambda: clock[0],
         0,
         0,
-        frozenset({"listener a"}),
+        lambda: frozenset({"listener a"}),
     )
 
 
