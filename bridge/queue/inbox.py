@@ -7,13 +7,13 @@ worker's business.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from bridge.queue import parcels
-from bridge.queue.lanes import Line, Settlement
+from bridge.queue.lanes import Line, Settled, Settlement, Taken
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
 from bridge.queue.waking import CHANNEL
@@ -36,6 +36,15 @@ _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
 _DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
 
+@dataclass(frozen=True, slots=True)
+class Handful:
+    """What a claim took, and what it left: see `bridge.queue.lanes.Taken`."""
+
+    messages: list[Claimed]
+    more: bool
+    undecided: bool
+
+
 class Inbox:
     """
     The messages that wait to be applied.
@@ -55,41 +64,45 @@ class Inbox:
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""
-        more = True
-        claimed: list[Claimed] = []
-        while more and not claimed:
-            try:
-                claimed, more = self._claim(now, limit)
-            except Conflict:  # another node had one of the lanes a moment before
-                return []
-        return [each if each.payload else self._unpacked(each) for each in claimed]
+        return self.take(now, limit).messages
 
-    def _claim(self, now: int, limit: int) -> tuple[list[Claimed], bool]:
+    def take(self, now: int, limit: int) -> Handful:
+        """As `claim`, and tell what is left."""
+        try:
+            taken, messages = self._claim(now, limit)
+            while taken.unseen and not messages:
+                taken, messages = self._claim(now, limit)
+        except Conflict:  # another node had one of the lanes a moment before
+            return Handful([], more=False, undecided=True)
+        whole = [each if each.payload else self._unpacked(each) for each in messages]
+        return Handful(whole, taken.more, taken.undecided)
+
+    def _claim(self, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
         with self._database.write() as connection:
-            ids, more = self._line.claim(
+            taken = self._line.claim(
                 connection,
                 owner=self._owner,
                 now=now,
                 lease_until=now + self.lease,
                 limit=limit,
             )
-            rows = ask(connection, _CLAIMED, ids).all() if ids else []
-            return [_claimed(row) for row in rows], more
+            rows = ask(connection, _CLAIMED, taken.ids).all() if taken.ids else []
+            return taken, [_claimed(row) for row in rows]
 
     def _unpacked(self, claimed: Claimed) -> Claimed:
         with self._database.read() as connection:
             whole = parcels.content(connection, claimed.message_id, b"")
         return replace(claimed, payload=whole)
 
-    def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
-        """Write down what came of claimed messages; give the ids that were still ours."""
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
+        """Write down what came of claimed messages, of those that are still ours."""
         with self._database.write() as connection:
             settlements = [_settlement(outcome, now) for outcome in outcomes]
-            held = self._line.settle(connection, self._owner, now, settlements)
-            ours = [each for each in outcomes if each.message_id in held]
+            settled = self._line.settle(connection, self._owner, now, settlements)
+            ours = [each for each in outcomes if each.message_id in settled.held]
             _keep_notes(connection, ours)
             _keep_doubts(connection, ours)
-            return held
+            return settled
 
     def release(self, message_ids: Sequence[int], now: int) -> None:
         """Give claims back untried, or not known to have been tried to the end."""

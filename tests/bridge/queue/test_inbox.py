@@ -152,9 +152,9 @@ class TestSettling:
         assert other.reclaim(NOW + 1000) == 0
         assert other.reclaim(NOW + 1001) == 1
         assert [each.attempts for each in other.claim(NOW + 1001, 10)] == [2]
-        assert inbox.settle([Outcome(message_id, Event.GIVEN_UP)], NOW) == set()
+        assert inbox.settle([Outcome(message_id, Event.GIVEN_UP)], NOW).held == set()
         assert state_of(store, message_id) is State.CLAIMED
-        assert other.settle([Outcome(message_id, Event.ACCEPTED)], NOW) == {message_id}
+        assert other.settle([Outcome(message_id, Event.ACCEPTED)], NOW).held == {message_id}
         assert state_of(store, message_id) is State.DONE
 
     def test_an_extended_lease_holds(self, intake: Intake, inbox: Inbox, store: Database) -> None:
