@@ -78,8 +78,7 @@ def news_of(change: Change, addenda: int) -> list[News]:
         event = KINDS.get(change.release.kind)
         if event is None:
             return []
-        place = change.release.sequence if change.addenda is None else change.addenda
-        out = max(addenda, place) if event is ResultEvent.ADDENDUM else addenda
+        out = _out(event, change.release.sequence, change.addenda, addenda)
         name = f"{change.release.kind}:{change.release.sequence}"
         return released(News(event, *common, name, status, orders, out, change.at))
     status = _status_after(change)
@@ -88,6 +87,13 @@ def news_of(change: Change, addenda: int) -> list[News]:
         for event in PROGRESS.get(change.event, ())
         if status or event is not ResultEvent.ORDER_STATUS
     ]
+
+
+def _out(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:
+    """Say how many addenda are out: with the one released, or up to the one withdrawn."""
+    if event is ResultEvent.ADDENDUM:
+        return max(before, sequence if place is None else place)
+    return place if event is ResultEvent.RETRACTION and place is not None else before
 
 
 def _status_after(change: Change) -> str:

@@ -186,8 +186,9 @@ class Change:
     """
     One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
 
-    `addenda` is the place of a released addendum among those of the export, from 1. Its
-    number may be higher: numbers of addenda that a recall cleared are not used again.
+    `addenda` is the place of a released addendum among those of the export, from 1, or the one
+    that a withdrawn addendum had. Its number may be higher: numbers of addenda that a recall
+    cleared are not used again.
     `said` is what the report said when the feed was read, if it was told. `cancelled`: the order
     of a report that was deleted does not come back.
     """

@@ -53,7 +53,7 @@ def outgoing(
     if words.get("addenda") == _AS_DOCUMENTS:
         del words["addenda"]
         documents = _compiled(find, chosen, DOCUMENT_MAPPING, words)
-        mappings.append(documents.only({ResultEvent.ADDENDUM}))
+        mappings.append(documents.only({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
     mappings.append(_compiled(find, chosen, chosen.mapping, words))
     if STATUS_MAPPING in names_of(chosen)[1:]:
         general = {word: value for word, value in words.items() if word in _EVERYWHERE}
