@@ -36,11 +36,18 @@ def surviving(event: OrderEvent, survivors: Mapping[Patient, str]) -> OrderEvent
     return replace(event, mrn=mrn, clinical_info={**event.clinical_info, "PatientMRN": mrn})
 
 
+def led_to(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> set[Patient]:
+    """Give who survives of those that the events, merges apart, name by a merged identifier."""
+    return {
+        (event.site, survivors[event.site, event.mrn])
+        for event in events
+        if (event.site, event.mrn) in survivors and event.action in CONCERNED
+    }
+
+
 def is_about_merged(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> bool:
     """Tell whether one of the events, merges apart, is about an identifier that was merged."""
-    return any(
-        (event.site, event.mrn) in survivors and event.action in CONCERNED for event in events
-    )
+    return bool(led_to(events, survivors))
 
 
 def numbers_of(event: OrderEvent) -> set[str]:

@@ -125,7 +125,8 @@ class Forwarder:
     async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[Outcome]:
         for each, error in prepared.failures:
             self._alarm(each, error)
-        outcomes = [_given_up(each, error) for each, error in prepared.failures]
+        given_up = [_given_up(each, error) for each, error in prepared.failures]
+        outcomes = [*prepared.moved, *given_up]
         runs = [_Run(job, dict(prepared.index)) for job in jobs]
         applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
         kept = [

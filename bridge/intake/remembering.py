@@ -5,18 +5,19 @@ Blocking; the forwarder calls it in a thread. One transaction a batch; when that
 for each message, so that only what cannot be stored is left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.addressing import MergedPatient, is_about_merged
+from bridge.intake.addressing import MergedPatient, is_about_merged, led_to
 from bridge.intake.identity import lane
 from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
 from bridge.queue.operate import resume
-from bridge.queue.work import Claimed
+from bridge.queue.states import Event
+from bridge.queue.work import Claimed, Outcome
 from bridge.store import concerns, merged_patients, order_index, order_saving, patient_words
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
@@ -36,6 +37,8 @@ class Prepared:
     jobs: Sequence[Job]
     failures: Sequence[tuple[Claimed, Exception]]
     index: Mapping[Key, IndexedOrder]
+    moved: Sequence[Outcome] = ()
+    """Messages that wait in another lane too: their patients were merged since they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,20 @@ class Memory:
             survivors = merged(connection, jobs)
             refused = [job for job in jobs if _refuses(job, survivors)]
             failures += [(job.claimed, MergedPatient()) for job in refused]
-            taken = [job for job in jobs if job not in refused]
+            jobs = [job for job in jobs if job not in refused]
+            moved = [each for job in jobs for each in self._moved(job, survivors)]
+            elsewhere = {each.message_id for each in moved}
+            taken = [job for job in jobs if job.claimed.message_id not in elsewhere]
             addressed, index = look_up(connection, taken, survivors)
-        return Prepared(addressed, failures, index)
+        return Prepared(addressed, failures, index, moved)
+
+    def _moved(self, job: Job, survivors: Survivors) -> Iterator[Outcome]:
+        """Have a message about a merged patient wait for those about the survivor, on any node."""
+        number, lanes = job.claimed.message_id, job.claimed.lanes
+        also = {lane(f"{site}|{mrn}") for site, mrn in led_to(job.events, survivors)} - {*lanes}
+        if len(lanes) == 1 and len(also) == 1:
+            now = self.now()
+            yield Outcome(number, Event.POSTPONED, code="merged", retry_at=now, lane=also.pop())
 
     def keep(self, changes: Sequence[Change]) -> set[int]:
         """Write what was learned; give the messages whose part could not be written."""
