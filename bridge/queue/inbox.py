@@ -33,6 +33,7 @@ _CLAIMED = among("""
     WHERE m.id IN :ids ORDER BY m.id
 """)
 _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
+_SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
 _DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
 
@@ -102,7 +103,15 @@ class Inbox:
             ours = [each for each in outcomes if each.message_id in settled.held]
             _keep_notes(connection, ours)
             _keep_doubts(connection, ours)
+            for each in ours:
+                if each.lane is not None:
+                    self._wait_in(connection, each.message_id, each.lane)
             return settled
+
+    def _wait_in(self, connection: Connection, message_id: int, lane: int) -> None:
+        """Give a message that is queued again a place in a second lane."""
+        if connection.execute(_SECOND, {"id": message_id, "lane": lane}).rowcount:
+            self._line.enter(connection, message_id, [lane])
 
     def release(self, message_ids: Sequence[int], now: int) -> None:
         """Give claims back untried, or not known to have been tried to the end."""
