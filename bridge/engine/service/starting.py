@@ -22,7 +22,7 @@ from bridge.engine.service.assigning import open_for
 from bridge.engine.service.creation import OrderInput, create_draft, update_order
 from bridge.engine.service.drafting import first_text, joined
 from bridge.engine.service.files import attach, given_text
-from bridge.engine.service.finding import touch
+from bridge.engine.service.finding import group_of, key_of, touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
@@ -74,7 +74,7 @@ def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Person) -> 
     order = order_input(request, triple)
     report = create_draft(work, triple.site_id, order, owner, text)
     if request.attachments:
-        attach(work, report, request.attachments)
+        attach(work, report, request.attachments, group_of(work.session, key_of(report))[0])
     return report
 
 
@@ -89,7 +89,7 @@ def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest
         return
     triple = Triple(order.site_id, order.mrn, order.accession)
     update_order(work, report, order, order_input(request, triple))
-    new_files = attach(work, report, request.attachments) if request.attachments else 0
+    new_files = attach(work, report, request.attachments, order) if request.attachments else 0
     wishes = {**report.reporting, **request.app.to_json()}
     if new_files or wishes != report.reporting:
         report.reporting = wishes
