@@ -222,8 +222,8 @@ async def test_what_is_seen(database: Database) -> None:
         concerns.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
         watch(database, [], [NOW]),
-        thresholds=Thresholds(refused=1, disk_free=2),
-        names=frozenset({"destination d", "destination well"}),
+        thresholds=lambda: Thresholds(refused=1, disk_free=2),
+        names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,
     )
     assert [each.key for each in looking.look()] == [

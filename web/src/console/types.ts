@@ -76,6 +76,10 @@ export interface Channel {
   sites: string[];
   /** Whether it serves others' sites too: seen, and not changed, by whom sites limit. */
   shared: boolean;
+  /** Whether it is not switched off. */
+  enabled: boolean;
+  /** Whose word it is: `file`, `console`, or `both` where the console's overrules bridge.toml. */
+  source: string;
   /** After how many milliseconds without a message somebody is told; 0: never. */
   silence: number;
 }
