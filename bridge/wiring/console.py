@@ -148,7 +148,7 @@ def console_application(
             clock,
             AuthorsDesk(settings, database, clock),
             AuthorsBench(settings, database),
-            ZippedInterfaces(settings, database),
+            ZippedInterfaces(settings, database, clock),
             SetUp(settings, database, clock),
         )
     )

@@ -18,6 +18,7 @@ from bridge.engine.service import feed, links, repeats, sessions
 from bridge.operations.archive import Archive
 from bridge.queue.parcels import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
+from bridge.store import patient_words
 from bridge.store.database import Database
 from bridge.wiring import present
 from bridge.wiring.commanding import note
@@ -54,6 +55,7 @@ def prune_home(
         fits = newer_than_fits(bridge, max_size) if max_size else 0
         counts = asdict(prune(bridge, max(before, fits), archive=keep))
         forget_orphans(bridge, now)
+        patient_words.forget(bridge, before)
         read = _read_so_far(bridge)
         if read is None and present.current(settings, bridge).destination:
             read = 0  # whoever delivers has not begun to read: all of it is news

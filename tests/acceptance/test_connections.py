@@ -1,5 +1,6 @@
 """Senders and receivers set up in the console while the service runs: it goes on with them."""
 
+import base64
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,11 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
+from bridge.wiring.zipped import packed
+from tests.acceptance.cluster import Cluster
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.receiver import Receiver
 from tests.acceptance.wire import Sender, sink, verdict
 from tests.browser.signing_in import PASSWORD
+from tests.conftest import empty
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +136,49 @@ def test_a_listener_comes_and_goes(console: Console) -> None:
     console.put("listener", "north", {**table, "enabled": False})
     wait(lambda: not open_now())
     house.settle()
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(240)
+def test_all_nodes_go_on_with_an_interface_that_one_took_in(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """A ZIP with a listener, a receiver and a definition: taken in at one node, at work on both."""
+    empty(postgres_url)
+    cluster, port = Cluster(tmp_path, postgres_url), free_port()
+    try:
+        cluster.make()
+        cluster.start()
+        one, two = cluster.nodes
+        enrol(one)
+        with sink() as receiver:
+            data = packed(interface(port, receiver.port))
+            console, body = Console(one), {"zip": base64.b64encode(data).decode()}
+            mark = console.call("POST", "interfaces/look", body).json()["mark"]
+            taken = {**body, "mark": mark, "replace": False, "reason": "a test"}
+            answer = console.call("POST", "interfaces/import", taken)
+            assert answer.status_code == 200, answer.text
+            for node in (one, two):
+                wait(lambda node=node: f":{port}" in node.log())
+                wait(lambda node=node: "connected" in node.log())
+            for _ in range(6):
+                accession = signed(two, port)
+                wait(lambda it=accession: any(it.encode() in each for each in receiver.received))
+    finally:
+        cluster.close()
+
+
+def interface(port: int, receiver: int) -> dict[str, str]:
+    """An interface whose listener both nodes of one machine share."""
+    text = f"""
+[[listener]]
+name = "north"
+bind = "127.0.0.1:{port}"
+share_port = true
+site = "SITE1"
+mappings = ["north"]
+[[destination]]
+name = "street"
+address = "127.0.0.1:{receiver}"
+"""
+    return {"interface.toml": text, "mappings/north.yaml": "include: orders.yaml\n"}
