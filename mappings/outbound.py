@@ -35,6 +35,13 @@ class OutboundMapping:
     writers: tuple[Writer, ...] = field(repr=False)
     files: tuple[str, ...] = ()
     """Everything it was compiled from, by file name."""
+    over: tuple[str, str] | None = None
+    """Name and version of the definition that a destination's words are laid over."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The name and version that were put into force."""
+        return self.over or (self.name, self.version)
 
     @property
     def combined(self) -> bool:

@@ -31,6 +31,7 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
+from mappings.codes import Missed
 from mappings.outbound import OutboundMapping
 from mappings.results import (
     WITHDRAWALS,
@@ -58,6 +59,14 @@ NO_REPORT = "report_not_found"
 
 _LOOKS = 3
 """How often a report is read until nothing changes between its text and its files."""
+
+
+Missing = Callable[[str, str, Collection[Missed]], None]
+"""Told of the codes of one message that a definition (its name, its version) has not."""
+
+
+def unmoved(_name: str, _version: str, _missed: Collection[Missed]) -> None:
+    """Count no codes."""
 
 
 class Exporter(Protocol):
@@ -118,12 +127,21 @@ class Composer:
     """Composes for all destinations."""
 
     def __init__(
-        self, exporter: Exporter, database: Database, clock: Callable[[], datetime]
+        self,
+        exporter: Exporter,
+        database: Database,
+        clock: Callable[[], datetime],
+        missing: Missing = unmoved,
     ) -> None:
-        """Take the report service, the bridge's database, and a clock with its zone."""
+        """
+        Take the report service, the bridge's database, and a clock with its zone.
+
+        `missing` is told of codes that a definition's tables have not.
+        """
         self._exporter = exporter
         self._database = database
         self._clock = clock
+        self._missing = missing
 
     def look_up(self, deliveries: Sequence[ClaimedDelivery]) -> dict[int, Known]:
         """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
@@ -142,9 +160,14 @@ class Composer:
         Raises EngineFailure and CompositionError.
         """
         now, mapping = _due(delivery, known, destination)
-        export, files = await self._export(
-            delivery, now.event, destination, mapping.manner.formats, known.told
-        )
+        try:
+            export, files = await self._export(
+                delivery, now.event, destination, mapping.manner.formats, known.told
+            )
+        except EngineFailure as failure:
+            if now.event is ResultEvent.PRELIMINARY and failure.code == NO_REPORT:
+                raise Gone from None
+            raise
         return self._written(delivery, known, destination, export, files)
 
     def write(
@@ -168,6 +191,7 @@ class Composer:
         now, mapping = _due(owed, known, destination)
         orders = owed.orders["orders"]
         name = control_id(destination.name, owed.release_key)
+        missed: list[Missed] = []
         context = ResultContext(
             event=now.event,
             control_id=name,
@@ -180,9 +204,13 @@ class Composer:
             earlier=since_cancelled(known.told),
             files=files,
             document=document_names(owed.report_id, owed.release_key, [*known.told, now]),
+            missed=missed,
             **texts_of(now.event, said, int(owed.orders["addenda"])),
         )
-        return mapping.render(context), name
+        payload = mapping.render(context)
+        if missed:
+            self._missing(*mapping.identity, missed)
+        return payload, name
 
     async def _export(
         self,
@@ -196,26 +224,18 @@ class Composer:
         if event in SILENT or event in WITHDRAWALS:
             return None, {}
         order, addenda = key_of(delivery.orders["orders"][0]), int(delivery.orders["addenda"])
-        export = await self._read(order, event)
+        export = await self._exporter.export_json(order)
         _check_signed(delivery, event, export, told)
         for _ in range(_LOOKS):
             files = {
                 each: await self._file(order, each, destination.time_zone, addenda)
                 for each in formats
             }
-            before, export = export, await self._read(order, event) if files else export
+            before, export = export, await self._exporter.export_json(order) if files else export
             _check_signed(delivery, event, export, told)
             if before == export:
                 return export, files
         raise Unsettled
-
-    async def _read(self, order: OrderKey, event: ResultEvent) -> Export:
-        try:
-            return await self._exporter.export_json(order)
-        except EngineFailure as failure:
-            if event is ResultEvent.PRELIMINARY and failure.code == NO_REPORT:
-                raise Gone from None
-            raise
 
     async def _file(self, order: OrderKey, wanted: Format, zone: str, addenda: int) -> bytes:
         if wanted is Format.PDF:
@@ -257,9 +277,12 @@ def _check_signed(
     """
     Raise NotSigned, or Gone: an addendum that was out before its report was recalled with it.
 
-    The report's next signature is a release again, and so are its addenda.
+    The report's next signature is a release again, and so are its addenda. A preliminary report
+    that has been signed says by now what only its release may tell: Gone as well.
     """
     signed = said.report.signed_at is not None
+    if event is ResultEvent.PRELIMINARY and signed:
+        raise Gone
     if event is ResultEvent.ADDENDUM and FINISHED.isdisjoint(each.event for each in told):
         if not signed or len(said.addenda) < int(owed.orders["addenda"]):
             raise Gone

@@ -19,6 +19,7 @@ from bridge.delivery.poller import StatusPoller
 from bridge.delivery.reconciler import Reconciler
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind, channels
@@ -32,6 +33,7 @@ from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
+from bridge.runtime.tallying import Tallying
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.wiring import present
@@ -69,7 +71,8 @@ class Delivery:
         self._settings, self._database = settings, database
         self._activation = latest_activation(database)
         found = self._compiled()
-        composer = Composer(client, database, lambda: datetime.now(UTC))
+        self._tally = Tally()
+        composer = Composer(client, database, lambda: datetime.now(UTC), self._tally.note)
         self._couriers = Couriers(partial(self._courier, composer, metrics, reactor, tracer))
         self._left = self._couriers.begin(found, settings.destination)
         named = self._couriers.named
@@ -100,6 +103,7 @@ class Delivery:
         return [
             Step("switches", self._board.start, self._board.stop),
             self._circuits.part(),
+            Tallying(self._database, self._tally).part(),
             Step("couriers", self._start_couriers, self._stop_couriers),
             self._following().part(),
             Step("followers", self._start_followers, self._stop_followers),

@@ -1,6 +1,7 @@
 """The definitions of a destination, with the words of its settings laid over them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bridge.errors import BridgeError
 from bridge.wiring.shelf import Find, files_of
@@ -95,4 +96,6 @@ def _compiled(
         raise NotRendered(chosen.name, mistakes) from None
     if not isinstance(made, OutboundMapping):
         raise NotOutgoing(chosen.name, name)
-    return made
+    if not words:
+        return made
+    return replace(made, over=(name, compile_sources(find(name), name).version))
