@@ -17,13 +17,13 @@ import structlog
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
 from bridge.intake.addressing import MergedPatient
-from bridge.intake.demographics import corrections, knows, told_of
+from bridge.intake.demographics import corrections, last_word, told_of
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
-from bridge.intake.planning import Task, is_over, plan
+from bridge.intake.planning import Task, is_over, overtook, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
 from bridge.intake.remembering import Change, Memory, Prepared
@@ -178,7 +178,7 @@ class Forwarder:
     async def _patient(self, run: _Run, event: OrderEvent) -> None:
         sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
         stale = known is not None and is_earlier(sent_at, known.said_at)
-        told = {} if stale else told_of(event)
+        told = told_of(event, known, stale=stale)
         note = await settle_patient(self._service, event, told)
         run.notes.append(note)
         if note == UNSUPPORTED:
@@ -188,7 +188,7 @@ class Forwarder:
             await self._reunite(run, event)
         for each in corrections(event, told, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
-        if told and sent_at is not None and knows(event, run.index.values()):
+        if told and not stale and sent_at is not None:
             said = {**known.tags, **told} if known is not None else told
             run.words.append(PatientWord(event.site, event.mrn, sent_at, said))
         if event.action is Action.PATIENT_MERGE:
@@ -199,6 +199,8 @@ class Forwarder:
     async def _reunite(self, run: _Run, event: OrderEvent) -> None:
         """Remember a merge; an order that was closed under either identifier is closed."""
         run.merges.append((event.site, event.prior_mrn, event.mrn))
+        said = (run.job.occasion.sent_at, run.job.words, run.index.values())
+        run.words += last_word(event, *said)
         for each in reunited(event, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
             if is_withdrawn(each):
@@ -228,6 +230,7 @@ class Forwarder:
             case Step.WITHDRAW:
                 over = is_over(task, run.job.events)
                 run.notes += await withdraw(self._service, key, cancelled=over)
+                run.notes += ["examined_after_cancel"] if overtook(task, run.job.occasion) else []
                 run.changed[task.after.key] = replace(task.after, report_id="")
             case Step.REMEMBER:
                 run.changed[task.after.key] = task.after

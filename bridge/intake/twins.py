@@ -59,9 +59,12 @@ def _is_open(order: IndexedOrder) -> bool:
 def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Choose the later word by the senders' times; where they prove nothing, by arrival."""
     opened, closed = (one, other) if _is_open(one) else (other, one)
-    spoken = opened.said_at if opened.opened_at is None else opened.opened_at
-    if is_earlier(spoken, closed.closed_at):
+    held = closed.state == OrderState.HELD
+    times = [opened.opened_at, opened.turned_at if held else None]
+    spoken = max((each for each in times if each is not None), default=None)
+    only_changed = spoken is None and opened.said_at is not None
+    if is_earlier(spoken, closed.turned_at) or (only_changed and not held):
         return closed
-    if is_earlier(closed.closed_at, spoken):
+    if is_earlier(closed.turned_at, spoken):
         return opened
     return max(opened, closed, key=lambda each: each.last_message)

@@ -147,3 +147,30 @@ async def test_what_was_said_of_it_meanwhile_counts(
     await hospital.send(told(line("CA", "P2", "F2"), sent=sent, name=NEW))
     await hospital.send(adt("A08", "M1", name=NEW))
     assert await listed(hospital) == {"F1": NEW}
+
+
+@pytest.mark.parametrize("event", ["A08", "A28"])
+async def test_a_correction_of_somebody_who_has_no_orders_yet(
+    hospital: Hospital, event: str
+) -> None:
+    """It overtook her first order, which comes under her old name and is corrected all the same."""
+    await hospital.send(adt(event, "M1", name=NEW))
+    await hospital.send(told(line("NW", "P1", "F1"), sent=2))
+    assert await listed(hospital) == {"F1": NEW}
+
+
+async def test_orders_that_a_merge_brings_are_corrected(hospital: Hospital) -> None:
+    """The survivor was corrected after the merge was sent, and before it came."""
+    await hospital.send(adt("A08", "M2", name=NEW))
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    late = adt("A40", "M2", "M1").replace(b"20261121120000", b"20261121110000")
+    await hospital.send(late)
+    assert await listed(hospital) == {"F1": NEW}
+
+
+async def test_who_has_not_heard_of_a_merge(hospital: Hospital) -> None:
+    """Names the old number and the old name: the order is the survivor's, under her name."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A40", "M2", "M1", name=NEW))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}
