@@ -66,7 +66,7 @@ class NeverTold(NothingOwed):
 
 
 class Gone(NothingOwed):
-    """A preliminary report or an early addendum came to nothing before anybody was told of it."""
+    """A preliminary report or an early addendum is no more before anybody was told of it."""
 
     code = "gone"
 

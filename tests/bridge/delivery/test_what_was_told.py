@@ -24,6 +24,7 @@ A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
 STATUS = frozenset({ResultEvent.ORDER_STATUS})
+GONE = [("ignored", "gone")]
 NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
@@ -150,6 +151,23 @@ async def test_a_final_text_after_a_retraction_corrects(
         assert len(set(numbers)) == 3
     assert not any(s.value("OBX-5") == "Report." for m in sent[1:] for s in m.named("OBX"))
     assert [s.value("OBX-5") for s in sent[2].named("OBX")][-1] == "Better."
+
+
+async def test_a_preliminary_report_signed_before_it_was_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """Words that can still be recalled do not go out as preliminary ones."""
+    ris = destination(events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await page("save", text="Signed words.")
+        await page("sign")
+        await hospital.follow()
+        await until(lambda: hospital.rows("SELECT state, code FROM delivery") == GONE)
+        assert hospital.receivers["ris"].sent == []
 
 
 async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database: Database) -> None:
