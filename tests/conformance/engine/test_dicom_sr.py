@@ -255,3 +255,12 @@ def test_a_verified_observer(service: Service) -> None:
     observer.VerifyingObserverIdentificationCodeSequence = [code("READ")]
     ok(service.launch(dicomSR=files(basic(VerifyingObserverSequence=[observer]))))
     assert stored(service)["ReportingPhysician"] == "READ^ER"
+
+
+def test_a_name_in_a_file_renames_nobody(service: Service) -> None:
+    """ForceUpdatePatientName true: `PatientName` must be present in clinicalInfo."""
+    ok(service.launch(tags={"PatientName": "DOE^JANE"}))
+    sent = files(basic(PatientName="ROE^JANE"))
+    answer = service.launch(accession="A2", dicomSR=sent, forceUpdatePatientName=True)
+    assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")
+    assert stored(service)["PatientName"] == "DOE^JANE"
