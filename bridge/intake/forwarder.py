@@ -216,7 +216,7 @@ class Forwarder:
                 return
             left = replace(before, state=OrderState.CANCELLED, report_id="")
             run.changed[before.key] = run.index[before.key] = left
-        report_id = before.report_id
+        report_id = after.report_id if each.moves else before.report_id
         if after.state == OrderState.ORDERED:
             launched = await self._launcher.launch(_registering(after.key, each.told))
             report_id = launched.report_id or report_id

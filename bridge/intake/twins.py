@@ -28,6 +28,20 @@ def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[IndexedO
     return found
 
 
+def met(moved: IndexedOrder, orders: Iterable[IndexedOrder]) -> IndexedOrder:
+    """Give an order that comes to a patient as it stands beside what is known of it there."""
+    twin = next((each for each in orders if each.key == moved.key), None)
+    if twin is None:
+        return moved
+    older, newer = (twin, moved) if is_earlier(twin.said_at, moved.said_at) else (moved, twin)
+    together = replace(newer, tags={**older.tags, **newer.tags}, report_id=twin.report_id)
+    if _is_open(moved) == _is_open(twin):
+        return together
+    stands = _later(moved, twin)
+    turned_at, opened_at = stands.turned_at, stands.opened_at
+    return replace(together, state=stands.state, turned_at=turned_at, opened_at=opened_at)
+
+
 def is_withdrawn(order: IndexedOrder) -> bool:
     """Tell whether an order has no place on the worklist."""
     return not _is_open(order)
