@@ -56,7 +56,7 @@ def update_structured_reports(
             )
         )
     attach(work, report, files, found.order)
-    if report.status is not Status.ORDERED:
+    if report.status is Status.DRAFT:  # what was read, if only preliminarily, keeps its words
         refresh_findings(work, report)
     feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
     return report
