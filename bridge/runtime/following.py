@@ -20,7 +20,7 @@ from bridge.store.errors import StoreError
 from mappings.errors import MappingError
 
 LOOK_EVERY = 1.5  # seconds
-TRY_AGAIN = 15.0  # seconds: a port may be free by then, a file be there
+TRY_AGAIN = 5.0  # seconds: a port may be free by then, a file be there
 
 Compiled = TypeVar("Compiled")
 

@@ -4,6 +4,7 @@ Listeners and destinations set up in the console: `bridge.console.connections.Co
 What comes into force goes through `bridge.wiring.activating`, checked as a start would check it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,7 @@ from bridge.console.errors import Impossible, Mistaken, Unknown
 from bridge.errors import BridgeError
 from bridge.operations.certificates import expiries
 from bridge.operations.channels import Kind
+from bridge.operations.probing import try_port
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
 from bridge.store.mapping_versions import Origin
@@ -27,7 +29,9 @@ from bridge.wiring.connections import MODELS, Mistake
 from bridge.wiring.shelf import in_force
 from bridge.wiring.watching import certificate_files
 from config import Settings
+from config.addresses import FolderAddress
 from config.forms import fields, written
+from config.listeners import Listener
 from mappings.errors import MappingErrors
 
 _FIELDS: Mapping[type[BridgeError], str] = {
@@ -93,6 +97,10 @@ class SetUp(Connections):
         kind = Kind(plan.kind)
         self._refuse(connections.mistakes(kind, plan.table))
         chosen = connections.made(kind, "", plan.table)
+        if isinstance(chosen, Listener) and not isinstance(chosen.bind, FolderAddress):
+            current = await asyncio.to_thread(self._current)
+            if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
+                return [asdict(try_port(chosen.bind.host, chosen.bind.port))]
         return [asdict(step) for step in await probing.steps(self._settings, chosen)]
 
     @override
