@@ -107,12 +107,22 @@ class Folder:
         target = self.path / name
         unfinished = target.with_name(fitting(f".{target.name}", ".tmp"))
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        unfinished.rename(target)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            unfinished.rename(target)
+        except OSError:  # on a full disk the half that is written is in the way of the next try
+            unfinished.unlink(missing_ok=True)
+            raise
         _sync(target.parent)
+
+    def clear(self, ending: str) -> None:
+        """Remove what a process that was killed has left of files with this ending."""
+        for each in self.path.iterdir():
+            if each.name.startswith(".") and each.name.endswith(f"{ending}.tmp"):
+                each.unlink(missing_ok=True)
 
 
 def fitting(name: str, ending: str) -> str:

@@ -137,6 +137,25 @@ def test_a_file_goes_to_another_file_system(
     assert found == {"a.hl7": b"one", "a.2.hl7": b"two"}
 
 
+@pytest.mark.anyio
+async def test_a_full_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what could not be written, nor what a killed process had begun to write."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / ".000000000000001-A.hl7.tmp").write_bytes(b"half")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(NotConnected):
+            await send(sender(tmp_path), result("A"))
+    assert everything(tmp_path) == []
+    await send(sender(tmp_path), result("A"))
+    assert len(everything(tmp_path)) == 1
+
+
 def test_the_longest_names(tmp_path: Path) -> None:
     """What is made of a file's name is a name that the file system takes."""
     name = "N" * 255
