@@ -38,7 +38,8 @@ class Couriers:
         self._log = structlog.get_logger("couriers")
         self._make = make
         self._written: dict[str, WrittenDestination] = {}
-        self._failed: set[str] = set()
+        self.troubles: dict[str, str] = {}
+        """Why some are not connected, by their destinations."""
         self.named: dict[str, Courier] = {}
         """Those there are, by their destinations."""
 
@@ -46,24 +47,22 @@ class Couriers:
         """Give those there are."""
         return iter(list(self.named.values()))
 
-    def begin(self, found: Receivers, must: Collection[WrittenDestination]) -> Sequence[str]:
-        """Make the first ones, started later; name those not made; raises for one of `must`."""
-        left = []
+    def begin(self, found: Receivers, must: Collection[WrittenDestination]) -> None:
+        """Make the first ones, started later; raises for one of `must`."""
         for each in found.compiled:
             written = found.written[each.name]
             if written in must:
                 self._join(each, written)
-            elif not self._joined(each, written):
-                left.append(each.name)
-        return left
+            else:
+                self._joined(each, written)
 
-    async def adopt(self, found: Receivers, board: Switchboard) -> Sequence[str]:
-        """Go on with other destinations; name those that could not be connected."""
+    async def adopt(self, found: Receivers, board: Switchboard) -> None:
+        """Go on with other destinations; `troubles` names those that could not be connected."""
         gone = [
             name for name, written in self._written.items() if found.written.get(name) != written
         ]
         await asyncio.gather(*(self._end(name, board) for name in gone))
-        left = []
+        self.troubles = {n: why for n, why in self.troubles.items() if n in found.written}
         for each in found.compiled:
             if each.name in self.named:
                 self.named[each.name].adopt(each)
@@ -71,9 +70,6 @@ class Couriers:
                 board.connect(each.name, self.named[each.name], paused=each.name in found.paused)
                 self.named[each.name].start()
                 self._log.info("connected", destination=each.name)
-            else:
-                left.append(each.name)
-        return left
 
     async def _end(self, name: str, board: Switchboard) -> None:
         courier = self.named.pop(name)
@@ -87,12 +83,12 @@ class Couriers:
         try:
             self._join(destination, written)
         except (BridgeError, TLSConfigurationError) as error:
-            if destination.name not in self._failed:
+            if destination.name not in self.troubles:
                 reason = describe(error)
                 self._log.error("not connected", destination=destination.name, error=reason)
-            self._failed.add(destination.name)
+            self.troubles[destination.name] = str(error)
             return False
-        self._failed.discard(destination.name)
+        self.troubles.pop(destination.name, None)
         return True
 
     def _join(self, destination: Destination, written: WrittenDestination) -> None:

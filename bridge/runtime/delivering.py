@@ -22,6 +22,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
+from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.deliveries import ClaimedDelivery
@@ -65,6 +66,7 @@ class Delivery:
     ) -> None:
         self._log = structlog.get_logger("delivery")
         self._every = settings.schedule.poll_status_every
+        self._owner = owner
         self._outbox = Outbox(database, owner)
         self._membership = membership
         membership.wakes(self._notify)
@@ -74,7 +76,7 @@ class Delivery:
         self._tally = Tally()
         composer = Composer(client, database, lambda: datetime.now(UTC), self._tally.note)
         self._couriers = Couriers(partial(self._courier, composer, metrics, reactor, tracer))
-        self._left = self._couriers.begin(found, settings.destination)
+        self._couriers.begin(found, settings.destination)
         named = self._couriers.named
         self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms)
         self._circuits = Circuits(database, named, now_ms)
@@ -111,8 +113,10 @@ class Delivery:
         ]
 
     def _following(self) -> Following[Receivers]:
-        known = self._activation
-        return Following(self._database, known, self._compiled, self._adopt, self._left)
+        known, couriers = self._activation, self._couriers
+        return Following(
+            self._database, known, self._compiled, self._adopt, lambda: couriers.troubles
+        )
 
     def _courier(
         self,
@@ -152,11 +156,19 @@ class Delivery:
             {name for name, each in known.items() if each.paused},
         )
 
-    async def _adopt(self, found: Receivers) -> Sequence[str]:
+    async def _adopt(self, found: Receivers) -> None:
         """Go on with other destinations, written by other definitions."""
         self._learner.adopt(found.compiled)
         self._reconciler.adopt(found.compiled)
-        return await self._couriers.adopt(found, self._board)
+        await self._couriers.adopt(found, self._board)
+        await self._tell()
+
+    async def _tell(self) -> None:
+        """Write down which destinations could not be connected here."""
+        reasons = dict(self._couriers.troubles)
+        await asyncio.to_thread(
+            troubles.note, self._database, Kind.DESTINATION, self._owner, reasons, now_ms()
+        )
 
     def _notify(self) -> None:
         for courier in self._couriers:
@@ -178,6 +190,7 @@ class Delivery:
         await asyncio.to_thread(self._outbox.reclaim, now_ms(), starting=True)
         for courier in self._couriers:
             courier.start()
+        await self._tell()
 
     async def _stop_couriers(self) -> None:
         await asyncio.gather(*(courier.stop() for courier in self._couriers))

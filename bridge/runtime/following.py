@@ -6,7 +6,7 @@ often enough that all nodes agree within two seconds.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import structlog
@@ -33,20 +33,20 @@ class Following(Generic[Compiled]):
         database: Database,
         known: int,
         compile_all: Callable[[], Compiled],
-        adopt: Callable[[Compiled], Awaitable[Sequence[str]]],
-        left: Sequence[str] = (),
+        adopt: Callable[[Compiled], Awaitable[None]],
+        troubled: Callable[[], object],
     ) -> None:
         """
         `compile_all` gives what is in force; what it gave first came after `known`.
 
-        `adopt` names what could not be begun here, which is tried again, as `left` is.
+        `troubled` tells whether something could not begin here: then it is adopted once more.
         """
         self._log = structlog.get_logger("mappings")
         self._database = database
         self._compile = compile_all
         self._adopt = adopt
         self._known = known
-        self._left = left
+        self._troubled = troubled
         self._again_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -73,7 +73,7 @@ class Following(Generic[Compiled]):
     async def _look(self) -> None:
         latest = await asyncio.to_thread(latest_activation, self._database)
         now = asyncio.get_running_loop().time()
-        again = bool(self._left) and now >= self._again_at
+        again = bool(self._troubled()) and now >= self._again_at
         if latest == self._known and not again:
             return
         try:
@@ -83,7 +83,7 @@ class Following(Generic[Compiled]):
         except (BridgeError, MappingError) as error:
             self._log.error("not adopted", error=describe(error))
         else:
-            self._left = await self._adopt(found)
+            await self._adopt(found)
             self._again_at = now + TRY_AGAIN
             if latest != self._known:
                 self._log.info("adopted", activation=latest)

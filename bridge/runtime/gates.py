@@ -6,7 +6,7 @@ first. What a listener that is off or gone has taken is still read as it reads.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import structlog
@@ -97,15 +97,13 @@ class Gates:
         self._make = make
         self._gates: dict[str, Gate] = {}
         self._written: dict[str, Listener] = {}
-        self._failed: set[str] = set()
+        self.troubles: dict[str, str] = {}
+        """Why some do not listen, by their names."""
 
-    def begin(self, found: Senders, must: Collection[Listener]) -> Sequence[str]:
-        """Make the first ones; name those not made; raises for one of `must`."""
-        return [
-            name
-            for name, written in found.written.items()
-            if not self._made(written, found, must=written in must)
-        ]
+    def begin(self, found: Senders, must: Collection[Listener]) -> None:
+        """Make the first ones; raises for one of `must`."""
+        for written in found.written.values():
+            self._made(written, found, must=written in must)
 
     @property
     def ports(self) -> Mapping[str, Port]:
@@ -124,25 +122,22 @@ class Gates:
         """Close all, and answer what is in hand."""
         await asyncio.gather(*(gate.port.stop() for gate in self._gates.values()))
 
-    async def adopt(self, found: Senders, board: Switchboard) -> Sequence[str]:
-        """Go on with other listeners; name those that could not be opened."""
+    async def adopt(self, found: Senders, board: Switchboard) -> None:
+        """Go on with other listeners; `troubles` names those that could not be opened."""
         gone = [n for n, written in self._written.items() if found.written.get(n) != written]
         await asyncio.gather(*(self._end(name, board) for name in gone))
-        left = []
+        self.troubles = {n: why for n, why in self.troubles.items() if n in found.written}
         for name, written in found.written.items():
             if name in self._gates:
                 self._gates[name].adopt(found.listenings[name])
                 continue
             if not self._made(written, found):
-                left.append(name)
                 continue
             gate = self._gates[name]
             board.connect(name, gate.port, paused=name in found.paused)
             if not await self._opened(name, gate):
                 board.disconnect(name)
                 self._forget(name)
-                left.append(name)
-        return left
 
     async def _end(self, name: str, board: Switchboard) -> None:
         gate = self._gates[name]
@@ -172,11 +167,11 @@ class Gates:
         except (BridgeError, OSError) as error:
             self._complain(name, error)
             return False
-        self._failed.discard(name)
+        self.troubles.pop(name, None)
         return True
 
     def _complain(self, name: str, error: Exception) -> None:
         """Say once why a listener does not listen, however often it is tried."""
-        if name not in self._failed:
+        if name not in self.troubles:
             self._log.error("not listening", listener=name, error=describe(error))
-        self._failed.add(name)
+        self.troubles[name] = str(error)

@@ -8,9 +8,8 @@ acknowledge can be stored and applied.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import structlog
@@ -25,6 +24,7 @@ from bridge.intake.missing import Tally
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
+from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import browse
@@ -92,6 +92,7 @@ class Intake:
         self._metrics = metrics
         self._reactor = reactor
         self._database = database
+        self._owner = owner
         self._find_version = recaller(database)
         self._tally = Tally()
         self._first = self._compiled()
@@ -116,7 +117,7 @@ class Intake:
         """Give the parts in the order of their start."""
         must = [bare(each) for each in self._settings.listener]
         gates = Gates(self._gate)
-        left = gates.begin(self._first, must)
+        gates.begin(self._first, must)
         self._board = Switchboard(
             self._database, Kind.LISTENER, gates.ports, self._metrics, now_ms, self._seen
         )
@@ -124,17 +125,38 @@ class Intake:
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
 
-        async def adopt(found: Senders) -> Sequence[str]:
+        async def adopt(found: Senders) -> None:
             self._forwarder.adopt(self._known(found))
-            return await gates.adopt(found, self._board)
+            await gates.adopt(found, self._board)
+            await tell()
+
+        async def begin() -> None:
+            await gates.open(must)
+            await tell()
+
+        async def tell() -> None:
+            await asyncio.to_thread(
+                troubles.note,
+                self._database,
+                Kind.LISTENER,
+                self._owner,
+                dict(gates.troubles),
+                now_ms(),
+            )
 
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
             Step("worker", self._worker.start, self._worker.stop),
             Tallying(self._database, self._tally).part(),
             Step("switches", self._board.start, self._board.stop),
-            Step("listeners", partial(gates.open, must), gates.close),
-            Following(self._database, self._first.activation, self._compiled, adopt, left).part(),
+            Step("listeners", begin, gates.close),
+            Following(
+                self._database,
+                self._first.activation,
+                self._compiled,
+                adopt,
+                lambda: gates.troubles,
+            ).part(),
         ]
 
     def _compiled(self) -> Senders:

@@ -17,7 +17,7 @@ from bridge.engine.http.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import OrderKey
 from bridge.engine_client.visiting import Visitor
-from bridge.operations import channels
+from bridge.operations import channels, troubles
 from bridge.operations.alerts import alerts
 from bridge.operations.certificates import expiries
 from bridge.operations.channels import Channel, Kind
@@ -65,11 +65,13 @@ class _Plant:
         known = channels.channels(self._database, Kind(kind))
         settings = self._settings
         expires = expiries(certificate_files(settings))
+        failing = troubles.standing(self._database, Kind(kind), self._clock())
         described = described_channels(settings, Kind(kind))
         return [
             {
                 **asdict(known.get(each["name"], Channel(each["name"]))),
                 **each,
+                "trouble": failing.get(each["name"], ""),
                 "source": source(self._own, settings, Kind(kind), each["name"]),
                 "certificate": expires.get(f"{kind} {each['name']}"),
             }

@@ -138,6 +138,22 @@ def test_a_listener_comes_and_goes(console: Console) -> None:
     house.settle()
 
 
+def test_a_port_that_is_taken_is_said_and_tried_again(console: Console) -> None:
+    """The page says that the listener could not begin, until it can."""
+
+    def trouble() -> str:
+        found = console.call("GET", "channels").json()["listeners"]
+        return next(str(each["trouble"]) for each in found if each["name"] == "south")
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        table = {"bind": f"127.0.0.1:{port}", "site": "SITE1"}
+        console.put("listener", "south", table, new=True)
+        wait(lambda: "is it in use?" in trouble())
+    wait(lambda: not trouble())
+    signed(console.house, port)
+
+
 @pytest.mark.postgres
 @pytest.mark.timeout(240)
 def test_all_nodes_go_on_with_an_interface_that_one_took_in(

@@ -78,6 +78,8 @@ export interface Channel {
   shared: boolean;
   /** Whether it is not switched off. */
   enabled: boolean;
+  /** Why a node could not begin with it; empty: all could. */
+  trouble: string;
   /** Whose word it is: `file`, `console`, or `both` where the console's overrules bridge.toml. */
   source: string;
   /** After how many milliseconds without a message somebody is told; 0: never. */
