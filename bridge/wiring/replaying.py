@@ -57,10 +57,15 @@ class Rejudging:
         self._database = database
         self._listenings = listenings(self._settings, in_force(settings, database))
 
-    def replay(self, message_id: int) -> int:
-        """Queue a message again; give how many later ones of its patient were applied meanwhile."""
+    def replay(self, message_id: int, chosen: State | None = None) -> int:
+        """
+        Queue a message again; give how many later ones of its patient were applied meanwhile.
+
+        `chosen` is the state for which it was chosen, if it was.
+        """
         detail = browse.message(self._database, message_id)
-        return operate.replay_message(self._database, message_id, self._routing(detail))
+        routing = self._routing(detail)
+        return operate.replay_message(self._database, message_id, routing, chosen=chosen)
 
     def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
         """Say why the definitions in force would refuse a message; nothing where they take it."""
@@ -125,10 +130,10 @@ class Rejudging:
         return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
 
 
-def replay_message(settings: Settings, message_id: int) -> int:
+def replay_message(settings: Settings, chosen: State | None, message_id: int) -> int:
     """Queue a message again, for a command; as `Rejudging.replay`."""
     with bridge_database(settings.home) as database:
-        return Rejudging(settings, database).replay(message_id)
+        return Rejudging(settings, database).replay(message_id, chosen)
 
 
 def _refused(verdict: Verdict) -> StillRefused:
