@@ -21,6 +21,7 @@ from bridge.store.migrate import current, heads, is_ready
 from bridge.wiring import present, stores, verifying
 from bridge.wiring.activating import differing
 from bridge.wiring.connections import WrongConnection
+from bridge.wiring.pointing import Pointer
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.shelf import Find, in_force
 from config import Settings, SettingsError, load
@@ -59,7 +60,7 @@ def check_home(home: Path) -> list[Finding]:
     try:
         settings = load(home)
     except SettingsError as error:
-        return [*_errors(error), *_mappings(home), *_what_is_left(home)]
+        return _placed(home, [*_errors(error), *_mappings(home), *_what_is_left(home)])
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _databases,
@@ -68,7 +69,17 @@ def check_home(home: Path) -> list[Finding]:
         _destinations,
     )
     found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
-    return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
+    return sorted(_placed(home, found), key=lambda each: each.severity is not Severity.ERROR)
+
+
+def _placed(home: Path, found: Sequence[Finding]) -> list[Finding]:
+    """Say where in the file what is wrong with a setting stands."""
+    pointer = Pointer(home)
+    return [
+        Finding(each.severity, pointer.place(each.place, said), said)
+        for each in found
+        for said in [each.message.removeprefix(f"{each.place}: ")]
+    ]
 
 
 def _what_is_left(home: Path) -> Iterator[Finding]:

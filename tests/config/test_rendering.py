@@ -44,7 +44,7 @@ def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
     with pytest.raises(SettingsError) as raised:
         read(tmp_path, "", line)
     (mistake,) = raised.value.mistakes
-    assert mistake.place.endswith("bridge.toml:5")
+    assert mistake.place.endswith("bridge.toml:5:1")
     assert mistake.message.startswith(f"{name}: ")
 
 
