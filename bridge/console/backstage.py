@@ -12,6 +12,7 @@ from bridge.console.parcels import Parcels
 from bridge.console.service import Service
 from bridge.engine_client.visiting import Visitor
 from bridge.queue.rows import MessageDetail
+from bridge.queue.states import State
 from bridge.store.database import Database
 
 _AT_ONCE = 2
@@ -20,8 +21,12 @@ _AT_ONCE = 2
 class Rejudging(Protocol):
     """What judges stored messages by the definitions in force. Blocking; raises BridgeError."""
 
-    def replay(self, message_id: int) -> int:
-        """Queue a message again; give how many later ones were applied meanwhile."""
+    def replay(self, message_id: int, chosen: State | None = None) -> int:
+        """
+        Queue a message again; give how many later ones were applied meanwhile.
+
+        `chosen` is the state for which it was chosen, if it was.
+        """
 
     def faults(self, listener: str, payload: bytes) -> Sequence[Mapping[str, Any]]:
         """Say why a message would be refused."""
