@@ -156,13 +156,13 @@ def _task(
     revived = state is OrderState.CANCELLED and step is Step.REGISTER
     if revived:  # an order anew: nothing of the cancelled one counts
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    closing = step is Step.WITHDRAW
+    closing, opened = step is Step.WITHDRAW, event.action in ORDERING
     base = replace(
         base,
         state=after,
         last_message=occasion.message_id,
         turned_at=_turned_at(state, after, base, event, occasion),
-        opened_at=_newest(base.opened_at, occasion, event.action in ORDERING),
+        opened_at=_newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
     )
     if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
         return _straggling(step, event, before, base)
@@ -264,16 +264,18 @@ def _without_some(
     return Task(Step.REGISTER, event, before, after)
 
 
-def _newest(known: int | None, occasion: Occasion, counts: bool) -> int | None:  # says whether
-    """Give the later of a known time and the message's, where that counts."""
-    times = [known, occasion.sent_at] if counts else [known]
-    return max((each for each in times if each is not None), default=None)
+def _newest(known: int | None, sent_at: int | None) -> int | None:
+    """Give the later of a known time and a message's."""
+    if sent_at is None or known is None:
+        return known if sent_at is None else sent_at
+    return max(known, sent_at)
 
 
 def _turned_at(
     state: OrderState, after: OrderState, base: IndexedOrder, event: OrderEvent, occasion: Occasion
 ) -> int | None:
     """Give the time of the word by which an order is closed, or was put back."""
-    known = base.turned_at if state is after or {state, after} <= OPEN else None
-    turns = event.action in CLOSING or event.action is Action.RELEASE or event.examined
-    return _newest(known, occasion, turns)
+    stays = state is after or (state in OPEN and after in OPEN)
+    known = base.turned_at if stays else None
+    turns = event.examined or event.action is Action.RELEASE or event.action in CLOSING
+    return _newest(known, occasion.sent_at) if turns else known

@@ -80,7 +80,7 @@ class Memory:
             refused = [job for job in jobs if _refuses(job, survivors)]
             failures += [(job.claimed, MergedPatient()) for job in refused]
             jobs = [job for job in jobs if job not in refused]
-            moved = [each for job in jobs for each in self._moved(job, survivors)]
+            moved = [e for job in jobs if survivors for e in self._moved(job, survivors)]
             elsewhere = {each.message_id for each in moved}
             taken = [job for job in jobs if job.claimed.message_id not in elsewhere]
             addressed, index = look_up(connection, taken, survivors)
