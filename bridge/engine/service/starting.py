@@ -89,16 +89,21 @@ def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest
         return
     triple = Triple(order.site_id, order.mrn, order.accession)
     update_order(work, report, order, order_input(request, triple))
-    new_files = attach(work, report, request.attachments, order) if request.attachments else 0
     wishes = {**report.reporting, **request.app.to_json()}
-    if new_files or wishes != report.reporting:
+    if wishes != report.reporting:
         report.reporting = wishes
         touch(work, report)
-    if new_files:
-        feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
+    bring_files(work, report, order, request)
     if report.status is not Status.ORDERED and fill(work, report):
         touch(work, report)
         feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
+
+
+def bring_files(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+    """Add the files of a launch to a locked, unsigned report."""
+    if request.attachments and attach(work, report, request.attachments, order):
+        touch(work, report)
+        feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
 
 
 def give(work: Work, report: Report, owner_id: int) -> Report:

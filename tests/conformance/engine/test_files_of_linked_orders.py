@@ -57,6 +57,20 @@ def test_what_two_orders_brought_stays_with_both(case: Case) -> None:
     assert _begun(case, "A2") == "Of both.\n\nOf A2."
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_an_order_is_registered_with_its_files(case: Case, again: bool) -> None:
+    """registerOrder: what came with an order is what its report begins with, and goes with it."""
+    case.order("A1")
+    if again:
+        case.order("A2")
+    body = {"lazyLaunch": True, "registerOrder": True, "dicomSR": _sent("Of A2.", "1.2.2")}
+    ok(case.service.launch("service", accession="A2", **body))
+    assert case.record("A2")["hasContent"] is False
+    ok(case.orders("link-orders", "A1", "A2"))
+    ok(case.orders("unlink-orders", "A2"))
+    assert (_begun(case, "A1"), _begun(case, "A2")) == ("", "Of A2.")
+
+
 def test_files_outlive_an_order_that_gives_way(case: Case) -> None:
     """patient/merge: of one order under two identifiers, what either brought is kept."""
     _orders(case, "A1")
