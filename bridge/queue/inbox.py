@@ -30,7 +30,7 @@ _CLAIMED = among("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
         m.attempts, m.received_at, m.flags, m.message_type, m.doubts
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
-    WHERE m.id IN :ids ORDER BY m.id
+    WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
 _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
 _DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")

@@ -1,0 +1,148 @@
+"""
+Let partitions of messages go that are finished and old, as a whole: files, not rows.
+
+First what is remembered apart from them is forgotten, a batch at a time; a message that nobody
+remembers has been archived, so nothing is archived twice. Then the tables go, and the few messages
+among them that are not finished, or not old, go on in the last partition. PostgreSQL only.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    and_,
+    literal_column,
+    not_,
+    or_,
+    select,
+    text,
+)
+
+from bridge.queue.sweeping import MESSAGES, Sweep
+from bridge.queue.tables import MESSAGE
+from bridge.store.database import Database
+from bridge.store.errors import Busy
+from bridge.store.partitions import Partition, hold, last_id, let_go, partitions
+from bridge.store.steps import among, ask, is_asked_once
+
+MOST: Final = 1000
+"""Messages that may go on elsewhere. Where there are more, the others go row by row."""
+
+TRIES: Final = 5
+WAIT: Final = 1.0
+"""So often, and every so many seconds, a partition is asked for that somebody reads."""
+
+_FORGET = among("""
+    DELETE FROM message_identity AS i USING message AS m
+    WHERE m.id IN :ids AND i.identity = m.identity AND i.digest = m.digest
+        AND i.edition = m.edition AND i.message_id = m.id
+""")
+_REMEMBERED = literal_column(
+    """
+    EXISTS (
+        SELECT FROM message_identity AS i
+        WHERE i.identity = message.identity AND i.digest = message.digest
+            AND i.edition = message.edition AND i.message_id = message.id
+    )
+    """,
+    Boolean(),
+)
+_BESIDE = (
+    text("""
+        DELETE FROM concern
+        WHERE kind = 'message' AND row_id >= :low AND row_id < :high AND row_id <> ALL(:staying)
+    """),
+    text("""
+        DELETE FROM message_edit
+        WHERE message_id >= :low AND message_id < :high AND message_id <> ALL(:staying)
+    """),
+)
+
+
+def shed(sweep: Sweep, before: int, end: int) -> int:
+    """
+    Let go of all partitions below the id `end`; give how many messages are gone.
+
+    What came or was settled at `before` (ms) or later stays, and so does what is not finished.
+    """
+    with sweep.database.read() as connection:
+        found = [each for each in partitions(connection) if each.high <= end]
+    return sum(_shed(sweep, before, each) for each in found)
+
+
+def left_alone(database: Database, end: int, patience: int) -> int:
+    """
+    Give the id before which to go row by row, when that would be `end`.
+
+    The partition in which it lies waits to go as a whole, if it is full and all of it came
+    within `patience` (ms).
+    """
+    with database.read() as connection:
+        for each in partitions(connection):
+            if each.low < end < each.high <= last_id(connection):
+                return each.low if _span(connection, each) < patience else end
+    return end
+
+
+def forget_identities(connection: Connection, ids: Sequence[int]) -> None:
+    """Forget by what messages were known; nothing where that is no table of its own."""
+    if ids and is_asked_once(connection):
+        ask(connection, _FORGET, ids)
+
+
+def _shed(sweep: Sweep, before: int, partition: Partition) -> int:
+    young = not_(MESSAGES.is_old(before))
+    old = and_(MESSAGES.is_old(before), _REMEMBERED)
+    with sweep.database.read() as connection:
+        if len(_ids(connection, partition, young, MOST + 1)) > MOST:
+            return 0
+    gone = sweep.go(
+        MESSAGES,
+        lambda connection, after, size: _ids(connection, partition, old, size, after),
+        forget_identities,
+    )
+    for _ in range(TRIES):
+        try:
+            _let_go(sweep.database, partition, or_(young, _REMEMBERED))
+        except Busy:
+            sweep.pause(WAIT)
+        else:
+            break
+    return gone
+
+
+def _let_go(database: Database, partition: Partition, stays: ColumnElement[bool]) -> None:
+    """Let the tables go, unless too much has to stay after all."""
+    with database.write() as connection:
+        database.serialize(connection, "retention")
+        hold(database, connection, partition)
+        staying = _ids(connection, partition, stays, MOST + 1)
+        if len(staying) > MOST:
+            return
+        for statement in _BESIDE:
+            span = {"low": partition.low, "high": partition.high, "staying": staying}
+            connection.execute(statement, span)
+        let_go(connection, partition, staying)
+
+
+def _ids(
+    connection: Connection,
+    partition: Partition,
+    which: ColumnElement[bool],
+    most: int,
+    after: int = 0,
+) -> list[int]:
+    key = MESSAGE.c.id
+    found = select(key).where(key > after, key >= partition.low, key < partition.high, which)
+    return list(connection.execute(found.order_by(key).limit(most)).scalars())
+
+
+def _span(connection: Connection, partition: Partition) -> int:
+    """Give the ms between when the first and the last of a partition came."""
+    key, came = MESSAGE.c.id, MESSAGE.c.received_at
+    within = select(came).where(key >= partition.low, key < partition.high).limit(1)
+    first = connection.execute(within.order_by(key)).scalar() or 0
+    return (connection.execute(within.order_by(key.desc())).scalar() or 0) - first
