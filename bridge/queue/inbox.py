@@ -6,7 +6,8 @@ worker's business.
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,12 +47,18 @@ class Inbox:
     """
 
     def __init__(
-        self, database: Database, owner: str, *, lease: int = LEASE, parked_block: bool = False
+        self,
+        database: Database,
+        owner: str,
+        *,
+        lease: int = LEASE,
+        parked_block: bool = False,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lease = lease
         self._database = database
         self._owner = owner
-        self._line = Line(database, INBOX, parked_block=parked_block)
+        self._line = Line(database, INBOX, parked_block=parked_block, timer=timer)
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, delete, func, not_, select
 
 from bridge.queue import parcels, shedding
 from bridge.queue.ages import id_at, newest_id
@@ -18,6 +18,7 @@ from bridge.queue.tables import MESSAGE, MESSAGE_BODY, MESSAGE_EDIT, MESSAGE_NUM
 from bridge.store import concerns
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
+from bridge.store.partitions import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +52,37 @@ def prune(
     A full partition of messages that all came within `patience` (ms) waits until all are old.
     """
     sweep = Sweep(database, batch, pause, clock, archive)
-    messages = shedding.shed(sweep, before, _end(database, MESSAGES, before))
     end = _end(database, MESSAGES, before)
+    shed = shedding.shed(sweep, before, end)
     end = shedding.left_alone(database, end, patience)
-    messages += _row_by_row(sweep, MESSAGES, before, end)
+    rows = _row_by_row(sweep, MESSAGES, before, end, shed.waiting)
     end = _end(database, DELIVERIES, before)
-    return Pruned(messages, _row_by_row(sweep, DELIVERIES, before, end))
+    return Pruned(shed.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
 
 
 def _end(database: Database, stored: Stored, before: int) -> int:
-    """Give the id before which to stop: what is younger is never looked through."""
+    """
+    Give the id before which to stop: what is younger is never looked through.
+
+    That of the first young row, or of the newest, which stays: its id must not be given again.
+    """
     with database.read() as connection:
-        first_young = id_at(connection, stored.rows, stored.came, before)
-        return min(first_young, newest_id(connection, stored.rows))
+        key = stored.rows.c.id
+        young = key >= id_at(connection, stored.rows, stored.came, before)
+        first = connection.execute(select(key).where(young).order_by(key).limit(1)).scalar()
+        return newest_id(connection, stored.rows) if first is None else first
 
 
-def _row_by_row(sweep: Sweep, stored: Stored, before: int, end: int) -> int:
+def _row_by_row(
+    sweep: Sweep, stored: Stored, before: int, end: int, but: Sequence[Partition] = ()
+) -> int:
     rows, bodies = stored.rows, stored.bodies
+    others = [not_(rows.c.id.between(each.low, each.high - 1)) for each in but]
 
     def some(connection: Connection, after: int, size: int) -> list[int]:
-        old = select(rows.c.id).where(rows.c.id > after, rows.c.id < end, stored.is_old(before))
+        old = select(rows.c.id).where(
+            rows.c.id > after, rows.c.id < end, stored.is_old(before), *others
+        )
         return list(connection.execute(old.order_by(rows.c.id).limit(size)).scalars())
 
     def forget(connection: Connection, ids: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ among them that are not finished, or not old, go on in the last partition. Postg
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import (
@@ -62,15 +63,32 @@ _BESIDE = (
 )
 
 
-def shed(sweep: Sweep, before: int, end: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """How many messages are gone, and the partitions that still have to go the next time."""
+
+    messages: int
+    waiting: Sequence[Partition]
+
+
+def shed(sweep: Sweep, before: int, end: int) -> Shed:
     """
-    Let go of all partitions below the id `end`; give how many messages are gone.
+    Let go of all partitions below the id `end`.
 
     What came or was settled at `before` (ms) or later stays, and so does what is not finished.
     """
     with sweep.database.read() as connection:
         found = [each for each in partitions(connection) if each.high <= end]
-    return sum(_shed(sweep, before, each) for each in found)
+    gone, waiting = 0, []
+    for each in found:
+        with sweep.database.read() as connection:
+            staying = _ids(connection, each, not_(MESSAGES.is_old(before)), MOST + 1)
+        if len(staying) > MOST:
+            continue
+        gone += _forget_all(sweep, before, each)
+        if not _is_gone(sweep, before, each):
+            waiting.append(each)
+    return Shed(gone, waiting)
 
 
 def left_alone(database: Database, end: int, patience: int) -> int:
@@ -93,31 +111,33 @@ def forget_identities(connection: Connection, ids: Sequence[int]) -> None:
         ask(connection, _FORGET, ids)
 
 
-def _shed(sweep: Sweep, before: int, partition: Partition) -> int:
-    young = not_(MESSAGES.is_old(before))
+def _forget_all(sweep: Sweep, before: int, partition: Partition) -> int:
+    """Forget by what its old messages are known, and archive them; give how many that were."""
     old = and_(MESSAGES.is_old(before), _REMEMBERED)
-    with sweep.database.read() as connection:
-        if len(_ids(connection, partition, young, MOST + 1)) > MOST:
-            return 0
-    gone = sweep.go(
-        MESSAGES,
-        lambda connection, after, size: _ids(connection, partition, old, size, after),
-        forget_identities,
-    )
+
+    def some(connection: Connection, after: int, size: int) -> list[int]:
+        return _ids(connection, partition, old, size, after)
+
+    return sweep.go(MESSAGES, some, forget_identities)
+
+
+def _is_gone(sweep: Sweep, before: int, partition: Partition) -> bool:
     for _ in range(TRIES):
         try:
-            _let_go(sweep.database, partition, or_(young, _REMEMBERED))
+            _let_go(sweep.database, partition, or_(not_(MESSAGES.is_old(before)), _REMEMBERED))
         except Busy:
             sweep.pause(WAIT)
         else:
-            break
-    return gone
+            return True
+    return False
 
 
 def _let_go(database: Database, partition: Partition, stays: ColumnElement[bool]) -> None:
     """Let the tables go, unless too much has to stay after all."""
     with database.write() as connection:
         database.serialize(connection, "retention")
+        if partition not in partitions(connection):
+            return  # another node's retention was quicker
         hold(database, connection, partition)
         staying = _ids(connection, partition, stays, MOST + 1)
         if len(staying) > MOST:
