@@ -14,7 +14,6 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
-    and_,
     literal_column,
     not_,
     or_,
@@ -32,6 +31,12 @@ from bridge.store.steps import among, ask, is_asked_once
 MOST: Final = 1000
 """Messages that may go on elsewhere. Where there are more, the others go row by row."""
 
+COARSE: Final = 20
+"""Whoever stores a message does not wait for an old one to be forgotten: batches may be larger."""
+
+WIDEST: Final = 20_000
+"""Rows looked at in one go."""
+
 TRIES: Final = 5
 WAIT: Final = 1.0
 """So often, and every so many seconds, a partition is asked for that somebody reads."""
@@ -40,6 +45,12 @@ _FORGET = among("""
     DELETE FROM message_identity AS i USING message AS m
     WHERE m.id IN :ids AND i.identity = m.identity AND i.digest = m.digest
         AND i.edition = m.edition AND i.message_id = m.id
+""")
+_KNOWN = among("""
+    SELECT m.id FROM message AS m JOIN message_identity AS i
+        ON i.identity = m.identity AND i.digest = m.digest
+        AND i.edition = m.edition AND i.message_id = m.id
+    WHERE m.id IN :ids
 """)
 _REMEMBERED = literal_column(
     """
@@ -113,12 +124,17 @@ def forget_identities(connection: Connection, ids: Sequence[int]) -> None:
 
 def _forget_all(sweep: Sweep, before: int, partition: Partition) -> int:
     """Forget by what its old messages are known, and archive them; give how many that were."""
-    old = and_(MESSAGES.is_old(before), _REMEMBERED)
+    old = MESSAGES.is_old(before)
 
     def some(connection: Connection, after: int, size: int) -> list[int]:
-        return _ids(connection, partition, old, size, after)
+        known: list[int] = []
+        window = size  # wider where an earlier sweep has been
+        while not known and (ids := _ids(connection, partition, old, window, after)):
+            known = sorted(ask(connection, _KNOWN, ids).scalars())[:size]
+            after, window = ids[-1], min(2 * window, WIDEST)
+        return known
 
-    return sweep.go(MESSAGES, some, forget_identities)
+    return sweep.go(MESSAGES, some, forget_identities, coarse=COARSE)
 
 
 def _is_gone(sweep: Sweep, before: int, partition: Partition) -> bool:

@@ -71,9 +71,9 @@ MESSAGES = Stored(MESSAGE, MESSAGE_BODY, "message_id", "received_at")
 DELIVERIES = Stored(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at")
 
 
-def next_batch(size: int, took: float, most: int = BATCH) -> int:
+def next_batch(size: int, took: float, most: int = BATCH, hold: float = HOLD) -> int:
     """Give how many rows to take when so many took so long (s)."""
-    fits = int(size * HOLD / max(took, HOLD / BATCH))
+    fits = int(size * hold / max(took, hold / most))
     return max(min(FEWEST, most), min(fits, 2 * size, most))
 
 
@@ -92,9 +92,14 @@ class Sweep:
     clock: Callable[[], float]
     archive: Archive | None
 
-    def go(self, stored: Stored, some: Some, forget: Forget) -> int:
-        """Forget what `some` finds, until that is less than it was asked for; give how many."""
-        gone, after, size = 0, 0, min(FEWEST, self.most)
+    def go(self, stored: Stored, some: Some, forget: Forget, *, coarse: int = 1) -> int:
+        """
+        Forget what `some` finds, until there is nothing; give how many.
+
+        So many times `coarse` are the batches of what keeps nobody else from writing.
+        """
+        most, hold = self.most * coarse, HOLD * coarse
+        gone, after, size = 0, 0, min(FEWEST * coarse, most)
         while True:
             with self.database.forgetting() as connection:
                 begun = self.clock()
@@ -104,8 +109,8 @@ class Sweep:
                     self.archive(stored.rows.name, stored.contents(connection, ids))
                 forget(connection, ids)
             took = self.clock() - begun
-            gone += len(ids)
-            if len(ids) < size:
+            if not ids:
                 return gone
-            after, size = ids[-1], next_batch(size, took, self.most)
+            gone += len(ids)
+            after, size = ids[-1], next_batch(size, took, most, hold)
             self.pause(took * REST)

@@ -1,5 +1,5 @@
 """
-Removes what is old and dies by kill -9 in its second pause.
+Removes what is old and dies by kill -9 in its first pause.
 
 Run as `python -m tests.bridge.queue.shedder URL BEFORE FILE`; what it archives is written to FILE,
 an id a line.
@@ -8,7 +8,6 @@ an id a line.
 import os
 import signal
 import sys
-from itertools import count
 from pathlib import Path
 
 from bridge.queue.retention import prune
@@ -16,12 +15,10 @@ from bridge.store.database import Database
 
 
 def main(url: str, before: int, file: Path) -> None:
-    """Remove ten at a time, until killed."""
-    pauses = count(1)
+    """Remove twenty at a time, until killed."""
 
     def pause(_seconds: float) -> None:
-        if next(pauses) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     with file.open("a") as archived:
 
@@ -30,7 +27,7 @@ def main(url: str, before: int, file: Path) -> None:
             archived.writelines(f"{row['id']}\n" for row in rows)
             archived.flush()
 
-        prune(Database(url), before, batch=10, pause=pause, archive=archive)
+        prune(Database(url), before, batch=1, pause=pause, archive=archive)
 
 
 if __name__ == "__main__":
