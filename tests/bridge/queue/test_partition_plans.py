@@ -13,6 +13,8 @@ from sqlalchemy import text
 
 from bridge.queue import inbox
 from bridge.queue import statements as sql
+from bridge.queue.ages import id_at
+from bridge.queue.tables import MESSAGE
 from bridge.store.arrays import packed
 from bridge.store.database import Database
 from bridge.store.steps import Among
@@ -24,6 +26,12 @@ pytestmark = pytest.mark.postgres
 SIZE = 1000
 LAST = FIRST + 98 * SIZE
 """Where the newest partition begins."""
+_MESSAGE = text("""
+    INSERT INTO message (id, received_at, listener, identity, digest, edition, message_type,
+        mapping, mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state)
+    VALUES (:id, :id, 'l', :id, :id, 0, 'ORM^O01', 'orders', 'v', 0, 'AA', 'delivered', '', '',
+        'done')
+""")
 IDS = [*range(LAST - 20, LAST + 20)]
 """Of two partitions."""
 
@@ -98,3 +106,16 @@ def test_what_is_due(store: Database) -> None:
     assert _touched(plan) == {f"from_{LAST}", "rest"}
     assert "Seq Scan" not in plan
     assert '"Sort"' not in plan
+
+
+def test_the_first_that_came_at_a_time(store: Database) -> None:
+    """It is found among partitions, of which some are empty, and in the last one."""
+    ids = [5, 900, FIRST + 3, FIRST + 7 * SIZE, FIRST + 7 * SIZE + 1, LAST + 2, LAST + 3 * SIZE]
+    with store.write() as connection:
+        for number in ids:
+            connection.execute(_MESSAGE, {"id": number})
+        connection.execute(text("SELECT setval('message_id_seq', :last)"), {"last": ids[-1]})
+    for moment in (0, 5, 6, *(each + d for each in ids for d in (0, 1))):
+        with store.read() as connection:
+            found = id_at(connection, MESSAGE, "received_at", moment)
+        assert [each for each in ids if each < found] == [each for each in ids if each < moment]
