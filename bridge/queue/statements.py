@@ -5,7 +5,9 @@ The ledger, the lanes and the tests of their query plans use these very texts. `
 `outbox` fill in the names of tables; the clauses that lock rows are the Database's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import TextClause, text
 
@@ -240,24 +242,27 @@ _EXTEND = """
 """
 
 
+def _step(
+    names: Mapping[str, str],
+    texts: tuple[str, str],
+    kinds: tuple[str, ...] = _PLACES,
+    claimed: int = 0,
+    again: tuple[int, ...] = (),
+) -> Step:
+    given = unnested(kinds)
+    ordered = _ORDERED.format(given=given)
+    locked = _LOCKED.format(**names, ordered=ordered)
+    more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
+    each, together = (template.format(**names, **more) for template in texts)
+    return Step(kinds, each, together, again=again)
+
+
 def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineStatements:
     names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
+    step = partial(_step, names)
 
     def filled(template: str, lane: str = "", since: str = "", given: str = "") -> str:
         return template.format(**names, lane=lane, since=since, given=given)
-
-    def step(
-        texts: tuple[str, str],
-        kinds: tuple[str, ...] = _PLACES,
-        claimed: int = 0,
-        again: tuple[int, ...] = (),
-    ) -> Step:
-        given = unnested(kinds)
-        ordered = _ORDERED.format(given=given)
-        locked = _LOCKED.format(**names, ordered=ordered)
-        more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
-        each, together = (template.format(**names, **more) for template in texts)
-        return Step(kinds, each, together, again=again)
 
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
