@@ -61,7 +61,7 @@ _GIVEN = f"""
 """  # noqa: S608  # our own names
 _STORED = f"""
     numbered AS MATERIALIZED (
-        SELECT nextval('message_id_seq') AS id, g.* FROM (SELECT * FROM given ORDER BY place) AS g
+        SELECT nextval('message_ids') AS id, g.* FROM (SELECT * FROM given ORDER BY place) AS g
     ), identities AS (
         INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
         SELECT identity, digest, edition, id, ack_code FROM numbered

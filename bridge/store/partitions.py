@@ -33,7 +33,7 @@ _BOUNDS: Final = text("""
     JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'message'::regclass
 """)
 _RANGE: Final = re.compile(r"FROM \('?(\d+|MINVALUE)'?\) TO \('?(\d+)'?\)")
-_LAST_ID: Final = text("SELECT coalesce(pg_sequence_last_value('message_id_seq'), 0)")
+_LAST_ID: Final = text("SELECT coalesce(pg_sequence_last_value('message_ids'), 0)")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -160,7 +160,7 @@ def _make_room(database: Database, count: int) -> None:
     if database.dialect == "postgresql":
         for last in range(1, count + 1, SIZE // 4):
             with database.write() as connection:
-                connection.execute(text("SELECT setval('message_id_seq', :last)"), {"last": last})
+                connection.execute(text("SELECT setval('message_ids', :last)"), {"last": last})
             make_room(database)
 
 
@@ -200,8 +200,8 @@ def _finish(database: Database, count: int) -> None:
             _make_faithful(connection, number)
         if database.dialect == "postgresql":
             connection.execute(text(_IDENTITIES))
-            for table in ("message", "delivery"):
-                last = f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))"  # noqa: S608  # our own names
+            for table, ids in (("message", "message_ids"), ("delivery", "delivery_id_seq")):
+                last = f"SELECT setval('{ids}', (SELECT max(id) FROM {table}))"  # noqa: S608  # our own names
                 connection.execute(text(last))
         connection.execute(text("ANALYZE"))
 

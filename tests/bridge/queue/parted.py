@@ -30,7 +30,7 @@ def own_database(server: str, template: str) -> Iterator[Database]:
 def go_on_from(database: Database, last: int, size: int) -> int:
     """Let `last` count as the newest id, with room in partitions of a size; give how many made."""
     with database.write() as connection:
-        connection.execute(text("SELECT setval('message_id_seq', :last)"), {"last": last})
+        connection.execute(text("SELECT setval('message_ids', :last)"), {"last": last})
     return make_room(database, size)
 
 

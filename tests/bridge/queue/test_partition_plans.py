@@ -114,7 +114,7 @@ def test_the_first_that_came_at_a_time(store: Database) -> None:
     with store.write() as connection:
         for number in ids:
             connection.execute(_MESSAGE, {"id": number})
-        connection.execute(text("SELECT setval('message_id_seq', :last)"), {"last": ids[-1]})
+        connection.execute(text("SELECT setval('message_ids', :last)"), {"last": ids[-1]})
     for moment in (0, 5, 6, *(each + d for each in ids for d in (0, 1))):
         with store.read() as connection:
             found = id_at(connection, MESSAGE, "received_at", moment)

@@ -14,7 +14,7 @@ branch_labels = None
 depends_on = None
 
 _SIZE = 1_000_000
-_LAST = sa.text("SELECT last_value FROM message_id_seq")
+_LAST = sa.text("SELECT last_value FROM message_ids")
 
 _IDENTITIES = (
     """
@@ -32,7 +32,7 @@ _IDENTITIES = (
 )
 _INDEXES = {
     "message": (
-        "ALTER SEQUENCE message_id_seq OWNED BY message.id",
+        "ALTER SEQUENCE message_ids OWNED BY message.id",
         """
         CREATE INDEX message_candidates ON message (blocked, not_before DESC, id)
         WHERE state = 'queued'
@@ -62,7 +62,10 @@ _TABLES = (
 def upgrade() -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
-    op.execute("DROP INDEX message_identity")
+    op.execute("DROP INDEX message_identity")  # from here on nobody else reads or writes messages
+    # A node of an older release knows nothing of identities: what it stored would be taken twice.
+    # Without this name it stores nothing, and says so.
+    op.execute("ALTER SEQUENCE message_id_seq RENAME TO message_ids")
     for statement in _IDENTITIES:
         op.execute(statement)
     for name in _NAMED:
@@ -94,11 +97,12 @@ def downgrade() -> None:
         op.execute(f"CREATE TABLE {table}_whole (LIKE {table} INCLUDING DEFAULTS) {storage}")
         op.execute(f"INSERT INTO {table}_whole SELECT * FROM {table}")  # noqa: S608  # our own names
         if table == "message":  # the sequence goes with the table that owns it
-            op.execute("ALTER SEQUENCE message_id_seq OWNED BY message_whole.id")
+            op.execute("ALTER SEQUENCE message_ids OWNED BY message_whole.id")
         op.execute(f"DROP TABLE {table}")
         op.execute(f"ALTER TABLE {table}_whole RENAME TO {table}")
         op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY ({key})")
         for statement in _INDEXES[table]:
             op.execute(statement)
+    op.execute("ALTER SEQUENCE message_ids RENAME TO message_id_seq")
     op.execute("DROP TABLE message_identity")
     op.execute("CREATE UNIQUE INDEX message_identity ON message (identity, digest, edition)")
