@@ -89,6 +89,7 @@ class Listener(Section):
     bind: AnyAddress = Field(
         description='2575 is the registered HL7 port; also "folder:PATH", "http://host:port/path"'
     )
+    enabled: bool = Field(True, description="false: kept here, and switched off")
     mappings: list[str] = Field(["orders", "patients"], min_length=1)
     site: str = Field("", description="SiteID where the mapping yields none")
     time_zone: TimeZone = Field("UTC", description="of date-times that carry none")

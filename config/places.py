@@ -1,5 +1,5 @@
 """
-Find the line on which a setting stands in TOML text.
+Find where a setting stands in TOML text.
 
 Only as good as a mistake's place needs it: tables, arrays of tables and `key = value` lines.
 """
@@ -11,13 +11,13 @@ _TABLE: Final = re.compile(r"\s*\[(\[)?\s*([A-Za-z0-9_.-]+)\s*\]")
 _KEY: Final = re.compile(r'\s*"?([A-Za-z0-9_-]+)"?\s*=')
 
 
-def line_of(text: str, location: tuple[str | int, ...]) -> int:
-    """Return the line (from 1) of the setting at `location`, its table's line, or 0."""
-    best, depth = 0, 0
-    for place, number in _places(text):
+def position(text: str, location: tuple[str | int, ...]) -> str:
+    """Return `:line:column` (from 1) of the setting at `location`, its table's, or ''."""
+    best, depth = "", 0
+    for place, line, column in _places(text):
         shared = _shared(place, location)
         if shared == len(place) and shared > depth:
-            best, depth = number, shared
+            best, depth = f":{line}:{column}", shared
     return best
 
 
@@ -30,18 +30,19 @@ def _shared(place: tuple[str | int, ...], location: tuple[str | int, ...]) -> in
     return count
 
 
-def _places(text: str) -> list[tuple[tuple[str | int, ...], int]]:
-    places: list[tuple[tuple[str | int, ...], int]] = []
+def _places(text: str) -> list[tuple[tuple[str | int, ...], int, int]]:
+    places: list[tuple[tuple[str | int, ...], int, int]] = []
     counts: dict[str, int] = {}
     table: tuple[str | int, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
+        column = len(line) - len(line.lstrip()) + 1
         if match := _TABLE.match(line):
             name = match[2]
             table = tuple(name.split("."))
             if match[1]:
                 counts[name] = counts.get(name, -1) + 1
                 table = (*table, counts[name])
-            places.append((table, number))
+            places.append((table, number, column))
         elif match := _KEY.match(line):
-            places.append(((*table, match[1]), number))
+            places.append(((*table, match[1]), number, column))
     return places

@@ -192,6 +192,7 @@ class Destination(Section, Rendering):
     address: AnyAddress = Field(
         description='also "folder:PATH", "http://host:port/path", "https://…"'
     )
+    enabled: bool = Field(True, description="false: kept here, and sent nothing")
     mapping: str = "results"
     sites: list[str] = Field(["*"], min_length=1)
     events: list[DestinationEvent] = Field(

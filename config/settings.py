@@ -5,10 +5,11 @@ Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_H
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pydantic_settings
 from pydantic import Field, ValidationError, model_validator
@@ -25,11 +26,12 @@ from config.errors import Mistake, SettingsError
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
-from config.places import line_of
+from config.places import position
 from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
 from config.sign_in import SignIn
 
 FILE_NAME = "bridge.toml"
+_AT: Final = re.compile(r" \(at line (\d+), column (\d+)\)")
 
 
 class Settings(BaseSettings):
@@ -119,11 +121,11 @@ def _resolved(url: str, home: Path) -> str:
 
 
 def _bound(listeners: list[Listener]) -> list[str]:
-    """List what may be used once; port 0 is another one each time."""
+    """List what may be used once: by who is on; port 0 is another one each time."""
     return [
         str(each.bind)
         for each in listeners
-        if isinstance(each.bind, FolderAddress) or each.bind.port
+        if each.enabled and (isinstance(each.bind, FolderAddress) or each.bind.port)
     ]
 
 
@@ -159,9 +161,9 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError([Mistake(str(file), str(error))]) from error
+        raise SettingsError([_unreadable(error, text, file)]) from error
     if "home" in values:
-        raise SettingsError([Mistake(f"{file}:{line_of(text, ('home',))}", "unknown key home")])
+        raise SettingsError([Mistake(f"{file}{position(text, ('home',))}", "unknown key home")])
     try:
         settings = Settings(**{**values, "home": home.absolute()})
     except pydantic_settings.SettingsError as error:
@@ -188,18 +190,26 @@ def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
             if not isinstance(value, str) or (key == "bind" and value.endswith(":0")):
                 continue
             if value in seen:
-                place = f"{file}:{line_of(text, (section, at, key))}"
+                place = f"{file}{position(text, (section, at, key))}"
                 yield Mistake(place, f"{section}.{key} {value} is used more than once")
             seen.add(value)
+
+
+def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistake:
+    """Say where it is no TOML; the parser puts that into words."""
+    last = text.rpartition("\n")[2]
+    said, line, column = str(error), text.count("\n") + 1, len(last) + 1
+    if found := _AT.search(said):
+        said, line, column = said[: found.start()], int(found[1]), int(found[2])
+    return Mistake(f"{file}:{line}:{column}", said)
 
 
 def _mistake(error: Any, text: str, file: Path) -> Mistake:
     where = error["loc"] or error.get("ctx", {}).get("loc", ())
     loc = tuple(part for part in where if isinstance(part, str | int))
     name = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
-    line = line_of(text, loc)
     variable = "BRIDGE_" + "__".join(str(part) for part in loc[:2]).upper()
-    place = f"{file}:{line}" if line else str(file)
+    place = f"{file}{position(text, loc)}"
     if variable in os.environ:
         place = variable
     message = str(error["msg"]).removeprefix("Value error, ")

@@ -65,12 +65,9 @@ class Layout:
         return "FT" if self.layout == "formatted" else "TX"
 
     def in_child(self, context: ResultContext) -> bool:
-        """Whether a message is the result of a child order: one for each addendum."""
-        return (
-            self.addenda == CHILD
-            and context.event is ResultEvent.ADDENDUM
-            and bool(context.addenda)
-        )
+        """Whether a message is about a child order: one for each addendum, sent or withdrawn."""
+        about = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
+        return self.addenda == CHILD and about and bool(context.addenda)
 
     def is_alone(self, context: ResultContext) -> bool:
         """Whether a message holds the newest addendum and nothing of the report."""
@@ -100,11 +97,16 @@ class Layout:
             for number, each in enumerate(context.addenda, start=1)
         ]
         if self.is_alone(context):
-            return addenda[-1:]
+            return self._newest(context, addenda)
         kept = self.addenda in ("whole", "newest")
         if context.event in WITHDRAWALS:
             return self._withdrawn(context, addenda if kept else [])
         return self._report(context.report_text) + (addenda if kept else [])
+
+    def _newest(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
+        if context.event in WITHDRAWALS:
+            return [replace(addenda[-1], lines=lines_of(context.report_text))]
+        return addenda[-1:]
 
     def _withdrawn(self, context: ResultContext, addenda: list[Section]) -> list[Section]:
         """Take back all that may stand at the receiver: each section, and each addendum."""

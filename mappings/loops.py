@@ -13,13 +13,28 @@ from collections.abc import Callable, Mapping
 from mappings.encode import NOTHING, Encoded, formatted, plain, segment
 from mappings.frames import Frame
 from mappings.manner import TEXT
+from mappings.results import WITHDRAWALS
+
+REPORT_FILE = ("18748-4", "Diagnostic imaging report", "LN")
+"""OBX-3 of files, as the shared part `documents` writes it."""
 
 
 def text_rows(frame: Frame) -> list[dict[str, Encoded]]:
     """One row per OBX of text; no text where only files are wanted and there are some."""
+    if frame.context.event in WITHDRAWALS:
+        text = frame.manner.layout.rows(frame) if TEXT in frame.manner.content else []
+        return [*text, *_withdrawn_files(frame)]
     if TEXT not in frame.manner.content and frame.context.files:
         return []
     return frame.manner.layout.rows(frame)
+
+
+def _withdrawn_files(frame: Frame) -> list[dict[str, Encoded]]:
+    """Take back each file that may stand at the receiver, under its own OBX-3 and OBX-4."""
+    names = ("section.code", "section.text", "section.system")
+    code = dict(zip(names, map(plain, REPORT_FILE), strict=True))
+    line = plain(frame.context.report_text)
+    return [{**code, "sub_id": plain(each), "line": line} for each in sorted(frame.manner.formats)]
 
 
 def document_rows(frame: Frame) -> list[dict[str, Encoded]]:

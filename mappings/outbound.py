@@ -15,7 +15,7 @@ from mappings.frames import Frame
 from mappings.manner import KEYS as MANNERS
 from mappings.manner import Manner, check_needs, compile_manner
 from mappings.nodes import Node
-from mappings.results import ResultContext, ResultEvent
+from mappings.results import WITHDRAWALS, ResultContext, ResultEvent
 from mappings.segments import Writer, compile_items
 from mappings.statuses import Statuses, compile_statuses
 from mappings.workshop import Workshop
@@ -35,6 +35,13 @@ class OutboundMapping:
     writers: tuple[Writer, ...] = field(repr=False)
     files: tuple[str, ...] = ()
     """Everything it was compiled from, by file name."""
+    over: tuple[str, str] | None = None
+    """Name and version of the definition that a destination's words are laid over."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The name and version that were put into force."""
+        return self.over or (self.name, self.version)
 
     @property
     def combined(self) -> bool:
@@ -55,7 +62,7 @@ class OutboundMapping:
         codes = self.statuses.codes(result.event, result.earlier)
         if codes is None or not result.orders:
             raise NotRenderable(self.name, result.event)
-        if self.manner.layout.is_alone(result):
+        if self.manner.layout.is_alone(result) and result.event not in WITHDRAWALS:
             codes = {**codes, **self._codes_of_an_addendum(result)}
         order = result.orders[0]
         frame = Frame(result, order, Echo(order.echo), 1, codes, self.manner)

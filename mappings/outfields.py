@@ -11,6 +11,7 @@ Field values of outbound segments: YAML becomes a function of the frame.
 
 from collections.abc import Callable, Mapping
 
+from mappings.codes import Missed
 from mappings.conditions import Test, compile_test
 from mappings.datatypes import COMPONENTS, NAMES, TIMES
 from mappings.encode import NOTHING, Encoded, components, plain, repeated, subcomponents
@@ -22,6 +23,9 @@ from mappings.nodes import Node
 from mappings.workshop import Workshop
 
 Condition = Callable[[Frame], bool]
+
+UNKNOWN_CODES = ("keep", "empty")
+"""What becomes of a code that the table lacks; a result is never refused for one."""
 
 
 def compile_field(node: Node, shop: Workshop) -> Variable:
@@ -112,21 +116,39 @@ def _repeat(node: Node, shop: Workshop) -> Variable:
 
 def _value(node: Node, shop: Workshop) -> Variable:
     made = compile_field(node["value"], shop)
+    policy = "keep"
+    unknown = node.get("unknown")
+    if unknown is not None:
+        policy = shop.notebook.choice(unknown, "policy", UNKNOWN_CODES) or policy
+    place = _place(node["value"])
     codes, back = node.get("codes"), node.get("codes_back")
     if codes is not None and (table := shop.table(codes)) is not None:
-        made = _coded(made, table.value)
+        made = _coded(made, table.value, Missed(table.name, "", place, policy))
     if back is not None and (table := shop.table(back)) is not None:
-        made = _coded(made, table.code)
+        made = _coded(made, table.code, Missed(table.name, "", place, policy, back=True))
     return made
 
 
-def _coded(made: Variable, look_up: Callable[[str], str | None]) -> Variable:
-    """Translate for the receiver; what the table does not have stays."""
+def _place(node: Node) -> str:
+    """Say where a value comes from: a variable, or a place of the order; `$` for anything else."""
+    echo = node.get("echo") if isinstance(node.value, dict) else None
+    said = node.value if echo is None else echo.value
+    return said if isinstance(said, str) and (echo or said.startswith("$")) else "$"
+
+
+def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Missed) -> Variable:
+    """Translate for the receiver; what the table does not have stays, or is left out."""
+    empty = missed.policy == "empty"
 
     def get(frame: Frame) -> Encoded:
         value = made(frame)
-        code = look_up(unescape(value))
-        return value if code is None else plain(code)
+        text = unescape(value)
+        code = look_up(text)
+        if code is not None:
+            return plain(code)
+        if text and frame.context.missed is not None:
+            frame.context.missed.append(missed._replace(code=text))
+        return NOTHING if empty else value
 
     return get
 
@@ -160,7 +182,7 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Node, Workshop], Variable]
     "echo": (("type", "all", "holding"), _echo),
     "first": ((), _first),
     "repeat": ((), _repeat),
-    "value": (("codes", "codes_back"), _value),
+    "value": (("codes", "codes_back", "unknown"), _value),
 }
 """What a written-out value can be: the keys beside its own, and how it is compiled."""
 

@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from mappings.codes import Missed
+
 
 class ResultEvent(StrEnum):
     """Why a message goes out."""
@@ -99,3 +101,5 @@ class ResultContext:
     earlier: tuple[ResultEvent, ...] = ()
     files: Mapping[Format, bytes] = field(default_factory=dict)
     document: DocumentNames = field(default_factory=DocumentNames)
+    missed: list[Missed] | None = None
+    """Where codes are noted that no table has; None: nobody wants to know."""

@@ -81,7 +81,8 @@ def retry(
         if dry_run:
             print("\n".join(map(str, ids)))
             return
-        report(one_by_one(ids, partial(retry_delivery, database), rate), "delivery")
+        again = partial(retry_delivery, database, chosen=made.wanted.state)
+        report(one_by_one(ids, again, rate), "delivery")
 
 
 @group.command()

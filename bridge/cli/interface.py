@@ -33,11 +33,38 @@ def import_(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace files of the same name.")
     ] = False,
+    activate: Annotated[
+        bool, typer.Option("--activate", help="Put it into force on all nodes, not into files.")
+    ] = False,
+    reason: Annotated[str, typer.Option("--reason", "-m", help="Why, for the history.")] = "",
 ) -> None:
     """Add an exported interface to this home: all of it, or nothing where it is wrong."""
     from bridge.wiring.arriving import take_in
 
+    if activate:
+        _put_into_force(home, folder, reason, replace=replace)
+        return
     done = take_in(home, folder, replace=replace)
     for name in (*done.channels, *done.files):
         print(f"added {name}")
     print("the service takes it in when it starts again")
+
+
+def _put_into_force(home: Path, folder: Path, reason: str, *, replace: bool) -> None:
+    import time
+
+    from bridge.wiring.activating import Who
+    from bridge.wiring.arriving import files_of_folder
+    from bridge.wiring.bringing import brought, put
+    from bridge.wiring.commanding import operator
+    from bridge.wiring.stores import bridge_database
+    from config import load
+
+    settings = load(home)
+    who = Who(operator(), time.time_ns() // 1_000_000, reason)
+    with bridge_database(home) as database:
+        found = brought(settings, database, files_of_folder(folder))
+        put(settings, database, found, who, replace=replace)
+    for name in (*found.channels, *(each.name for each in found.files)):
+        print(f"added {name}")
+    print("all nodes go on with it within two seconds")

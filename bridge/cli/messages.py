@@ -82,4 +82,5 @@ def replay(
     if dry_run:
         print("\n".join(map(str, ids)))
         return
-    report(one_by_one(ids, partial(replay_message, load(home)), rate), "message")
+    again = partial(replay_message, load(home), made.wanted.state)
+    report(one_by_one(ids, again, rate), "message")

@@ -37,10 +37,11 @@ def activate(
     draft: Annotated[bool, typer.Option("--draft", help="The draft, instead of files.")] = False,
 ) -> None:
     """Check the files of HOME and put them into force on all nodes; all of them or none."""
-    from bridge.wiring.activating import activate_files, names_used, rollback
+    from bridge.wiring.activating import activate_files, rollback
     from bridge.wiring.drafting import activate_draft
-    from bridge.wiring.reading import current
+    from bridge.wiring.present import current
     from bridge.wiring.stores import bridge_database
+    from bridge.wiring.verifying import names_used
     from config import load
 
     settings, who = load(home), _who(by, reason)
@@ -84,13 +85,14 @@ def read_with(
 ) -> None:
     """Let a listener read with these definitions, on all nodes, whatever the settings say."""
     from bridge.wiring.activating import activate as put
-    from bridge.wiring.reading import current
+    from bridge.wiring.present import current
+    from bridge.wiring.reading import version
     from bridge.wiring.stores import bridge_database
     from config import load
 
     settings = load(home)
     with bridge_database(home) as database:
-        put(settings, database, [], _who(by, reason), lists={listener: names or []})
+        put(settings, database, [], _who(by, reason), records=[version(listener, names or [])])
         now = current(settings, database).listener
     chosen = next(each.mappings for each in now if each.name == listener)
     print(f"{listener} reads with {', '.join(chosen)}")

@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bridge.console.connections import Connections
 from bridge.console.desk import Bench, Desk
 from bridge.console.ownership import Belonging
 from bridge.console.parcels import Parcels
 from bridge.console.service import Service
 from bridge.engine_client.visiting import Visitor
 from bridge.queue.rows import MessageDetail
+from bridge.queue.states import State
 from bridge.store.database import Database
 
 _AT_ONCE = 2
@@ -19,8 +21,12 @@ _AT_ONCE = 2
 class Rejudging(Protocol):
     """What judges stored messages by the definitions in force. Blocking; raises BridgeError."""
 
-    def replay(self, message_id: int) -> int:
-        """Queue a message again; give how many later ones were applied meanwhile."""
+    def replay(self, message_id: int, chosen: State | None = None) -> int:
+        """
+        Queue a message again; give how many later ones were applied meanwhile.
+
+        `chosen` is the state for which it was chosen, if it was.
+        """
 
     def faults(self, listener: str, payload: bytes) -> Sequence[Mapping[str, Any]]:
         """Say why a message would be refused."""
@@ -87,5 +93,6 @@ class Backstage:
     desk: Desk
     bench: Bench
     parcels: Parcels
+    connections: Connections
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     """What compiles definitions goes through here, few at a time."""

@@ -27,6 +27,7 @@ class Permission(StrEnum):
     ADMINISTER = "administer"  # sites, users, tokens, prelim groups, templates
     GRANT = "grant"  # who may do what here
     AUTHOR = "author"  # definitions: draft, try on what is pasted, activate, roll back
+    CONNECT = "connect"  # listeners and destinations: it opens ports, and says who gets results
     CODE = "code"  # Python of definitions: it runs with the service's rights
     AUDIT = "audit"  # read what others did
     BODIES = "bodies"  # what messages say; granted to a person, never by a role alone
@@ -40,7 +41,7 @@ MATRIX: Mapping[Role, frozenset[Permission]] = {
     Role.SITE_ADMINISTRATOR: frozenset({_P.SEE, _P.FIND, _P.AUDIT, _P.ADMINISTER}),
     Role.SYSTEM_ADMINISTRATOR: frozenset(
         {_P.SEE, _P.FIND, _P.OPERATE, _P.EDIT, _P.AUDIT, _P.ADMINISTER, _P.GRANT}
-        | {_P.AUTHOR, _P.CODE}
+        | {_P.AUTHOR, _P.CODE, _P.CONNECT}
     ),
 }
 EVERYWHERE = frozenset({Role.MAPPING_AUTHOR, Role.SYSTEM_ADMINISTRATOR})

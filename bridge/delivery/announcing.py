@@ -78,8 +78,7 @@ def news_of(change: Change, addenda: int) -> list[News]:
         event = KINDS.get(change.release.kind)
         if event is None:
             return []
-        place = change.release.sequence if change.addenda is None else change.addenda
-        out = max(addenda, place) if event is ResultEvent.ADDENDUM else addenda
+        out = _out(event, change.release.sequence, change.addenda, addenda)
         name = f"{change.release.kind}:{change.release.sequence}"
         return released(News(event, *common, name, status, orders, out, change.at))
     status = _status_after(change)
@@ -90,17 +89,25 @@ def news_of(change: Change, addenda: int) -> list[News]:
     ]
 
 
+def _out(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:
+    """Say how many addenda are out: with the one released, or up to the one withdrawn."""
+    if event is ResultEvent.ADDENDUM:
+        return max(before, sequence if place is None else place)
+    return place if event is ResultEvent.RETRACTION and place is not None else before
+
+
 def _status_after(change: Change) -> str:
     """
     Give a report's status after a change; '' where there is nothing to say of it.
 
-    The feed's record of a deleted report is of before. One that was begun was cancelled; of one
-    that nobody had opened nothing was told: it goes when its order is cancelled or held.
+    The feed's record of a deleted report is of before. One that was begun was cancelled; one that
+    nobody had opened may be held or have moved, so that the feed has to say so.
     """
     status = change.record.status
     if change.event != DELETED:
         return status.value
-    return "" if status is ReportStatus.ORDERED else CANCELLED
+    begun = status is not ReportStatus.ORDERED
+    return CANCELLED if begun or change.cancelled else ""
 
 
 def released(news: News) -> list[News]:

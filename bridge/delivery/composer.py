@@ -5,9 +5,10 @@ Asks the report service, unless it has said it all before, and the order index; 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -15,23 +16,28 @@ from sqlalchemy import Connection
 from bridge.delivery.announcing import key_of
 from bridge.delivery.destinations import Destination, control_id
 from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, Unsettled
-from bridge.delivery.history import Told, as_told, document_names, since_cancelled, told_before
+from bridge.delivery.history import (
+    FINISHED,
+    Told,
+    as_told,
+    document_names,
+    since_cancelled,
+    told_before,
+)
+from bridge.delivery.saying import orders_of, texts_of
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Export, ExportedText, OrderKey, Person, Said
+from bridge.engine_client.models import Export, OrderKey, Said
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
+from mappings.codes import Missed
 from mappings.outbound import OutboundMapping
-from mappings.procedures import procedures_of
 from mappings.results import (
     WITHDRAWALS,
-    Addendum,
     Format,
     ResultContext,
     ResultEvent,
-    ResultOrder,
-    Signer,
 )
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
@@ -40,14 +46,27 @@ SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 SIGNED = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.CORRECTION})
 """Events that must not be sent when the report turns out not to be signed."""
 
-WITHDRAWN = "This report has been withdrawn."
-"""Stands for the text of a retracted report: what is in the editor by now is a draft."""
+TAKES_BACK: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyType(
+    {
+        ResultEvent.CANCELLATION: frozenset({ResultEvent.PRELIMINARY}),
+        ResultEvent.RETRACTION: SIGNED,
+    }
+)
+"""What a receiver must have been told of before it is told that it does not stand."""
 
 NO_REPORT = "report_not_found"
 """What the report service says of a report that is not there (any more)."""
 
 _LOOKS = 3
 """How often a report is read until nothing changes between its text and its files."""
+
+
+Missing = Callable[[str, str, Collection[Missed]], None]
+"""Told of the codes of one message that a definition (its name, its version) has not."""
+
+
+def unmoved(_name: str, _version: str, _missed: Collection[Missed]) -> None:
+    """Count no codes."""
 
 
 class Exporter(Protocol):
@@ -108,12 +127,21 @@ class Composer:
     """Composes for all destinations."""
 
     def __init__(
-        self, exporter: Exporter, database: Database, clock: Callable[[], datetime]
+        self,
+        exporter: Exporter,
+        database: Database,
+        clock: Callable[[], datetime],
+        missing: Missing = unmoved,
     ) -> None:
-        """Take the report service, the bridge's database, and a clock with its zone."""
+        """
+        Take the report service, the bridge's database, and a clock with its zone.
+
+        `missing` is told of codes that a definition's tables have not.
+        """
         self._exporter = exporter
         self._database = database
         self._clock = clock
+        self._missing = missing
 
     def look_up(self, deliveries: Sequence[ClaimedDelivery]) -> dict[int, Known]:
         """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
@@ -132,13 +160,14 @@ class Composer:
         Raises EngineFailure and CompositionError.
         """
         now, mapping = _due(delivery, known, destination)
-        export, files = await self._export(
-            key_of(delivery.orders["orders"][0]),
-            now.event,
-            destination,
-            mapping.manner.formats,
-            int(delivery.orders["addenda"]),
-        )
+        try:
+            export, files = await self._export(
+                delivery, now.event, destination, mapping.manner.formats, known.told
+            )
+        except EngineFailure as failure:
+            if now.event is ResultEvent.PRELIMINARY and failure.code == NO_REPORT:
+                raise Gone from None
+            raise
         return self._written(delivery, known, destination, export, files)
 
     def write(
@@ -148,8 +177,7 @@ class Composer:
         now, mapping = _due(owed, known, destination)
         if mapping.manner.formats:
             raise Unsettled  # text and files must say the same: they are read together
-        if now.event in SIGNED and said.report.signed_at is None:
-            raise NotSigned
+        _check_signed(owed, now.event, said, known.told)
         return self._written(owed, known, destination, said, {})
 
     def _written(
@@ -163,54 +191,51 @@ class Composer:
         now, mapping = _due(owed, known, destination)
         orders = owed.orders["orders"]
         name = control_id(destination.name, owed.release_key)
+        missed: list[Missed] = []
         context = ResultContext(
             event=now.event,
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
-            orders=tuple(chain.from_iterable(map(_orders, orders, known.orders))),
+            orders=tuple(chain.from_iterable(map(orders_of, orders, known.orders))),
             destination=dict(destination.fields),
             report_status=str(owed.orders["status"]),
             time_zone=destination.time_zone,
             earlier=since_cancelled(known.told),
             files=files,
             document=document_names(owed.report_id, owed.release_key, [*known.told, now]),
-            **_texts(now.event, said, int(owed.orders["addenda"])),
+            missed=missed,
+            **texts_of(now.event, said, int(owed.orders["addenda"])),
         )
-        return mapping.render(context), name
+        payload = mapping.render(context)
+        if missed:
+            self._missing(*mapping.identity, missed)
+        return payload, name
 
     async def _export(
         self,
-        order: OrderKey,
+        delivery: ClaimedDelivery,
         event: ResultEvent,
         destination: Destination,
         formats: Collection[Format],
-        addenda: int,
+        told: Sequence[Told],
     ) -> tuple[Export | None, dict[Format, bytes]]:
         """Read the report, and its files such that they say the same."""
         if event in SILENT or event in WITHDRAWALS:
             return None, {}
-        export = await self._read(order, event)
+        order, addenda = key_of(delivery.orders["orders"][0]), int(delivery.orders["addenda"])
+        export = await self._exporter.export_json(order)
+        _check_signed(delivery, event, export, told)
         for _ in range(_LOOKS):
             files = {
                 each: await self._file(order, each, destination.time_zone, addenda)
                 for each in formats
             }
-            before, export = export, await self._read(order, event) if files else export
+            before, export = export, await self._exporter.export_json(order) if files else export
+            _check_signed(delivery, event, export, told)
             if before == export:
                 return export, files
         raise Unsettled
-
-    async def _read(self, order: OrderKey, event: ResultEvent) -> Export:
-        try:
-            export = await self._exporter.export_json(order)
-        except EngineFailure as failure:
-            if event is ResultEvent.PRELIMINARY and failure.code == NO_REPORT:
-                raise Gone from None
-            raise
-        if event in SIGNED and export.report.signed_at is None:
-            raise NotSigned
-        return export
 
     async def _file(self, order: OrderKey, wanted: Format, zone: str, addenda: int) -> bytes:
         if wanted is Format.PDF:
@@ -241,57 +266,25 @@ def _due(owed: Owed, known: Known, destination: Destination) -> tuple[Told, Outb
     if mapping is None or not owed.orders["orders"]:
         raise NothingToSay(owed.event)
     told = since_cancelled(known.told)
-    if now.event is ResultEvent.CANCELLATION and ResultEvent.PRELIMINARY not in told:
+    if now.event in TAKES_BACK and TAKES_BACK[now.event].isdisjoint(told):
         raise NeverTold
     return now, mapping
 
 
-def _orders(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultOrder]:
+def _check_signed(
+    owed: Owed, event: ResultEvent, said: Export | Said, told: Sequence[Told]
+) -> None:
     """
-    Join what the service says of an order with what its sender said; the service is newer.
+    Raise NotSigned, or Gone: an addendum that was out before its report was recalled with it.
 
-    An order of several procedures answers for each of them.
+    The report's next signature is a release again, and so are its addenda. A preliminary report
+    that has been signed says by now what only its release may tell: Gone as well.
     """
-    said = dict(index.tags) if index else {}
-    merged = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
-    metadata = merged.pop("Metadata", None) or {}
-    order = ResultOrder(
-        tags={tag: str(value) for tag, value in merged.items()},
-        metadata=metadata,
-        placer=index.placer if index else "",
-        filler=index.filler if index else "",
-        echo=index.echo if index else (),
-    )
-    head, parts = procedures_of(order.echo, "")
-    if not parts:
-        return [order]
-    first, *others = [replace(order, echo=(*head, *each.lines)) for each in parts]
-    return [first, *(replace(each, placer="", filler="") for each in others)]
-
-
-def _texts(event: ResultEvent, export: Export | Said | None, addenda: int) -> dict[str, Any]:
-    if event in WITHDRAWALS:
-        return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}
-    if export is None:
-        return {}
-    return {
-        "report_text": export.report.content,
-        "signed_at": _moment(export.report.signed_at),
-        "signed_by": _signer(export.report.signed_by),
-        "addenda": tuple(_addendum(each) for each in export.addenda[:addenda]),
-    }
-
-
-def _addendum(text: ExportedText) -> Addendum:
-    return Addendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
-
-
-def _signer(person: Person | None) -> Signer:
-    return Signer(person.name, person.email) if person else Signer()
-
-
-def _moment(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else None
+    signed = said.report.signed_at is not None
+    if event is ResultEvent.PRELIMINARY and signed:
+        raise Gone
+    if event is ResultEvent.ADDENDUM and FINISHED.isdisjoint(each.event for each in told):
+        if not signed or len(said.addenda) < int(owed.orders["addenda"]):
+            raise Gone
+    elif event in SIGNED and not signed:
+        raise NotSigned

@@ -7,7 +7,7 @@ Why a result cannot be composed.
     * Unsettled       the report changed each time it was read
     * NothingOwed     there is nothing to tell any more
         * NeverTold   the receiver was never told what would have to be taken back
-        * Gone        the preliminary report that was to be told of is not there any more
+        * Gone        what was to be told of is not there any more: it was deleted, or recalled
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
@@ -66,10 +66,10 @@ class NeverTold(NothingOwed):
 
 
 class Gone(NothingOwed):
-    """A preliminary report came to nothing before anybody was told of it."""
+    """A preliminary report or an early addendum is no more before anybody was told of it."""
 
     code = "gone"
 
     def __init__(self) -> None:
         """Say so."""
-        super().__init__("the preliminary report is not there any more")
+        super().__init__("what was to be told of is not there any more")

@@ -115,17 +115,21 @@ def document_names(report_id: str, release_key: str, told: Sequence[Told]) -> Do
     """Name the document that the last of `told` is about, and the one it follows."""
     base = _base(report_id, _which(release_key))
     current, number, parent, cancelled, replaced = base, base, "", 0, 0
+    there = ""  # an addendum that is out before its report is all that can be replaced
     for each in told:
         number, parent = current, ""
         if each.event is ResultEvent.ADDENDUM:
             number, parent = f"{base}.A{each.sequence}", current
+            there = there or number
         elif each.event in REPLACING:
             replaced += 1
-            number, parent = f"{base}.R{replaced}", current
-            current = number
+            number, parent = f"{base}.R{replaced}", there or current
+            there = current = number
         elif each.event is ResultEvent.CANCELLATION:
             cancelled += 1
-            current = f"{base}.N{cancelled}"
+            there = current = f"{base}.N{cancelled}"
+        else:
+            there = current
     return DocumentNames(number, parent)
 
 

@@ -47,6 +47,12 @@ _SEEN = select(_seen).where(
     _seen.c.accession.in_(bindparam("accessions", expanding=True)),
 )
 
+_RELEASED = select(_seen.c.report_id).where(
+    _seen.c.site == bindparam("site"),
+    _seen.c.accession.in_(bindparam("accessions", expanding=True)),
+    _seen.c.final == 1,
+)
+
 _REMEMBER = text(
     """
     INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
@@ -213,6 +219,15 @@ def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
         for row in connection.execute(_SEEN, {"site": site, "accessions": accessions})
     ]
     return {each.key: each for each in found if each.key in asked}
+
+
+def released_of(connection: Connection, keys: Sequence[Key]) -> frozenset[str]:
+    """Name the reports of these orders whose release was learned of, under whatever MRN."""
+    return frozenset(
+        row.report_id
+        for site, accessions in order_index.by_site(keys)
+        for row in connection.execute(_RELEASED, {"site": site, "accessions": accessions})
+    )
 
 
 def remember(connection: Connection, seen: Sequence[Seen]) -> None:

@@ -2,7 +2,8 @@
 Compare what the bridge knows with what the report service says, and name what differs.
 
 Goes through all live orders bit by bit, a page a round, for ever. Repairs nothing: it counts,
-and tells an operator where to look.
+and tells an operator where to look. A release that was learned of owes nothing to receivers that
+came later, and nothing any more once its deliveries are old enough to be forgotten.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import structlog
 from sqlalchemy import Connection, bindparam, text
 
 from bridge.delivery.destinations import Destination
+from bridge.delivery.learning import released_of
 from bridge.delivery.polling import is_released
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
@@ -70,10 +72,16 @@ def compare(
     orders: Sequence[tuple[int, Key]],
     records: Sequence[StatusRecord],
     queued: frozenset[tuple[str, str]],
+    learned: frozenset[str],
     destinations: Sequence[Destination],
     now: int,
 ) -> list[Finding]:
-    """Name what differs; `queued` are (destination, report) pairs that have a result."""
+    """
+    Name what differs.
+
+    `queued` are (destination, report) pairs that have a result, `learned` the reports whose
+    release was written down together with all that was owed for it.
+    """
     report_of: Mapping[OrderKey, StatusRecord] = {
         key: record for record in records for key in record.orders
     }
@@ -87,6 +95,7 @@ def compare(
             Finding(Difference.NOT_QUEUED, order_id, each.name)
             for each in destinations
             if is_released(record, now)
+            and record.report_id not in learned
             and each.wants(key.site, ResultEvent.FINAL)
             and (each.name, record.report_id) not in queued
         ]
@@ -125,8 +134,8 @@ class Reconciler:
         findings: list[Finding] = []
         for group in by_token.values():
             records = await self._records([OrderKey(*key) for _, key in group])
-            queued = await asyncio.to_thread(self._queued, [each.report_id for each in records])
-            findings += compare(group, records, queued, self._destinations, now)
+            queued, learned = await asyncio.to_thread(self._known, records)
+            findings += compare(group, records, queued, learned, self._destinations, now)
         await asyncio.to_thread(self._note, [order_id for order_id, _ in orders], findings, now)
         for finding in findings:
             self._metrics.differences.labels(finding.difference.value).inc()
@@ -153,9 +162,13 @@ class Reconciler:
                 return ()
             raise
 
-    def _queued(self, reports: Sequence[str]) -> frozenset[tuple[str, str]]:
+    def _known(
+        self, records: Sequence[StatusRecord]
+    ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+        keys = [Key(k.site, k.mrn, k.accession) for each in records for k in each.orders]
         with self._database.read() as connection:
-            return _pairs(connection, reports)
+            queued = _pairs(connection, [each.report_id for each in records])
+            return queued, released_of(connection, keys)
 
 
 def _pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[str, str]]:

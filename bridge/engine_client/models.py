@@ -186,9 +186,11 @@ class Change:
     """
     One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
 
-    `addenda` is the place of a released addendum among those of the export, from 1. Its
-    number may be higher: numbers of addenda that a recall cleared are not used again.
-    `said` is what the report said when the feed was read, if it was told.
+    `addenda` is the place of a released addendum among those of the export, from 1, or the one
+    that a withdrawn addendum had. Its number may be higher: numbers of addenda that a recall
+    cleared are not used again.
+    `said` is what the report said when the feed was read, if it was told. `cancelled`: the order
+    of a report that was deleted does not come back.
     """
 
     cursor: int
@@ -199,6 +201,7 @@ class Change:
     release: Release | None
     addenda: int | None = None
     said: Said | None = None
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

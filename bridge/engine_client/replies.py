@@ -204,6 +204,7 @@ def _change(value: object) -> Change:
         release=None if release is None else _release(release),
         addenda=_number(body.get("addenda"), "addenda"),
         said=None if text is None else _said(text),
+        cancelled=body.get("cancelled") is True,
     )
 
 

@@ -97,14 +97,17 @@ class Reports:
         """Make a preliminary read."""
         await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
 
-    async def delete(self, order: OrderKey, *, only_ordered: bool = False) -> None:
+    async def delete(
+        self, order: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
+    ) -> None:
         """
         Delete an unsigned report.
 
         With `only_ordered` our own engine refuses (400) what somebody has begun; a service that
-        ignores unknown fields deletes it all the same.
+        ignores unknown fields deletes it all the same. `set_aside`: the order is not cancelled.
         """
-        options = {"onlyWhenOrdered": True} if only_ordered else {}
+        wishes = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
+        options = {name: True for name, wanted in wishes.items() if wanted}
         await self._act("delete", order, **options)
 
     async def update_dicom_sr(

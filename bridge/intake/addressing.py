@@ -29,18 +29,27 @@ CONCERNED = ORDERS | {Action.PATIENT_UPDATE, Action.VISIT_MOVE}
 
 
 def surviving(event: OrderEvent, survivors: Mapping[Patient, str]) -> OrderEvent:
-    """Give an event to the survivor of its patient."""
+    """Give an event to the survivor of its patient; an order remembers whose it was said to be."""
     mrn = survivors.get((event.site, event.mrn))
     if mrn is None or event.action not in CONCERNED:
         return event
-    return replace(event, mrn=mrn, clinical_info={**event.clinical_info, "PatientMRN": mrn})
+    info = {**event.clinical_info, "PatientMRN": mrn}
+    prior = event.mrn if event.action in ORDERS else event.prior_mrn
+    return replace(event, mrn=mrn, prior_mrn=prior, clinical_info=info)
+
+
+def led_to(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> set[Patient]:
+    """Give who survives of those that the events, merges apart, name by a merged identifier."""
+    return {
+        (event.site, survivors[event.site, event.mrn])
+        for event in events
+        if (event.site, event.mrn) in survivors and event.action in CONCERNED
+    }
 
 
 def is_about_merged(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> bool:
     """Tell whether one of the events, merges apart, is about an identifier that was merged."""
-    return any(
-        (event.site, event.mrn) in survivors and event.action in CONCERNED for event in events
-    )
+    return bool(led_to(events, survivors))
 
 
 def numbers_of(event: OrderEvent) -> set[str]:

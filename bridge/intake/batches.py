@@ -1,11 +1,14 @@
 """
 Batches (FHS … BHS …): one frame, several messages.
 
-Pure. What cannot be split is left whole: it will be refused as a single message.
+Pure. What cannot be split is left whole: it will be refused as a single message. So is a batch
+that announces messages and has none. Where others than those that came were announced, none of
+them is taken: nobody knows which are missing.
 """
 
-from mappings.hl7.batch import split
-from mappings.hl7.refusals import Malformed
+from bridge.intake.verdict import Verdict
+from mappings.hl7.batch import miscounted, split
+from mappings.hl7.refusals import Malformed, Miscounted, Refusal
 from mllp.framing import Frame
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -23,6 +26,22 @@ def open_batch(frame: Frame) -> list[Frame]:
         messages = split(frame.payload)
     except Malformed:
         messages = None
-    if messages is None:
+    if messages is None or (not messages and miscounted(frame.payload)):
         return [frame]
     return [Frame(each, frame.truncated) for each in messages]
+
+
+def miscount(payload: bytes) -> Refusal | None:
+    """Say what is wrong with the numbers that a batch announces."""
+    try:
+        place = miscounted(payload)
+    except Malformed:  # each of its messages is refused for that
+        return None
+    return Miscounted(place) if place else None
+
+
+def unless(refusal: Refusal | None, verdict: Verdict) -> Verdict:
+    """Refuse a message of a batch that is refused as a whole, beside what is wrong with it."""
+    if refusal is None:
+        return verdict
+    return verdict._replace(lanes=(), parts=(), refusals=(*verdict.refusals, refusal))

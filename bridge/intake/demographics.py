@@ -16,7 +16,7 @@ from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.ages import age_at
 from mappings.echo import readdressed
-from mappings.events import OrderEvent
+from mappings.events import Action, OrderEvent
 
 DEMOGRAPHICS = (
     "PatientName",
@@ -30,31 +30,59 @@ DEMOGRAPHICS = (
 Words = Mapping[Patient, PatientWord]
 
 
-def told_of(event: OrderEvent) -> dict[str, str]:
+def said_in(event: OrderEvent) -> dict[str, str]:
     """Give what an event says of its patient; '' deletes, but nobody is left without a name."""
     info = event.clinical_info
     said = {tag: str(info[tag]) for tag in DEMOGRAPHICS if tag in info}
     return {tag: value for tag, value in said.items() if value or tag != "PatientName"}
 
 
+def told_of(event: OrderEvent, known: PatientWord | None, *, stale: bool) -> dict[str, str]:
+    """
+    Give what is true of a patient since an event; nothing where it is `stale`, overtaken by a word.
+
+    Whose orders a merge brings to the survivor, they are told whatever is known of her.
+    """
+    said = {} if stale else said_in(event)
+    if known is None or event.action is not Action.PATIENT_MERGE:
+        return said
+    return {**known.tags, **said}
+
+
 def as_corrected(event: OrderEvent, sent_at: int | None, words: Words) -> OrderEvent:
     """Let an order that was sent before its patient was corrected say what the correction says.
 
-    One that was sent after it says so only where it is silent itself.
+    So does one whose sender has not heard of a merge: it names who she was, number and name. One
+    that was sent after the correction says so only where it is silent itself.
     """
     word = words.get((event.site, event.mrn))
     if word is None or event.action not in ORDERS:
         return event
-    if not is_earlier(sent_at, word.said_at):
+    if not (is_earlier(sent_at, word.said_at) or _is_former(event, words)):
         known = {tag: value for tag, value in word.tags.items() if value}
         return replace(event, clinical_info={**known, **event.clinical_info})
     return replace(event, clinical_info=with_demographics(event.clinical_info, word.tags))
 
 
-def knows(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
-    """Tell whether there are orders of a patient, or of who is merged into her."""
-    patients = {(event.site, event.mrn), (event.site, event.prior_mrn)}
-    return any((each.key.site, each.key.mrn) in patients for each in orders)
+def _is_former(event: OrderEvent, words: Words) -> bool:
+    """Tell whether an order calls its patient what she was called under her merged identifier."""
+    word = words.get((event.site, event.prior_mrn))
+    names = (event.clinical_info.get("PatientName"), word and word.tags.get("PatientName"))
+    given, known = (str(name or "").casefold().replace("^", " ").split() for name in names)
+    return bool(known) and given == known
+
+
+def last_word(
+    event: OrderEvent, sent_at: int | None, words: Words, orders: Iterable[IndexedOrder]
+) -> list[PatientWord]:
+    """Give what is to be remembered of who is merged: her name, by which late orders are known."""
+    prior = (event.site, event.prior_mrn)
+    names = [each.tags.get("PatientName") for each in orders if each.key[:2] == prior]
+    name = next((str(each) for each in names if each), "")
+    if sent_at is None or not name:
+        return []
+    known = words[prior].tags if prior in words else {}
+    return [PatientWord(*prior, sent_at, {**known, "PatientName": name})]
 
 
 def corrections(
@@ -78,7 +106,7 @@ def corrections(
 
 def anothers(tags: Mapping[str, Any], event: OrderEvent) -> dict[str, Any]:
     """Give an order's tags with nothing of whom it was, and what an event says of whose it is."""
-    told = {tag: value for tag, value in told_of(event).items() if value}
+    told = {tag: value for tag, value in said_in(event).items() if value}
     birth, study = told.get("PatientBirthDate", ""), str(tags.get("StudyDate", ""))
     age = age_at(birth, study) if birth and "PatientAge" not in told else ""
     others = {tag: value for tag, value in tags.items() if tag not in DEMOGRAPHICS}

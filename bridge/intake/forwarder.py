@@ -17,13 +17,13 @@ import structlog
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
 from bridge.intake.addressing import MergedPatient
-from bridge.intake.demographics import corrections, knows, told_of
+from bridge.intake.demographics import corrections, last_word, told_of
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
-from bridge.intake.patients import UNSUPPORTED, PatientService, settle_patient
-from bridge.intake.planning import Task, plan
+from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
+from bridge.intake.planning import Task, is_over, overtook, plan
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups, join, leave, order_key
 from bridge.intake.remembering import Change, Memory, Prepared
@@ -35,6 +35,7 @@ from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.states import Event, Failure
 from bridge.queue.work import Claimed, Outcome
+from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
@@ -59,6 +60,7 @@ class _Run:
     changed: dict[Key, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
     words: list[PatientWord] = field(default_factory=list)
+    renamed: list[Patient] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def change(self) -> Change:
@@ -68,9 +70,8 @@ class _Run:
             for each in self.changed.values()
         ]
         others = {key: each for key, each in self.groups.items() if key not in self.changed}
-        return Change(
-            self.job.claimed.message_id, orders, others, self.merges, self.concern, self.words
-        )
+        number, news = self.job.claimed.message_id, (self.words, self.renamed)
+        return Change(number, orders, others, self.merges, self.concern, *news)
 
     @property
     def concern(self) -> str:
@@ -124,7 +125,8 @@ class Forwarder:
     async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[Outcome]:
         for each, error in prepared.failures:
             self._alarm(each, error)
-        outcomes = [_given_up(each, error) for each, error in prepared.failures]
+        given_up = [_given_up(each, error) for each, error in prepared.failures]
+        outcomes = [*prepared.moved, *given_up]
         runs = [_Run(job, dict(prepared.index)) for job in jobs]
         applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
         kept = [
@@ -176,16 +178,17 @@ class Forwarder:
     async def _patient(self, run: _Run, event: OrderEvent) -> None:
         sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
         stale = known is not None and is_earlier(sent_at, known.said_at)
-        told = {} if stale else told_of(event)
+        told = told_of(event, known, stale=stale)
         note = await settle_patient(self._service, event, told)
         run.notes.append(note)
         if note == UNSUPPORTED:
             return
+        run.renamed += renamed(event, told)
         if event.action is Action.PATIENT_MERGE:
             await self._reunite(run, event)
         for each in corrections(event, told, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
-        if told and sent_at is not None and knows(event, run.index.values()):
+        if told and not stale and sent_at is not None:
             said = {**known.tags, **told} if known is not None else told
             run.words.append(PatientWord(event.site, event.mrn, sent_at, said))
         if event.action is Action.PATIENT_MERGE:
@@ -196,6 +199,8 @@ class Forwarder:
     async def _reunite(self, run: _Run, event: OrderEvent) -> None:
         """Remember a merge; an order that was closed under either identifier is closed."""
         run.merges.append((event.site, event.prior_mrn, event.mrn))
+        said = (run.job.occasion.sent_at, run.job.words, run.index.values())
+        run.words += last_word(event, *said)
         for each in reunited(event, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
             if is_withdrawn(each):
@@ -211,7 +216,7 @@ class Forwarder:
                 return
             left = replace(before, state=OrderState.CANCELLED, report_id="")
             run.changed[before.key] = run.index[before.key] = left
-        report_id = before.report_id
+        report_id = after.report_id if each.moves else before.report_id
         if after.state == OrderState.ORDERED:
             launched = await self._launcher.launch(_registering(after.key, each.told))
             report_id = launched.report_id or report_id
@@ -223,7 +228,9 @@ class Forwarder:
         key = order_key(task.after.key)
         match task.step:
             case Step.WITHDRAW:
-                run.notes += await withdraw(self._service, key)
+                over = is_over(task, run.job.events)
+                run.notes += await withdraw(self._service, key, cancelled=over)
+                run.notes += ["examined_after_cancel"] if overtook(task, run.job.occasion) else []
                 run.changed[task.after.key] = replace(task.after, report_id="")
             case Step.REMEMBER:
                 run.changed[task.after.key] = task.after

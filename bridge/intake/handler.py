@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from bridge.intake.answers import HEAD, Answers, NewId
-from bridge.intake.batches import looks_like_batch, open_batch
+from bridge.intake.batches import looks_like_batch, miscount, open_batch, unless
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.needs import APPLIED, Inbox, Outcomes, all_applied
@@ -224,8 +224,15 @@ class IntakeHandler:
     def prepare(self, frame: Frame, peer: Peer) -> Prepared:
         """Judge a frame and make its records, for `keep`. Touches nothing: any thread may."""
         now = self._clock()
-        messages = open_batch(frame) if looks_like_batch(frame.payload) else [frame]
-        cases = [_Case(each.payload, self._judged(each, now), peer, now) for each in messages]
+        messages, flaw = [frame], None
+        if looks_like_batch(frame.payload):
+            messages = open_batch(frame)
+            stored = self._listening.acknowledge is Acknowledge.STORED
+            flaw = None if stored else miscount(frame.payload)
+        cases = [
+            _Case(each.payload, unless(flaw, self._judged(each, now)), peer, now)
+            for each in messages
+        ]
         try:
             return cases, [self._answers.arrival(e.verdict, e.payload, now) for e in cases]
         except Exception as error:  # noqa: BLE001  # there is always an answer

@@ -14,8 +14,9 @@ from bridge.intake.addressing import Patient, numbers_of, resolved, surviving
 from bridge.intake.demographics import as_corrected
 from bridge.intake.family import child_signals
 from bridge.intake.order_rules import CASCADING
-from bridge.intake.planning import ORDERS, PATIENTS, fold, key_of, signals_after
+from bridge.intake.planning import ORDERS, PATIENTS, fold, key_of
 from bridge.intake.reading import Job
+from bridge.intake.signals import signals_after
 from bridge.store import merged_patients, order_index, patient_words
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import OrderEvent
@@ -50,7 +51,13 @@ def look_up(
 
 def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
     """Let late orders say of their patients what was said since."""
-    everybody = {(event.site, event.mrn) for job in jobs for event in job.events}
+    everybody = {
+        (event.site, mrn)
+        for job in jobs
+        for event in job.events
+        for mrn in (event.mrn, event.prior_mrn)
+        if mrn
+    }
     words = patient_words.words(connection, everybody)
     if not words:
         return jobs

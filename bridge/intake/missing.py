@@ -1,5 +1,5 @@
 """
-Codes that no table has, counted while messages are read, and handed on now and then.
+Codes that no table has, counted while messages are read or written, and handed on now and then.
 
 Nothing here waits for a database: what a node has counted and not handed on is lost when it is
 killed, which costs a count and no message. What may be about a person is counted without a name.
@@ -18,6 +18,13 @@ MOST = 1000
 _LONGEST = 40  # characters of a code
 _PERSONAL = frozenset({"PID", "PD1", "NK1", "GT1", "IN1", "IN2", "IN3", "MRG", "OBX", "NTE"})
 _CODED = frozenset({"PID-8", "PID-10", "PID-15", "PID-16", "PID-17", "PID-22"})
+_SPOKEN = frozenset(
+    {"$site", "$report_status", "$result_status", "$observation_status", "$order_status"}
+    | {"$order_control", "$section", "$section.code", "$section.system", "$order.SiteID"}
+    | {"$order.SiteLocation", "$order.PatientSex", "$order.Modality", "$order.BodyPartExamined"}
+    | {"$order.ProcedureCode"}
+)
+"""Variables of outgoing messages that tell nothing about a person."""
 _NUMBERS = frozenset({"ORC-2", "ORC-3", "ORC-4", "OBR-2", "OBR-3", "OBR-18", "OBR-19", "PV1-19"})
 
 
@@ -52,5 +59,6 @@ def named(missed: Missed) -> str:
     segment, _, rest = missed.place.partition("-")
     field = f"{segment}-{rest.partition('.')[0].partition('(')[0]}"
     personal = segment in _PERSONAL and field not in _CODED
+    personal |= missed.place.startswith("$") and missed.place not in _SPOKEN
     code = missed.code.strip()
     return UNNAMED if personal or field in _NUMBERS or len(code) > _LONGEST else code

@@ -104,32 +104,39 @@ CASCADING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.HOLD, Action.RE
 OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
     {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _STAYS_CANCELLED}
 )
-"""What a new order does that was sent before the hold or cancel which arrived first."""
+"""What an order, a release or an examination does that was sent before the hold or cancel."""
 
 
-def is_earlier(one: int | None, other: int | None) -> bool:
+def is_earlier(one: int | None, other: int | None, *, came_first: bool = False) -> bool:
     """
-    Tell whether one was surely sent before the other (milliseconds, by the senders' MSH-7).
+    Tell whether one was sent before the other (milliseconds, by the senders' MSH-7).
 
-    Equal or missing times prove nothing: then the order of arrival counts.
+    Equal or missing times prove nothing: then the order of arrival counts, which is that of
+    applying unless `came_first` says otherwise.
     """
-    return one is not None and other is not None and one < other
+    if one is None or other is None or one == other:
+        return came_first
+    return one < other
 
 
 def decide(
     action: Action,
     state: OrderState,
     sent_at: int | None,
-    closed_at: int | None,
+    turned_at: int | None,
     *,
     opened_at: int | None = None,
     examined: bool = False,
+    came_first: bool = False,
 ) -> Rule:
-    """Look the pair up; times only settle who was overtaken."""
-    if action in ORDERING and state in OVERTAKEN and is_earlier(sent_at, closed_at):
+    """Look the pair up; times only settle who was overtaken. `came_first`: it is tried again."""
+    overtaken = is_earlier(sent_at, turned_at, came_first=came_first)
+    if (action in OPENING or examined) and state in OVERTAKEN and overtaken:
         return OVERTAKEN[state]
-    if action in CLOSING and state in OPEN and is_earlier(sent_at, opened_at):
-        return Step.NOTHING, state  # it was ordered or released again since
+    if action in CLOSING and state in {*OPEN, OrderState.HELD} and is_earlier(sent_at, opened_at):
+        return Step.NOTHING, state  # it was ordered again since
+    if action is Action.HOLD and state in OPEN and is_earlier(sent_at, turned_at):
+        return Step.NOTHING, state  # it was released or examined since
     if examined and state in EXAMINED:
         return EXAMINED[state]
     return RULES[action, state]

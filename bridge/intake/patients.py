@@ -11,6 +11,7 @@ from typing import Protocol
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import PatientUpdate
 from bridge.intake.withdrawal import NOT_FOUND
+from bridge.store.merged_patients import Patient
 from mappings.events import Action, OrderEvent
 
 UNSUPPORTED = "patients_not_supported"
@@ -49,3 +50,10 @@ async def settle_patient(
             raise
         return note if note == "patient_merged" else "patient_unknown"
     return note
+
+
+def renamed(event: OrderEvent, told: Mapping[str, str]) -> list[Patient]:
+    """Give who may be called otherwise since an event that tells this of a patient."""
+    if event.action is not Action.PATIENT_MERGE and "PatientName" not in told:
+        return []
+    return [(event.site, mrn) for mrn in (event.mrn, event.prior_mrn) if mrn]

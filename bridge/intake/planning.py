@@ -9,27 +9,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.intake.family import OF_PARENT, descend, parent_of
-from bridge.intake.identity import signal
+from bridge.intake.family import descend, parent_of
 from bridge.intake.order_rules import (
-    OPENING,
+    CLOSING,
+    OPEN,
+    ORDERING,
     OrderState,
     Rule,
     Step,
     decide,
     is_earlier,
 )
-from bridge.store.order_index import IndexedOrder, Key, Signal
-from mappings.events import CHILD_OF, Action, OrderEvent
+from bridge.intake.signals import lasting, signals_of
+from bridge.store.order_index import IndexedOrder, Key
+from mappings.events import Action, OrderEvent
 from mappings.procedures import Procedure, joined, procedures_of, remaining, updated
 
-KEPT = frozenset({"study-uid", "accession", CHILD_OF})
-"""Signals that are values of the order: a message that is silent about them changes nothing."""
-
 DESCRIPTION = "StudyDescription"
-
-JOINED = "message-group"
-"""Orders that once came in one message stay together when one of them changes alone."""
 
 PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
 """Actions on a patient, whatever orders there are."""
@@ -43,6 +39,10 @@ class Occasion:
 
     message_id: int
     sent_at: int | None
+
+    def is_behind(self, order: IndexedOrder | None) -> bool:
+        """Tell whether it came before what was last applied to an order: it is tried again."""
+        return order is not None and self.message_id < order.last_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,20 @@ def plan(
     return tasks
 
 
+def is_over(task: Task, events: Iterable[OrderEvent]) -> bool:
+    """Tell whether an order is cancelled, and the message has nothing else under its accession."""
+    own = [each for each in events if key_of(each) == task.after.key]
+    return task.after.state == OrderState.CANCELLED and all(e.action in CLOSING for e in own)
+
+
+def overtook(task: Task, occasion: Occasion) -> bool:
+    """Tell whether an order was released or examined after it had been cancelled."""
+    before = task.before
+    if before is None or task.after.state != OrderState.CANCELLED:
+        return False
+    return OrderState(before.state) in OPEN and is_earlier(occasion.sent_at, before.turned_at)
+
+
 def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
     """Take what is replaced off first: what takes its place may have the same accession."""
     return sorted(events, key=lambda each: each.action is not Action.REPLACE)
@@ -142,16 +156,15 @@ def _task(
     revived = state is OrderState.CANCELLED and step is Step.REGISTER
     if revived:  # an order anew: nothing of the cancelled one counts
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    closing = step is Step.WITHDRAW
-    opened = event.action in OPENING or event.examined
+    closing, opened = step is Step.WITHDRAW, event.action in ORDERING
     base = replace(
         base,
         state=after,
         last_message=occasion.message_id,
-        closed_at=occasion.sent_at if closing else _closed_at(after, base),
-        opened_at=_opened_at(base, occasion) if opened else base.opened_at,
+        turned_at=_turned_at(state, after, base, event, occasion),
+        opened_at=_newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
     )
-    if is_earlier(occasion.sent_at, base.said_at):
+    if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
         return _straggling(step, event, before, base)
     echo, tags = _said(base, event)
     return Task(
@@ -165,7 +178,7 @@ def _task(
             tags=tags,
             echo=base.echo if closing and base.echo else echo,
             said_at=base.said_at if occasion.sent_at is None else occasion.sent_at,
-            signals=_signals(base, event, closing=closing),
+            signals=signals_of(base, event, closing=closing),
         ),
     )
 
@@ -181,14 +194,15 @@ def _decided(
     if stands is None:
         return decide(event.action, OrderState.UNKNOWN, occasion.sent_at, None)
     state = OrderState(stands.state) if before else OrderState.UNKNOWN
-    overtaken = before is None and is_earlier(occasion.sent_at, stands.closed_at)
+    overtaken = before is None and is_earlier(occasion.sent_at, stands.turned_at)
     return decide(
         event.action,
         OrderState(stands.state) if overtaken else state,
         occasion.sent_at,
-        stands.closed_at,
+        stands.turned_at,
         opened_at=stands.opened_at if before else None,
         examined=event.examined,
+        came_first=occasion.is_behind(before),
     )
 
 
@@ -210,6 +224,7 @@ def _straggling(
         filler=base.filler or event.filler,
         tags={**tags, DESCRIPTION: description} if known and more and description else tags,
         echo=echo if known else base.echo or event.echo,
+        signals=base.signals | lasting(base.signals, event),
     )
     return Task(step, replace(event, location=""), before, after)
 
@@ -249,35 +264,18 @@ def _without_some(
     return Task(Step.REGISTER, event, before, after)
 
 
-def _opened_at(base: IndexedOrder, occasion: Occasion) -> int | None:
-    earlier = is_earlier(occasion.sent_at, base.opened_at)
-    return base.opened_at if earlier else occasion.sent_at
+def _newest(known: int | None, sent_at: int | None) -> int | None:
+    """Give the later of a known time and a message's."""
+    if sent_at is None or known is None:
+        return known if sent_at is None else sent_at
+    return max(known, sent_at)
 
 
-def _closed_at(after: OrderState, base: IndexedOrder) -> int | None:
-    return base.closed_at if after is OrderState.HELD else None
-
-
-def _signals(base: IndexedOrder, event: OrderEvent, *, closing: bool) -> frozenset[Signal]:
-    """Keep the signals of an order where a message says no more than that it is closed."""
-    silent = event.note == OF_PARENT or (closing and base.signals)
-    return base.signals if silent else signals_after(base.signals, event)
-
-
-def signals_after(before: frozenset[Signal], event: OrderEvent) -> frozenset[Signal]:
-    """
-    Give the signals of an order after an event about it.
-
-    A value that the message does not repeat stays (`KEPT`), a group that it was sent in
-    stays, any other signal that is gone is gone.
-    """
-    shown = frozenset(
-        Signal(each.kind, signal(each.kind, each.value)) for each in event.link_signals
-    )
-    kinds = {each.kind for each in shown}
-    kept = {
-        each
-        for each in before
-        if each.kind == JOINED or (each.kind in KEPT and each.kind not in kinds)
-    }
-    return shown | kept
+def _turned_at(
+    state: OrderState, after: OrderState, base: IndexedOrder, event: OrderEvent, occasion: Occasion
+) -> int | None:
+    """Give the time of the word by which an order is closed, or was put back."""
+    stays = state is after or (state in OPEN and after in OPEN)
+    known = base.turned_at if stays else None
+    turns = event.examined or event.action is Action.RELEASE or event.action in CLOSING
+    return _newest(known, occasion.sent_at) if turns else known

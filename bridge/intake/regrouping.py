@@ -15,6 +15,9 @@ from bridge.intake.withdrawal import REFUSED, ReportService, detach, reports_of
 from bridge.store.order_index import IndexedOrder, Key, Signal
 from mappings.events import CHILD_OF
 
+MOST = 50
+"""Orders in one call: what our own engine takes. Larger groups are linked in several calls."""
+
 Groups = dict[Key, str]
 """Which report each order belongs to, as the service said last."""
 
@@ -80,15 +83,21 @@ async def join(
     chosen = group_to_link(own, members, await reports_of(service, [m.key for m in members]))
     if not chosen:
         return []
-    try:
-        records = await service.link_orders(chosen)
-    except EngineFailure as failure:
-        if failure.status not in REFUSED:
-            raise
-        return ["stands_alone"]
-    for record in records:
-        groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
-    return ["linked"]
+    anchor, *others = chosen
+    notes: dict[str, None] = {}
+    for start in range(0, len(others), MOST - 1):
+        some = others[start : start + MOST - 1]
+        try:
+            records = await service.link_orders([anchor, *some])
+        except EngineFailure as failure:
+            if failure.status not in REFUSED:
+                raise
+            notes["stands_alone"] = None
+            continue
+        notes["linked"] = None
+        for record in records:
+            groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
+    return list(notes)
 
 
 def _together(members: Sequence[Member], groups: Groups) -> bool:

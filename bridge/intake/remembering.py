@@ -5,22 +5,29 @@ Blocking; the forwarder calls it in a thread. One transaction a batch; when that
 for each message, so that only what cannot be stored is left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.addressing import MergedPatient, is_about_merged
+from bridge.intake.addressing import MergedPatient, is_about_merged, led_to
+from bridge.intake.identity import lane
 from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import Survivors, look_up, merged
 from bridge.intake.reading import Job, read
-from bridge.queue.work import Claimed
+from bridge.queue.operate import resume
+from bridge.queue.states import Event
+from bridge.queue.work import Claimed, Outcome
 from bridge.store import concerns, merged_patients, order_index, order_saving, patient_words
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
+from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
+
+OTHER_NAME = "patient_name_mismatch"
+"""The code of an order whose patient the report service knows by another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,8 @@ class Prepared:
     jobs: Sequence[Job]
     failures: Sequence[tuple[Claimed, Exception]]
     index: Mapping[Key, IndexedOrder]
+    moved: Sequence[Outcome] = ()
+    """Messages that wait in another lane too: their patients were merged since they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Change:
     concern: str = ""
     """The code by which the message still wants a person."""
     words: Sequence[PatientWord] = ()
+    renamed: Sequence[Patient] = ()
+    """Patients who may be whom a refused order said they are."""
 
 
 class Memory:
@@ -68,9 +79,20 @@ class Memory:
             survivors = merged(connection, jobs)
             refused = [job for job in jobs if _refuses(job, survivors)]
             failures += [(job.claimed, MergedPatient()) for job in refused]
-            taken = [job for job in jobs if job not in refused]
+            jobs = [job for job in jobs if job not in refused]
+            moved = [e for job in jobs if survivors for e in self._moved(job, survivors)]
+            elsewhere = {each.message_id for each in moved}
+            taken = [job for job in jobs if job.claimed.message_id not in elsewhere]
             addressed, index = look_up(connection, taken, survivors)
-        return Prepared(addressed, failures, index)
+        return Prepared(addressed, failures, index, moved)
+
+    def _moved(self, job: Job, survivors: Survivors) -> Iterator[Outcome]:
+        """Have a message about a merged patient wait for those about the survivor, on any node."""
+        number, lanes = job.claimed.message_id, job.claimed.lanes
+        also = {lane(f"{site}|{mrn}") for site, mrn in led_to(job.events, survivors)} - {*lanes}
+        if len(lanes) == 1 and len(also) == 1:
+            now = self.now()
+            yield Outcome(number, Event.POSTPONED, code="merged", retry_at=now, lane=also.pop())
 
     def keep(self, changes: Sequence[Change]) -> set[int]:
         """Write what was learned; give the messages whose part could not be written."""
@@ -103,8 +125,16 @@ class Memory:
             order_saving.save(connection, _of_survivors(connection, orders))
             reports = {key: value for change in changes for key, value in change.reports.items()}
             order_saving.set_reports(connection, reports)
+            self._resume(connection, {who for change in changes for who in change.renamed})
             codes = [(each.message_id, each.concern) for each in changes if each.concern]
             concerns.note(connection, Subject.MESSAGE, codes, self.now())
+
+    def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
+        """Have orders tried again that gave their patients other names than we knew."""
+        if renamed:
+            everybody = merged_patients.identifiers(connection, renamed)
+            lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
+            resume(self._database, connection, OTHER_NAME, lanes)
 
 
 def _refuses(job: Job, survivors: Survivors) -> bool:

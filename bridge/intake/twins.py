@@ -28,6 +28,20 @@ def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[IndexedO
     return found
 
 
+def met(moved: IndexedOrder, orders: Iterable[IndexedOrder]) -> IndexedOrder:
+    """Give an order that comes to a patient as it stands beside what is known of it there."""
+    twin = next((each for each in orders if each.key == moved.key), None)
+    if twin is None:
+        return moved
+    older, newer = (twin, moved) if is_earlier(twin.said_at, moved.said_at) else (moved, twin)
+    together = replace(newer, tags={**older.tags, **newer.tags}, report_id=twin.report_id)
+    if _is_open(moved) == _is_open(twin):
+        return together
+    stands = _later(moved, twin)
+    turned_at, opened_at = stands.turned_at, stands.opened_at
+    return replace(together, state=stands.state, turned_at=turned_at, opened_at=opened_at)
+
+
 def is_withdrawn(order: IndexedOrder) -> bool:
     """Tell whether an order has no place on the worklist."""
     return not _is_open(order)
@@ -59,9 +73,12 @@ def _is_open(order: IndexedOrder) -> bool:
 def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Choose the later word by the senders' times; where they prove nothing, by arrival."""
     opened, closed = (one, other) if _is_open(one) else (other, one)
-    spoken = opened.said_at if opened.opened_at is None else opened.opened_at
-    if is_earlier(spoken, closed.closed_at):
+    held = closed.state == OrderState.HELD
+    times = [opened.opened_at, opened.turned_at if held else None]
+    spoken = max((each for each in times if each is not None), default=None)
+    only_changed = spoken is None and opened.said_at is not None
+    if is_earlier(spoken, closed.turned_at) or (only_changed and not held):
         return closed
-    if is_earlier(closed.closed_at, spoken):
+    if is_earlier(closed.turned_at, spoken):
         return opened
     return max(opened, closed, key=lambda each: each.last_message)

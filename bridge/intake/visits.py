@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.intake.demographics import anothers
 from bridge.intake.order_rules import OrderState
+from bridge.intake.twins import met
 from bridge.store.order_index import IndexedOrder
 from mappings.echo import readdressed, renumbered
 from mappings.events import Action, OrderEvent, Visit
@@ -39,19 +40,21 @@ def revisits(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Revisit]
     visit = event.visit
     if visit is None:
         return []
+    known = list(orders)
     moves = event.action is Action.VISIT_MOVE
     owner = event.prior_mrn or event.mrn if moves else event.mrn
     number = visit.prior or visit.number if moves else visit.number
     found = [
         each
-        for each in orders
+        for each in known
         if number
         and (each.key.site, each.key.mrn) == (event.site, owner)
         and each.state != OrderState.CANCELLED
         and _metadata(each).get(visit.key) == number
     ]
     changed = (_revisit(each, event, visit) for each in found)
-    return [each for each in changed if each.before != each.after]
+    met_there = (replace(e, after=met(e.after, known)) if e.moves else e for e in changed)
+    return [each for each in met_there if each.before != each.after]
 
 
 def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:

@@ -13,6 +13,8 @@ from bridge.engine_client.models import OrderKey, StatusRecord
 
 BAD_REQUEST = 400
 NOT_FOUND = 404
+MOST = 500
+"""Orders in one status query: what our own engine takes."""
 REFUSED = frozenset({BAD_REQUEST, NOT_FOUND})
 """Statuses by which the service says that a group cannot be changed (any more)."""
 
@@ -32,20 +34,26 @@ class ReportService(Protocol):
     async def content(self, order: OrderKey) -> str:
         """Read a report's text."""
 
-    async def delete(self, order: OrderKey, *, only_ordered: bool = False) -> None:
+    async def delete(
+        self, order: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
+    ) -> None:
         """Delete an unsigned report."""
 
 
 async def reports_of(
     service: ReportService, orders: Sequence[OrderKey]
 ) -> tuple[StatusRecord, ...]:
-    """Read the reports of orders; those that do not exist are absent."""
-    try:
-        return await service.status(orders)
-    except EngineFailure as failure:
-        if failure.status == NOT_FOUND and not failure.is_unsupported:
-            return ()
-        raise
+    """Read the reports of orders, each once; those that do not exist are absent."""
+    found: dict[str, StatusRecord] = {}
+    for start in range(0, len(orders), MOST):
+        try:
+            records = await service.status(orders[start : start + MOST])
+        except EngineFailure as failure:
+            if failure.status == NOT_FOUND and not failure.is_unsupported:
+                continue
+            raise
+        found |= {each.report_id: each for each in records}
+    return tuple(found.values())
 
 
 async def detach(service: ReportService, order: OrderKey) -> tuple[StatusRecord | None, str]:
@@ -67,8 +75,14 @@ async def detach(service: ReportService, order: OrderKey) -> tuple[StatusRecord 
     return _holding(order, records), "unlinked"
 
 
-async def withdraw(service: ReportService, order: OrderKey) -> list[str]:
-    """Delete an order's report if it is Ordered and empty; give the notes."""
+async def withdraw(
+    service: ReportService, order: OrderKey, *, cancelled: bool = False
+) -> list[str]:
+    """
+    Delete an order's report if it is Ordered and empty; give the notes.
+
+    Receivers of status messages are told that it was `cancelled`; otherwise nothing.
+    """
     record, note = await detach(service, order)
     notes = [note] if note else []
     if record is None:
@@ -76,7 +90,8 @@ async def withdraw(service: ReportService, order: OrderKey) -> list[str]:
     if len(record.orders) > 1 or not await _is_empty(service, order, record):
         return [*notes, "report_kept"]
     try:
-        await service.delete(order, only_ordered=True)  # it may have been opened meanwhile
+        # It may have been opened meanwhile.
+        await service.delete(order, only_ordered=True, set_aside=not cancelled)
     except EngineFailure as failure:
         if failure.status not in REFUSED:
             raise

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,32 @@ class Archive:
         file = self._folder / f"{table}-{self._stamp}.jsonl.gz"
         lines = "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "ab") as end:
-            end.write(gzip.compress(lines.encode()))  # members of one file, one a batch
-            end.flush()
-            os.fsync(descriptor)
+        with os.fdopen(descriptor, "ab", buffering=0) as end:
+            before = os.fstat(descriptor).st_size
+            try:
+                _write(end, gzip.compress(lines.encode()))  # members of one file, one a batch
+                os.fsync(descriptor)
+            except OSError:  # half a member would hide those that are appended to it
+                os.ftruncate(descriptor, before)
+                raise
+        if not before:
+            _sync(self._folder)
+
+
+def _write(end: RawIOBase, data: bytes) -> None:
+    """Write all of it, in as many pieces as the file system takes."""
+    left = memoryview(data)
+    while left:
+        left = left[end.write(left) or 0 :]
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that a new file's name outlasts a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:

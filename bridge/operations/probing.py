@@ -67,6 +67,20 @@ async def try_folder(path: Path) -> list[Step]:
     return await asyncio.to_thread(_folder, path)
 
 
+def try_port(host: str, port: int) -> Step:
+    """See that we could listen there: nobody else does, and we may."""
+    began = time.monotonic()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            return Step("free", False, (error.strerror or "").lower(), _since(began))
+    return Step("free", True, "", _since(began))
+
+
 async def _resolve(target: Target) -> str:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
+from email.utils import localtime, make_msgid
 from typing import Any
 
 import httpx
@@ -48,6 +49,8 @@ def send_mail(mail: Mail, system: str, notices: Sequence[Notice]) -> None:
     more = f" (+{len(notices) - 1})" if len(notices) > 1 else ""
     message["Subject"] = f"[{system}] {first.news}: {first.condition.text}{more}"
     message["From"], message["To"] = mail.sender, ", ".join(mail.to)
+    message["Date"] = localtime()  # relays need not add it (RFC 5322 §3.6)
+    message["Message-ID"] = make_msgid(domain=mail.sender.rpartition("@")[2])
     message.set_content("\n".join(map(line, notices)) + "\n")
     context = ssl.create_default_context(cafile=mail.ca)
     if mail.security == "tls":

@@ -5,7 +5,7 @@ Gathers and passes on; what is worth telling is `conditions`' business.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -39,21 +39,21 @@ class Watch:
     """What one installation is watched for, and who is told; blocking."""
 
     database: Database
-    thresholds: Thresholds
+    thresholds: Callable[[], Thresholds]
     certificates: Callable[[], Mapping[str, int]]
     tell: Sequence[Tell]
     metrics: Metrics
     clock: Callable[[], int]
     started_at: int
     repeat_after: int
-    names: frozenset[str] = field(default_factory=frozenset)
+    names: Callable[[], frozenset[str]] = frozenset
     """Channels of today's settings: what is paused and gone from them is no news."""
     disk_free: Callable[[], int | None] = nothing
 
     def look(self) -> list[Condition]:
         """Look once; tell what is new; give what stands. Raises StoreError."""
         now = self.clock()
-        found = conditions(self._sight(now), self.thresholds)
+        found = conditions(self._sight(now), self.thresholds())
         notices = take_note(self.database, found, now, self.repeat_after)
         self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
         log = structlog.get_logger("alerts")
@@ -76,13 +76,14 @@ class Watch:
         return reached
 
     def _sight(self, now: int) -> Sight:
+        names = self.names()
         listeners = channels(self.database, Kind.LISTENER)
         destinations = channels(self.database, Kind.DESTINATION)
         paused = {
             f"{kind} {each.name}": each.paused_at
             for kind, found in ((Kind.LISTENER, listeners), (Kind.DESTINATION, destinations))
             for each in found.values()
-            if each.paused_at is not None and f"{kind} {each.name}" in self.names
+            if each.paused_at is not None and f"{kind} {each.name}" in names
         }
         queues = {
             "the inbox": browse.open_messages(self.database),
@@ -101,7 +102,7 @@ class Watch:
             circuits=[
                 each.name
                 for each in destinations.values()
-                if each.open_until is not None and f"destination {each.name}" in self.names
+                if each.open_until is not None and f"destination {each.name}" in names
             ],
             concerns=unseen(self.database, MOST_CONCERNS),
             refused=browse.refused_since(self.database, now - HOUR),

@@ -5,6 +5,7 @@ What the queue can refuse.
     * IllegalTransition    what was asked does not follow from the state something is in
     * LedgerClosed         the ledger takes nothing now
     * NoSuchRow            there is no message or delivery of that id
+    * NotAsChosen          it is no longer in the state for which it was chosen
 """
 
 # ruff: noqa: N818  # named for what happened, as the field does
@@ -23,6 +24,14 @@ class IllegalTransition(QueueError):
         self.state = state
         self.event = event
         super().__init__(f"what is {state} cannot be {event}")
+
+
+class NotAsChosen(QueueError):
+    """Somebody else was faster with what was chosen by its state."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+        super().__init__(f"it is {state} by now")
 
 
 class LedgerClosed(QueueError):

@@ -8,13 +8,13 @@ worker's business.
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from bridge.queue import parcels
-from bridge.queue.lanes import Line, Settlement
+from bridge.queue.lanes import Line, Settled, Settlement, Taken
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
 from bridge.queue.waking import CHANNEL
@@ -34,7 +34,17 @@ _CLAIMED = among("""
     WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
 _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
+_SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
 _DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
+
+
+@dataclass(frozen=True, slots=True)
+class Handful:
+    """What a claim took, and what it left: see `bridge.queue.lanes.Taken`."""
+
+    messages: list[Claimed]
+    more: bool
+    undecided: bool
 
 
 class Inbox:
@@ -62,41 +72,53 @@ class Inbox:
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""
-        more = True
-        claimed: list[Claimed] = []
-        while more and not claimed:
-            try:
-                claimed, more = self._claim(now, limit)
-            except Conflict:  # another node had one of the lanes a moment before
-                return []
-        return [each if each.payload else self._unpacked(each) for each in claimed]
+        return self.take(now, limit).messages
 
-    def _claim(self, now: int, limit: int) -> tuple[list[Claimed], bool]:
+    def take(self, now: int, limit: int) -> Handful:
+        """As `claim`, and tell what is left."""
+        try:
+            taken, messages = self._claim(now, limit)
+            while taken.unseen and not messages:
+                taken, messages = self._claim(now, limit)
+        except Conflict:  # another node had one of the lanes a moment before
+            return Handful([], more=False, undecided=True)
+        whole = [each if each.payload else self._unpacked(each) for each in messages]
+        return Handful(whole, taken.more, taken.undecided)
+
+    def _claim(self, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
         with self._database.write() as connection:
-            ids, more = self._line.claim(
+            taken = self._line.claim(
                 connection,
                 owner=self._owner,
                 now=now,
                 lease_until=now + self.lease,
                 limit=limit,
             )
-            rows = ask(connection, _CLAIMED, ids).all() if ids else []
-            return [_claimed(row) for row in rows], more
+            rows = ask(connection, _CLAIMED, taken.ids).all() if taken.ids else []
+            return taken, [_claimed(row) for row in rows]
 
     def _unpacked(self, claimed: Claimed) -> Claimed:
         with self._database.read() as connection:
             whole = parcels.content(connection, claimed.message_id, b"")
         return replace(claimed, payload=whole)
 
-    def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
-        """Write down what came of claimed messages; give the ids that were still ours."""
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
+        """Write down what came of claimed messages, of those that are still ours."""
         with self._database.write() as connection:
             settlements = [_settlement(outcome, now) for outcome in outcomes]
-            held = self._line.settle(connection, self._owner, now, settlements)
-            ours = [each for each in outcomes if each.message_id in held]
+            settled = self._line.settle(connection, self._owner, now, settlements)
+            ours = [each for each in outcomes if each.message_id in settled.held]
             _keep_notes(connection, ours)
             _keep_doubts(connection, ours)
-            return held
+            for each in ours:
+                if each.lane is not None:
+                    self._wait_in(connection, each.message_id, each.lane)
+            return settled
+
+    def _wait_in(self, connection: Connection, message_id: int, lane: int) -> None:
+        """Give a message that is queued again a place in a second lane."""
+        if connection.execute(_SECOND, {"id": message_id, "lane": lane}).rowcount:
+            self._line.enter(connection, message_id, [lane])
 
     def release(self, message_ids: Sequence[int], now: int) -> None:
         """Give claims back untried, or not known to have been tried to the end."""

@@ -54,6 +54,30 @@ class Settlement:
         return cls(row_id, state, str(failure or ""), code, detail, due if waits else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """
+    What a claim took, in the order to take it.
+
+    `unseen`: all that was looked at is blocked, and there is more; a long backlog is sorted out in
+    several transactions, so that nobody waits long for one. `more`: others may be free as well.
+    `undecided`: some stand behind one that is just leaving, and nobody will tell when it has left.
+    """
+
+    ids: list[int]
+    unseen: bool
+    more: bool
+    undecided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The rows that were still ours to settle, and whether any moved up behind them."""
+
+    held: set[int]
+    moved_up: bool
+
+
 class Line:
     """The lanes of one queue. Every method wants a connection in a write transaction."""
 
@@ -97,13 +121,8 @@ class Line:
         lease_until: int,
         limit: int,
         channel: str = "",
-    ) -> tuple[list[int], bool]:
-        """
-        Give the ids of up to `limit` heads, now the owner's, in the order to take them.
-
-        And whether there are candidates that were not looked at: a long backlog is sorted out
-        in several transactions, so that nobody waits long for one.
-        """
+    ) -> Taken:
+        """Take up to `limit` heads for the owner."""
         window = max(limit, _WINDOW)
         floor = self._floor.at(self._timer())
         parameters = {"now": now, "channel": channel, "limit": window, "floor": floor}
@@ -118,25 +137,28 @@ class Line:
             self._take(heads, connection, owner, lease_until)
             claimed += [row.id for row in heads]
             if len(rows) < window or len(claimed) == limit or not blocked:
-                return claimed, False
-        return claimed, True
+                more = len(rows) == window or len(heads) < len(free)
+                undecided = len(free) + len(blocked) < len(rows)
+                return Taken(claimed, unseen=False, more=more, undecided=undecided)
+        return Taken(claimed, unseen=True, more=True, undecided=True)
 
     def settle(
         self, connection: Connection, owner: str, now: int, settlements: Sequence[Settlement]
-    ) -> set[int]:
+    ) -> Settled:
         """
-        Write down what became of claimed rows; give the ids of those that were still ours.
+        Write down what became of claimed rows.
 
         A row whose lease ended meanwhile belongs to another, who will settle it.
         """
         if not settlements:
-            return set()
+            return Settled(set(), moved_up=False)
         wanted = {each.row_id: each for each in settlements}
         rows = ask(connection, self._held, list(wanted), owner=owner).all()
         self._write(connection, [wanted[row.id] for row in rows], now)
-        self._move(connection, [row for row in rows if wanted[row.id].state in self._staying])
-        self._remove(connection, [row for row in rows if wanted[row.id].state not in self._staying])
-        return {row.id for row in rows}
+        staying = [row for row in rows if wanted[row.id].state in self._staying]
+        leaving = [row for row in rows if wanted[row.id].state not in self._staying]
+        moved = [self._move(connection, staying), self._remove(connection, leaving)]
+        return Settled({row.id for row in rows}, any(moved))
 
     def reclaim(self, connection: Connection, *, owner: str, now: int, own: str = "") -> list[int]:
         """
@@ -228,27 +250,25 @@ class Line:
         ]
         carry_out(connection, self._sql.settle, values)
 
-    def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
         """Let go of rows that keep their place."""
-        self._let_go(connection, self._sql.free_lane, self._places(rows))
+        return self._let_go(connection, self._sql.free_lane, self._places(rows))
 
-    def _remove(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    def _remove(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
         """Let go of rows that leave their lanes."""
-        self._let_go(connection, self._sql.leave, self._places(rows))
+        return self._let_go(connection, self._sql.leave, self._places(rows))
 
-    def _let_go(self, connection: Connection, how: Step, places: Sequence[Place]) -> None:
-        """Free places, then let those move up who stood behind them."""
+    def _let_go(self, connection: Connection, how: Step, places: Sequence[Place]) -> bool:
+        """Free places, then let those move up who stood behind them; tell whether any did."""
         carry_out(connection, how, places)
         lanes = [(lane,) for lane, _ in places]
         if not lanes:
-            return
+            return False
         if not is_asked_once(connection):
-            connection.exec_driver_sql(self._sql.unblock_head, lanes)
-            return
+            return connection.exec_driver_sql(self._sql.unblock_head, lanes).rowcount != 0
         heads = connection.exec_driver_sql(self._sql.heads.together, self._sql.heads.columns(lanes))
         waiting = sorted({each for each in heads.scalars() if each is not None})
-        if waiting:
-            ask(connection, self._sql.unblock, waiting)
+        return bool(waiting) and ask(connection, self._sql.unblock, waiting).rowcount != 0
 
     def _places(self, rows: Sequence[Row[Any]]) -> list[Place]:
         """Give each row's places, in an order that is the same for everyone: no deadlocks."""

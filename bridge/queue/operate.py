@@ -1,16 +1,17 @@
 """
-What a person may do to the queue: replay, retry, skip.
+What a person may do to the queue: replay, retry, skip; and what a correction brings back.
 
 Each asks `states.TRANSITIONS` first and raises IllegalTransition where that has no answer.
 Blocking: call it from a thread.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, text, update
 
-from bridge.queue.errors import NoSuchRow
+from bridge.queue.errors import NoSuchRow, NotAsChosen
 from bridge.queue.lanes import Line
 from bridge.queue.statements import INBOX, OUTBOX, LineStatements
 from bridge.queue.states import Event, State, after
@@ -31,17 +32,23 @@ class Routing:
     lanes: tuple[int, ...]
 
 
-def replay_message(database: Database, message_id: int, routing: Routing | None = None) -> int:
+def replay_message(
+    database: Database,
+    message_id: int,
+    routing: Routing | None = None,
+    *,
+    chosen: State | None = None,
+) -> int:
     """
     Apply a message again, in the place of its id among what is unfinished in its lanes.
 
     A refused message never had lanes: give it its `routing`. Gives how many later messages of
-    its lanes have been applied meanwhile, for whoever asked must know. Raises NoSuchRow,
-    IllegalTransition.
+    its lanes have been applied meanwhile, for whoever asked must know. `chosen` is the state
+    for which it was chosen, if it was. Raises NoSuchRow, NotAsChosen, IllegalTransition.
     """
     line = Line(database, INBOX, parked_block=False)
     with database.write() as connection:
-        row = _locked(connection, MESSAGE, message_id)
+        row = _locked(connection, MESSAGE, message_id, chosen)
         before = _lanes(row, INBOX)
         _queue(connection, MESSAGE, message_id, after(State(row.state), Event.REPLAYED))
         if routing is not None:
@@ -53,16 +60,41 @@ def replay_message(database: Database, message_id: int, routing: Routing | None 
         return _overtaken(connection, message_id, lanes)
 
 
+def resume(
+    database: Database, connection: Connection, code: str, lanes: Sequence[int]
+) -> Sequence[int]:
+    """
+    Apply again what is parked for `code` in these lanes: the reason may be gone. Give the ids.
+
+    In the caller's transaction, each in the place of its id. Reads what is parked.
+    """
+    shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+    parked = (MESSAGE.c.state == State.PARKED.value, MESSAGE.c.code == code)
+    asked = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
+    rows = connection.execute(asked).all()
+    line = Line(database, INBOX, parked_block=False)
+    for row in rows:
+        _queue(connection, MESSAGE, row.id, after(State.PARKED, Event.REPLAYED))
+        line.enter(connection, row.id, _lanes(row, INBOX))
+    if rows:
+        database.announce(connection, CHANNEL)
+    return [row.id for row in rows]
+
+
 def cancel_message(database: Database, message_id: int) -> None:
     """Decide that a queued or parked message is not to be applied."""
     _cancel(database, Line(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
 
 
-def retry_delivery(database: Database, delivery_id: int) -> None:
-    """Deliver again, or now what waits for its next attempt; the bytes stay the same."""
+def retry_delivery(database: Database, delivery_id: int, *, chosen: State | None = None) -> None:
+    """
+    Deliver again, or now what waits for its next attempt; the bytes stay the same.
+
+    `chosen` as for `replay_message`.
+    """
     line = Line(database, OUTBOX, parked_block=True)
     with database.write() as connection:
-        row = _locked(connection, DELIVERY, delivery_id)
+        row = _locked(connection, DELIVERY, delivery_id, chosen)
         state = State(row.state)
         if state is not State.QUEUED:
             state = after(state, Event.REPLAYED)
@@ -89,11 +121,15 @@ def _cancel(
         database.announce(connection, CHANNEL)
 
 
-def _locked(connection: Connection, table: TableClause, row_id: int) -> Row[Any]:
+def _locked(
+    connection: Connection, table: TableClause, row_id: int, chosen: State | None = None
+) -> Row[Any]:
     statement = select(table).where(table.c.id == row_id).with_for_update()
     row = connection.execute(statement).first()
     if row is None:
         raise NoSuchRow(table.name, row_id)
+    if chosen is not None and row.state != chosen:
+        raise NotAsChosen(row.state)
     return row
 
 

@@ -161,11 +161,11 @@ class Outbox:
 
         What another edition wrote ahead, and nobody has had in hand yet, loses its payload.
         """
-        more = True
+        unseen = True
         taken: list[ClaimedDelivery] = []
-        while more and not taken:
+        while unseen and not taken:
             try:
-                taken, more = self._claim(destination, now, limit, edition)
+                taken, unseen = self._claim(destination, now, limit, edition)
             except Conflict:  # another node had one of the lanes a moment before
                 return []
         return taken
@@ -174,7 +174,7 @@ class Outbox:
         self, destination: str, now: int, limit: int, edition: str
     ) -> tuple[list[ClaimedDelivery], bool]:
         with self._database.write() as connection:
-            ids, more = self._line.claim(
+            taken = self._line.claim(
                 connection,
                 owner=self._owner,
                 now=now,
@@ -182,11 +182,12 @@ class Outbox:
                 limit=limit,
                 channel=destination,
             )
+            ids = taken.ids
             rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
             stale = {row.id for row in rows if is_stale(row, edition)}
             if stale:
                 connection.execute(_UNWRITE, {"ids": sorted(stale)})
-            return [claimed(row, anew=row.id in stale) for row in rows], more
+            return [claimed(row, anew=row.id in stale) for row in rows], taken.unseen
 
     def store_payload(self, delivery_id: int, payload: bytes, control_id: str) -> tuple[bytes, str]:
         """
@@ -223,7 +224,7 @@ class Outbox:
         """Write down what came of claimed deliveries; give the ids that were still ours."""
         with self._database.write() as connection:
             settlements = [settlement(outcome, now) for outcome in outcomes]
-            held = self._line.settle(connection, self._owner, now, settlements)
+            held = self._line.settle(connection, self._owner, now, settlements).held
             answers = [answer(each, now) for each in outcomes if each.delivery_id in held]
             carry_out(connection, ANSWERED, answers)
             return held

@@ -39,7 +39,8 @@ class Outcome:
 
     `code` and `detail` are for operators and bear no patient data. `retry_at` (ms) is for
     what is postponed; None leaves it to the retry policy. `notes` is any JSON value to keep,
-    `doubts` the count to keep; None leaves it as it is.
+    `doubts` the count to keep; None leaves it as it is. `lane` is a second one to wait in from
+    now on, for a message that had one.
     """
 
     message_id: int
@@ -50,3 +51,4 @@ class Outcome:
     retry_at: int | None = None
     notes: Any = None
     doubts: int | None = None
+    lane: int | None = None

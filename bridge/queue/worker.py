@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random, SystemRandom
 
 from bridge.queue.courtesy import SMALL, Courtesy, nobody
-from bridge.queue.inbox import Inbox
+from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure
 from bridge.queue.waking import Alarm
@@ -68,6 +68,7 @@ class Worker:
         self._news = asyncio.Event()
         self._stopping = False
         self._away = 0  # batches in a row that never reached the service
+        self._undecided = False  # whether the last claim left what waits for one in hand
         self._in_hand: dict[asyncio.Task[None], Sequence[Claimed]] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -105,13 +106,14 @@ class Worker:
             await self._give_way()
             await self._wait_for_service()
             self._news.clear()
-            claimed = await self._claim()
-            if claimed:
-                task = asyncio.create_task(self._work(claimed))
-                self._in_hand[task] = claimed
+            handful = await self._claim()
+            if handful.messages:
+                task = asyncio.create_task(self._work(handful.messages))
+                self._in_hand[task] = handful.messages
                 task.add_done_callback(self._finished)
             else:
                 self._room.release()
+            if not handful.messages or not handful.more:
                 await self._rest()
 
     async def _give_way(self) -> None:
@@ -133,19 +135,23 @@ class Worker:
     def _finished(self, task: asyncio.Task[None]) -> None:
         del self._in_hand[task]
         self._room.release()
-        self.notify()  # what stood behind these has moved up
+        if self._undecided:
+            self.notify()
 
-    async def _claim(self) -> Sequence[Claimed]:
+    async def _claim(self) -> Handful:
+        nothing = Handful([], more=False, undecided=False)
         if self._stopping:
-            return ()
+            return nothing
         try:
             small = self._courtesy.rushed or self._away
             batch = min(self._batch, SMALL) if small else self._batch
-            return await asyncio.to_thread(self._inbox.claim, self._clock(), batch)
+            handful = await asyncio.to_thread(self._inbox.take, self._clock(), batch)
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
             await asyncio.sleep(_PAUSE)
-            return ()
+            return nothing
+        self._undecided = handful.undecided
+        return handful
 
     async def _rest(self) -> None:
         with suppress(TimeoutError):
@@ -185,12 +191,14 @@ class Worker:
         """Write the outcomes down, however long the database is away."""
         while True:
             try:
-                await asyncio.to_thread(self._inbox.settle, outcomes, self._clock())
+                settled = await asyncio.to_thread(self._inbox.settle, outcomes, self._clock())
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
                 await asyncio.sleep(_PAUSE)
-            else:
-                return
+                continue
+            if settled.moved_up or any(each.event is Event.POSTPONED for each in outcomes):
+                self.notify()
+            return
 
     async def _keep_leases(self) -> None:
         """Extend what is in hand, and queue again what the dead have left."""

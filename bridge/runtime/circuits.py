@@ -31,7 +31,7 @@ class Beating(Protocol):
 
 
 class Circuits:
-    """Looks every second; writes what is not as it was. All are closed at the start."""
+    """Looks every second; writes what is not as it was. All are closed at the start, or new."""
 
     def __init__(
         self, database: Database, couriers: Mapping[str, Beating], clock: Callable[[], int]
@@ -41,7 +41,7 @@ class Circuits:
         self._couriers = couriers
         self._clock = clock
         self._open: dict[str, int | None] = {}
-        self._replies = dict.fromkeys(couriers, 0)
+        self._replies: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
@@ -73,7 +73,11 @@ class Circuits:
         active = {
             (Kind.DESTINATION, name): now
             for name, (_, replies) in pulses.items()
-            if replies != self._replies[name]
+            if replies > self._replies.get(name, 0)
+        }
+        self._open = {name: until for name, until in self._open.items() if name in pulses}
+        self._replies = {
+            n: r for n, r in self._replies.items() if n in pulses and r <= pulses[n][1]
         }
         if not changed and not active:
             return

@@ -19,20 +19,25 @@ from bridge.delivery.poller import StatusPoller
 from bridge.delivery.reconciler import Reconciler
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
-from bridge.operations.channels import Kind
+from bridge.operations import troubles
+from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.runtime.circuits import Circuits
+from bridge.runtime.couriers import Couriers, Receivers
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
+from bridge.runtime.tallying import Tallying
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
+from bridge.wiring import present
 from bridge.wiring.delivery import chance, destinations
 from bridge.wiring.origins import origin
 from bridge.wiring.senders import sender
@@ -61,25 +66,27 @@ class Delivery:
     ) -> None:
         self._log = structlog.get_logger("delivery")
         self._every = settings.schedule.poll_status_every
+        self._owner = owner
         self._outbox = Outbox(database, owner)
         self._membership = membership
         membership.wakes(self._notify)
         self._settings, self._database = settings, database
         self._activation = latest_activation(database)
-        chosen = self._compiled()
-        composer = Composer(client, database, lambda: datetime.now(UTC))
-        connected = partial(self._courier, composer, metrics, reactor, tracer)
-        self._couriers = list(map(connected, chosen, settings.destination))
-        switches = {each.destination.name: each for each in self._couriers}
-        self._board = Switchboard(database, Kind.DESTINATION, switches, metrics, now_ms)
-        self._circuits = Circuits(database, dict(switches), now_ms)
+        found = self._compiled()
+        self._tally = Tally()
+        composer = Composer(client, database, lambda: datetime.now(UTC), self._tally.note)
+        self._couriers = Couriers(partial(self._courier, composer, metrics, reactor, tracer))
+        self._couriers.begin(found, settings.destination)
+        named = self._couriers.named
+        self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms)
+        self._circuits = Circuits(database, named, now_ms)
         ahead = Ahead(composer)
-        self._learner = Learner(database, self._outbox, chosen, now_ms, ahead, self._rooms)
+        self._learner = Learner(database, self._outbox, found.compiled, now_ms, ahead, self._rooms)
         self._followers = [
             self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
-        self._reconciler = Reconciler(client, database, chosen, metrics)
+        self._reconciler = Reconciler(client, database, found.compiled, metrics)
         self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
@@ -97,12 +104,19 @@ class Delivery:
         """Give the parts in the order of their start."""
         return [
             Step("switches", self._board.start, self._board.stop),
-            Following(self._database, self._activation, self._compiled, self._adopt).part(),
             self._circuits.part(),
+            Tallying(self._database, self._tally).part(),
             Step("couriers", self._start_couriers, self._stop_couriers),
+            self._following().part(),
             Step("followers", self._start_followers, self._stop_followers),
             Step("schedule", self._start_schedule, self._stop_schedule),
         ]
+
+    def _following(self) -> Following[Receivers]:
+        known, couriers = self._activation, self._couriers
+        return Following(
+            self._database, known, self._compiled, self._adopt, lambda: couriers.troubles
+        )
 
     def _courier(
         self,
@@ -132,16 +146,29 @@ class Delivery:
             poll=HEARD if heard else UNHEARD,
         )
 
-    def _compiled(self) -> list[Destination]:
+    def _compiled(self) -> Receivers:
         """Compile what is in force. Blocking."""
-        return destinations(self._settings, in_force(self._settings, self._database))
+        settings = present.current(self._settings, self._database)
+        known = channels(self._database, Kind.DESTINATION)
+        return Receivers(
+            destinations(settings, in_force(settings, self._database)),
+            {each.name: each for each in settings.destination if each.enabled},
+            {name for name, each in known.items() if each.paused},
+        )
 
-    def _adopt(self, chosen: list[Destination]) -> None:
-        """Let what is composed from now on be written by other definitions."""
-        for courier, destination in zip(self._couriers, chosen, strict=True):
-            courier.adopt(destination)
-        self._learner.adopt(chosen)
-        self._reconciler.adopt(chosen)
+    async def _adopt(self, found: Receivers) -> None:
+        """Go on with other destinations, written by other definitions."""
+        self._learner.adopt(found.compiled)
+        self._reconciler.adopt(found.compiled)
+        await self._couriers.adopt(found, self._board)
+        await self._tell()
+
+    async def _tell(self) -> None:
+        """Write down which destinations could not be connected here."""
+        reasons = dict(self._couriers.troubles)
+        await asyncio.to_thread(
+            troubles.note, self._database, Kind.DESTINATION, self._owner, reasons, now_ms()
+        )
 
     def _notify(self) -> None:
         for courier in self._couriers:
@@ -163,6 +190,7 @@ class Delivery:
         await asyncio.to_thread(self._outbox.reclaim, now_ms(), starting=True)
         for courier in self._couriers:
             courier.start()
+        await self._tell()
 
     async def _stop_couriers(self) -> None:
         await asyncio.gather(*(courier.stop() for courier in self._couriers))

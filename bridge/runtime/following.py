@@ -1,12 +1,12 @@
 """
-Follow activations: whichever node a mapping was activated on, this one goes on with it.
+Follow activations: whichever node something was activated on, this one goes on with it.
 
 What cannot be compiled here leaves in force what was. The database is the truth, and looked at
 often enough that all nodes agree within two seconds.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import structlog
@@ -20,6 +20,7 @@ from bridge.store.errors import StoreError
 from mappings.errors import MappingError
 
 LOOK_EVERY = 1.5  # seconds
+TRY_AGAIN = 5.0  # seconds: a port may be free by then, a file be there
 
 Compiled = TypeVar("Compiled")
 
@@ -32,14 +33,21 @@ class Following(Generic[Compiled]):
         database: Database,
         known: int,
         compile_all: Callable[[], Compiled],
-        adopt: Callable[[Compiled], None],
+        adopt: Callable[[Compiled], Awaitable[None]],
+        troubled: Callable[[], object],
     ) -> None:
-        """`compile_all` gives what is in force; what it gave first came after `known`."""
+        """
+        `compile_all` gives what is in force; what it gave first came after `known`.
+
+        `troubled` tells whether something could not begin here: then it is adopted once more.
+        """
         self._log = structlog.get_logger("mappings")
         self._database = database
         self._compile = compile_all
         self._adopt = adopt
         self._known = known
+        self._troubled = troubled
+        self._again_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
@@ -64,7 +72,9 @@ class Following(Generic[Compiled]):
 
     async def _look(self) -> None:
         latest = await asyncio.to_thread(latest_activation, self._database)
-        if latest == self._known:
+        now = asyncio.get_running_loop().time()
+        again = bool(self._troubled()) and now >= self._again_at
+        if latest == self._known and not again:
             return
         try:
             found = await asyncio.to_thread(self._compile)
@@ -73,8 +83,10 @@ class Following(Generic[Compiled]):
         except (BridgeError, MappingError) as error:
             self._log.error("not adopted", error=describe(error))
         else:
-            self._adopt(found)
-            self._log.info("adopted", activation=latest)
+            await self._adopt(found)
+            self._again_at = now + TRY_AGAIN
+            if latest != self._known:
+                self._log.info("adopted", activation=latest)
         self._known = latest
 
 

@@ -8,25 +8,24 @@ acknowledge can be stored and applied.
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
-from bridge.intake.acquaintance import Acquaintance
 from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
-from bridge.intake.handler import IntakeHandler
 from bridge.intake.listening import Listening
 from bridge.intake.missing import Tally
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
-from bridge.intake.validating import Validator
 from bridge.observability.metrics import Metrics
-from bridge.operations.channels import Kind
+from bridge.operations import troubles
+from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import browse
 from bridge.queue.courtesy import Courtesy
@@ -36,6 +35,7 @@ from bridge.queue.states import State
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.queue.worker import Worker
 from bridge.runtime.following import Following, latest_activation
+from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
 from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.step import Step, now_ms
@@ -43,7 +43,7 @@ from bridge.runtime.switchboard import Switchboard
 from bridge.runtime.tallying import Tallying
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
-from bridge.wiring import reading
+from bridge.wiring import present
 from bridge.wiring.intake import listenings
 from bridge.wiring.ports import Answering, folder_listener, handler, sequencer, wired
 from bridge.wiring.shelf import in_force, recaller
@@ -72,14 +72,6 @@ def web_part(application: Any, bind: Address) -> Step:
     return Step("web", start, web.stop)
 
 
-class _Taking(NamedTuple):
-    """What takes one listener's messages."""
-
-    handler: IntakeHandler
-    validator: Validator | None
-    acquaintance: Acquaintance | None
-
-
 class Intake:
     """Ledger, worker and listeners of one process."""
 
@@ -100,18 +92,16 @@ class Intake:
         self._metrics = metrics
         self._reactor = reactor
         self._database = database
+        self._owner = owner
         self._find_version = recaller(database)
-        self._activation = latest_activation(database)
         self._tally = Tally()
-        self._listenings = self._compiled()
+        self._first = self._compiled()
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._threads = ThreadPoolExecutor(1, "large frames")
         self._waiting = Waiting(self._state_of)
-        self._forwarder = Forwarder(
-            client, Memory(database, now_ms), self._listenings, self._waiting, metrics
-        )
-        self._takings: dict[str, _Taking] = {}
+        known = self._known(self._first)
+        self._forwarder = Forwarder(client, Memory(database, now_ms), known, self._waiting, metrics)
         courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time)
         self._worker = Worker(
             Inbox(database, owner),
@@ -125,45 +115,83 @@ class Intake:
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
-        ports = {each.name: self._port(each) for each in self._settings.listener}
-
-        board = Switchboard(self._database, Kind.LISTENER, ports, self._metrics, now_ms, self._seen)
+        must = [bare(each) for each in self._settings.listener]
+        gates = Gates(self._gate)
+        gates.begin(self._first, must)
+        self._board = Switchboard(
+            self._database, Kind.LISTENER, gates.ports, self._metrics, now_ms, self._seen
+        )
 
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
 
+        async def adopt(found: Senders) -> None:
+            self._forwarder.adopt(self._known(found))
+            await gates.adopt(found, self._board)
+            await tell()
+
+        async def begin() -> None:
+            await gates.open(must)
+            await tell()
+
+        async def tell() -> None:
+            await asyncio.to_thread(
+                troubles.note,
+                self._database,
+                Kind.LISTENER,
+                self._owner,
+                dict(gates.troubles),
+                now_ms(),
+            )
+
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
             Step("worker", self._worker.start, self._worker.stop),
-            Following(self._database, self._activation, self._compiled, self._adopt).part(),
             Tallying(self._database, self._tally).part(),
-            Step("switches", board.start, board.stop),
-            *(Step(f"listener {name}", each.start, each.stop) for name, each in ports.items()),
+            Step("switches", self._board.start, self._board.stop),
+            Step("listeners", begin, gates.close),
+            Following(
+                self._database,
+                self._first.activation,
+                self._compiled,
+                adopt,
+                lambda: gates.troubles,
+            ).part(),
         ]
 
-    def _compiled(self) -> dict[str, Listening]:
+    def _compiled(self) -> Senders:
         """Compile what is in force. Blocking."""
-        find = in_force(self._settings, self._database)
-        settings = reading.current(self._settings, self._database)
-        return listenings(settings, find, self._find_version, self._tally.note)
+        activation = latest_activation(self._database)
+        settings = present.current(self._settings, self._database)
+        find = in_force(settings, self._database)
+        known = channels(self._database, Kind.LISTENER)
+        return Senders(
+            activation,
+            listenings(settings, find, self._find_version, self._tally.note),
+            {each.name: bare(each) for each in settings.listener if each.enabled},
+            {name for name, each in known.items() if each.paused},
+        )
 
-    def _adopt(self, found: dict[str, Listening]) -> None:
-        """Let frames and messages that come from now on be read by other definitions."""
-        self._listenings = found
-        self._forwarder.adopt(found)
-        for name, taking in self._takings.items():
-            if taking.acquaintance is not None:
-                taking.acquaintance.adopt(found[name])
-            taking.handler.adopt(policy(found[name], *taking[1:]))
+    def _known(self, found: Senders) -> Known:
+        """Give what is known now; what another node knows sooner is looked for when asked for."""
+        seen = found.activation
 
-    def _port(self, listener: Listener) -> Port:
+        def again() -> Mapping[str, Listening]:
+            nonlocal seen
+            if latest_activation(self._database) == seen:
+                return {}
+            newer = self._compiled()
+            seen = newer.activation
+            return newer.listenings
+
+        return Known(found.listenings, again)
+
+    def _gate(self, listener: Listener, plain: Listening) -> Gate:
         check = validator(self._settings, listener, self._metrics)
-        plain = self._listenings[listener.name]
         known = acquaintance(plain, self._database)
         listening = policy(plain, check, known)
         counted = sequencer(listener, self._ledger, self._database)
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
-        self._takings[listener.name] = _Taking(answering, check, known)
         asks = None if known is None else known.asks
         aside = Aside(answering, self._threads, asks=asks)
         taken: Handler = aside if counted is None else counted.in_front(answering)
@@ -171,6 +199,9 @@ class Intake:
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)
         handle = Answering(timed, answering.unframed, self._seen)
+        return Gate(self._port(listener, handle), answering, check, known)
+
+    def _port(self, listener: Listener, handle: Answering) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return folder

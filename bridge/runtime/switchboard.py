@@ -48,7 +48,7 @@ class Switchboard:
         self._log = structlog.get_logger("operations")
         self._database = database
         self._kind = kind
-        self._switches = switches
+        self._switches = dict(switches)
         self._metrics = metrics
         self._clock = clock
         self._paused: set[str] = set()
@@ -70,6 +70,21 @@ class Switchboard:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._note()
+
+    def connect(self, name: str, switch: Switch, *, paused: bool) -> None:
+        """Let a channel stand there from now on, in the place of one of its name, if any."""
+        self._switches[name] = switch
+        if paused or name in self._pausing:
+            self._paused.add(name)
+            switch.pause()
+        else:
+            self._paused.discard(name)
+
+    def disconnect(self, name: str) -> None:
+        """Let a channel go; in the database it stays as it is."""
+        self._switches.pop(name, None)
+        self._paused.discard(name)
+        self._metrics.paused.labels(self._kind.value, name).set(0)
 
     def pause_for(self, name: str, reason: str) -> None:
         """Pause a channel for good reason, as an operator would. On the loop's thread."""

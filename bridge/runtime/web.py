@@ -13,9 +13,11 @@ from typing import Any
 import uvicorn
 from typing_extensions import override
 
+from bridge.runtime.unreadable import HttpProtocol
 from config.quantities import Address
 
 BACKLOG = 512
+MAX_HEADERS = 64 * 1024
 DRAIN_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
 """Silence after which a connection is closed. Longer than pages and proxies wait between two
@@ -46,7 +48,8 @@ class WebServer:
             proxy_headers=False,  # the engine itself believes trusted proxies only
             timeout_graceful_shutdown=DRAIN_SECONDS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            h11_max_incomplete_event_size=64 * 1024,
+            http=HttpProtocol,
+            h11_max_incomplete_event_size=MAX_HEADERS,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None

@@ -2,7 +2,8 @@
 Rows for PostgreSQL, as one binary array for each column: what `unnest` takes them from.
 
 The driver's own way looks at every element and asks what it is; here the columns are known.
-Format: PostgreSQL's `array_send`, an array of one dimension.
+Format: PostgreSQL's `array_send`, an array of one dimension. `packed_arrays` hands it to the
+driver.
 """
 
 import struct
@@ -10,16 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import psycopg
-from psycopg.adapt import Dumper
-from psycopg.postgres import types
-from psycopg.pq import Format
-from typing_extensions import override
-
 _NULL = struct.pack(">i", -1)
 _HEAD = struct.Struct(">iiIii")  # dimensions, whether there are nulls, element's type, length, 1
 _EMPTY = struct.Struct(">iiI")  # no dimension, no nulls, element's type
 _SIZE = struct.Struct(">i")
+_TYPES = {"bool": 16, "bytea": 17, "int8": 20, "int4": 23, "text": 25}  # oid, for ever the same
+_NAMES = {"bigint": "int8", "integer": "int4", "boolean": "bool"}
 
 
 class Packed:
@@ -31,18 +28,8 @@ class Packed:
         self.data = data
 
 
-class _Dumper(Dumper):
-    """Hands it to the driver; the statement's cast says of what type it is."""
-
-    format = Format.BINARY
-
-    @override
-    def dump(self, obj: Packed) -> bytes:
-        return obj.data
-
-
 def _head(kind: str, values: Sequence[Any], *, nulls: bool) -> bytes:
-    return _HEAD.pack(1, nulls, types[kind].oid, len(values), 1)
+    return _HEAD.pack(1, nulls, _TYPES[kind], len(values), 1)
 
 
 def _numbers(kind: str, width: str) -> Callable[[Sequence[Any]], bytes]:
@@ -88,9 +75,6 @@ _PACK: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
 def packed(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[Packed, ...]:
     """Write the columns of rows whose values are of these kinds: the names of SQL types."""
     if not rows:
-        return tuple(Packed(_EMPTY.pack(0, 0, types[kind].oid)) for kind in kinds)
+        return tuple(Packed(_EMPTY.pack(0, 0, _TYPES[_NAMES.get(kind, kind)])) for kind in kinds)
     columns = zip(*rows, strict=True)
     return tuple(Packed(_PACK[kind](column)) for kind, column in zip(kinds, columns, strict=True))
-
-
-psycopg.adapters.register_dumper(Packed, _Dumper)

@@ -20,7 +20,7 @@ from sqlmodel import Session
 
 from bridge.store import postgres, sqlite
 from bridge.store.errors import Busy, UnsupportedStore
-from bridge.store.faults import DRIVER_ERRORS, fault, lost_connection
+from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.turnstile import Turnstile
 from bridge.store.writer import Writer
@@ -186,7 +186,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except DRIVER_ERRORS as error:
+        except driver_errors() as error:
             if lost_connection(error):
                 self.engine.dispose()  # the others are gone too: open new ones
             raise fault(error) from None  # the driver's words may quote the row

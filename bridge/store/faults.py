@@ -6,15 +6,15 @@ row, and a row may name a patient.
 """
 
 import sqlite3
+import sys
+from types import ModuleType
 
-import psycopg
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bridge.store.errors import Busy, Conflict, StatementRefused, StoreError, StoreUnavailable
 
-DRIVER_ERRORS = (StatementError, PoolTimeout, sqlite3.Error, psycopg.Error)
-"""What `fault` understands."""
+_ERRORS = (StatementError, PoolTimeout, sqlite3.Error)
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _SQLITE_UNAVAILABLE = {
@@ -34,10 +34,11 @@ _SQLITE_UNIQUE = {
     sqlite3.SQLITE_CONSTRAINT_ROWID,
 }
 
-# PostgreSQL error codes, appendix A of its manual; a part stands for all that begin with it.
-_POSTGRES_BUSY = {"40001", "40P01", "55P03", "57014"}
-_POSTGRES_UNAVAILABLE = ("08", "25006", "53", "57", "58", "F0", "XX")
-_POSTGRES_UNIQUE = "23505"
+
+def driver_errors() -> tuple[type[Exception], ...]:
+    """Give what `fault` understands; PostgreSQL's driver raises nothing where nobody loaded it."""
+    server = _server()
+    return (*_ERRORS, server.ERRORS) if server else _ERRORS
 
 
 def fault(error: Exception) -> StoreError:
@@ -45,10 +46,12 @@ def fault(error: Exception) -> StoreError:
     cause = error.orig if isinstance(error, StatementError) else error
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(cause)
-    if isinstance(cause, psycopg.Error):
-        return _of_postgres(cause)
     if isinstance(cause, PoolTimeout):
         return Busy("no connection free")
+    server = _server()
+    if server and isinstance(cause, server.ERRORS):
+        translated: StoreError = server.of_server(cause)
+        return translated
     return StatementRefused(type(cause).__name__)
 
 
@@ -60,9 +63,16 @@ def lost_connection(error: Exception) -> bool:
 
 
 def _without_server(error: BaseException | None) -> bool:
-    if not isinstance(error, psycopg.OperationalError):
-        return False
-    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+    server = _server()
+    return server is not None and bool(server.without_server(error))
+
+
+def _server() -> ModuleType | None:
+    if "psycopg" not in sys.modules:
+        return None
+    from bridge.store import server_faults  # noqa: PLC0415  # see there
+
+    return server_faults
 
 
 def _of_sqlite(error: sqlite3.Error) -> StoreError:
@@ -77,18 +87,3 @@ def _of_sqlite(error: sqlite3.Error) -> StoreError:
     if extended & 0xFF in _SQLITE_UNAVAILABLE:
         return StoreUnavailable(name)
     return StatementRefused(name, str(error))  # SQLite quotes names and our own text, no values
-
-
-def _of_postgres(error: psycopg.Error) -> StoreError:
-    state = error.sqlstate
-    if state is None:
-        lost = isinstance(error, psycopg.OperationalError)
-        return StoreUnavailable("lost") if lost else StatementRefused(type(error).__name__)
-    if state == _POSTGRES_UNIQUE:
-        return Conflict(error.diag.constraint_name or state)
-    if state in _POSTGRES_BUSY:
-        return Busy(state)
-    if state.startswith(_POSTGRES_UNAVAILABLE):
-        return StoreUnavailable(state)
-    where = (error.diag.table_name, error.diag.column_name, error.diag.constraint_name)
-    return StatementRefused(state, " ".join(filter(None, where)))

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from bridge.store.database import Database
-from bridge.store.faults import DRIVER_ERRORS
+from bridge.store.faults import driver_errors
 
 GLANCE_SECONDS = 1.0
 """How long it takes at most until a listener notices that it is to stop."""
@@ -45,7 +45,7 @@ class Listener:
             try:
                 with closing(self._database.apart()) as driver:
                     self._listen(driver)
-            except DRIVER_ERRORS:
+            except driver_errors():
                 self._ended.wait(RETRY_SECONDS)
 
     def _listen(self, driver: Any) -> None:

@@ -23,6 +23,9 @@ _SURVIVORS = among(
     "mrns",
     "text",
 )
+_PRIORS = among(
+    "SELECT prior_mrn FROM merged_patient WHERE site = :site AND mrn IN :mrns", "mrns", "text"
+)
 _MOVE_ON = text("UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
 _POINT = text(
     "INSERT INTO merged_patient (site, prior_mrn, mrn) VALUES (:site, :prior_mrn, :mrn) "
@@ -36,6 +39,15 @@ def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patie
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
         rows = ask(connection, _SURVIVORS, [mrn for _, mrn in own], site=site)
         found |= {(site, row.prior_mrn): row.mrn for row in rows}
+    return found
+
+
+def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
+    """Give these patients under every identifier that was merged into theirs, and their own."""
+    found = set(patients)
+    for site, own in groupby(sorted(found), key=itemgetter(0)):
+        rows = ask(connection, _PRIORS, [mrn for _, mrn in own], site=site)
+        found |= {(site, row.prior_mrn) for row in rows}
     return found
 
 

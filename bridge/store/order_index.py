@@ -89,8 +89,9 @@ class IndexedOrder:
     One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
 
     `first_message` and `place` (its position in that message) say which order came first;
-    `closed_at` is the sender's time of the hold or cancel in force, in milliseconds; `opened_at`
-    that of the newest word that ordered or released it, `said_at` of the newest with its tags.
+    times are the senders', in milliseconds: `opened_at` of the newest word that ordered it,
+    `said_at` of the newest with its tags, `turned_at` (in the table `closed_at`) of the hold or
+    cancel in force; of an order that stands, of what released it or said that it was examined.
     """
 
     key: Key
@@ -103,7 +104,7 @@ class IndexedOrder:
     tags: Mapping[str, Any] = field(default_factory=dict)
     echo: tuple[str, ...] = ()
     report_id: str = ""
-    closed_at: int | None = None
+    turned_at: int | None = None
     said_at: int | None = None
     opened_at: int | None = None
     signals: frozenset[Signal] = frozenset()
@@ -234,7 +235,7 @@ def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
         tags=json.loads(row.tags),
         echo=tuple(json.loads(row.echo)),
         report_id=row.report_id,
-        closed_at=row.closed_at,
+        turned_at=row.closed_at,
         said_at=row.said_at,
         opened_at=row.opened_at,
         signals=signals,

@@ -125,7 +125,7 @@ def _values(order: IndexedOrder) -> tuple[Any, ...]:
         order.first_message,
         order.place,
         order.last_message,
-        order.closed_at,
+        order.turned_at,
         order.said_at,
         order.opened_at,
     )

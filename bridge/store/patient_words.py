@@ -1,6 +1,7 @@
 """
 What was last said of a patient's demographics, and when it was sent: orders that were sent
-before say no more about her than that. Knows no orders.
+before say no more about her than that. Orders may come later than what corrects them, so it is
+kept of everybody; of who has no orders, until it is old.
 """
 
 import json
@@ -11,6 +12,7 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, bindparam, text
 
+from bridge.store.database import Database
 from bridge.store.merged_patients import Patient
 
 
@@ -33,6 +35,14 @@ _SAY = text(
     "WHERE patient_word.said_at <= :said_at"
 )
 
+_OLD = text("""
+    SELECT site, mrn FROM patient_word AS w WHERE said_at < :before AND NOT EXISTS
+        (SELECT 1 FROM bridge_order AS o WHERE o.site = w.site AND o.mrn = w.mrn)
+    LIMIT :limit
+""")
+_FORGET = text("DELETE FROM patient_word WHERE site = :site AND mrn = :mrn AND said_at < :before")
+_BATCH = 1000
+
 
 def words(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, PatientWord]:
     """Read the last word on each of these patients; of most there is none."""
@@ -48,3 +58,17 @@ def say(connection: Connection, word: PatientWord) -> None:
     """Keep a correction, unless a later one is known."""
     row = {"site": word.site, "mrn": word.mrn, "said_at": word.said_at}
     connection.execute(_SAY, {**row, "tags": json.dumps(dict(word.tags))})
+
+
+def forget(database: Database, before: int) -> int:
+    """Forget what was said before a moment (ms) of patients without orders; give of how many."""
+    gone = 0
+    while True:
+        with database.forgetting() as connection:
+            rows = connection.execute(_OLD, {"before": before, "limit": _BATCH}).all()
+            old = [{"site": row.site, "mrn": row.mrn, "before": before} for row in rows]
+            if old:
+                connection.execute(_FORGET, old)
+        gone += len(old)
+        if len(old) < _BATCH:
+            return gone

@@ -50,6 +50,9 @@ def by_index_alone(driver: Any) -> None:
 
 def engine(address: URL, pool: Pool) -> Engine:
     """Make an engine whose transactions are durable when they are committed."""
+    from bridge.store.packed_arrays import be_known  # noqa: PLC0415  # see there
+
+    be_known()
     # Whatever the server's default: each statement must see what was committed before it.
     made = sqlalchemy.create_engine(
         address,

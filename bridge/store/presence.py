@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
-from bridge.store.faults import DRIVER_ERRORS
+from bridge.store.faults import driver_errors
 from bridge.store.postgres import lock_key
 
 LOOK_SECONDS = 2.0
@@ -78,7 +78,7 @@ class Presence:
             try:
                 with closing(self._database.apart()) as driver:
                     self._stay(driver)
-            except DRIVER_ERRORS:
+            except driver_errors():
                 self._ended.wait(LOOK_SECONDS)
             finally:
                 self._leads.clear()

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
 from bridge.store.errors import Busy
-from bridge.store.faults import DRIVER_ERRORS, fault
+from bridge.store.faults import driver_errors, fault
 from bridge.store.turnstile import Turnstile
 
 
@@ -64,7 +64,7 @@ class Writer:
             except BaseException:
                 self._undo(driver)
                 raise
-        except DRIVER_ERRORS as error:
+        except driver_errors() as error:
             raise fault(error) from None  # the driver's words may quote the row
         finally:
             if self._turnstile is not None:
@@ -86,7 +86,7 @@ class Writer:
             except BaseException:
                 self._undo(driver)
                 raise
-        except DRIVER_ERRORS as error:
+        except driver_errors() as error:
             raise fault(error) from None  # the driver's words may quote the row
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Writer:
         connection, self._connection = self._connection, None
         try:
             driver.rollback()
-        except DRIVER_ERRORS:
+        except driver_errors():
             if connection is not None:
                 connection.invalidate()
         else:

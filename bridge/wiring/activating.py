@@ -5,7 +5,7 @@ Nothing comes into force that does not compile, or that a listener or destinatio
 settings could not work with. All nodes of an installation follow what is written here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -13,12 +13,13 @@ from sqlalchemy import Connection
 from typing_extensions import override
 
 from bridge.errors import BridgeError
+from bridge.operations.channels import Kind
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
 from bridge.store.mapping_versions import Activation, Origin, Version
-from bridge.wiring import delivery, intake, reading
-from bridge.wiring.rendering import names_of
+from bridge.wiring import connections, present
 from bridge.wiring.shelf import Find, files_of, in_force, laid_upon
+from bridge.wiring.verifying import names_used, verify, verify_records
 from config import Settings
 from mappings.compiler import bundle
 from mappings.errors import MappingErrors
@@ -89,13 +90,6 @@ class Activated:
         return f"{self.name} {self.version} is in force now, before {self.before or 'nothing'}"
 
 
-def names_used(settings: Settings) -> list[str]:
-    """Name the definitions that listeners and destinations work with."""
-    names = [name for listener in settings.listener for name in listener.mappings]
-    names += [name for chosen in settings.destination for name in names_of(chosen)]
-    return list(dict.fromkeys(names))
-
-
 def activate_files(
     settings: Settings, database: Database, names: Sequence[str], who: Who
 ) -> list[Activated]:
@@ -111,17 +105,18 @@ def activate(
     who: Who,
     origin: Origin = Origin.ACTIVATE,
     begun_on: Mapping[str, str] = MappingProxyType({}),
-    lists: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    records: Sequence[Version] = (),
 ) -> list[Activated]:
     """
     Put definitions into force, all or none; what is in force stays without a new entry.
 
     `begun_on` names the versions that must still be in force (empty: none), else Overtaken is
-    raised; `lists` what listeners read with from now on, see `bridge.wiring.reading`. Where
+    raised; `records` are what the console says of listeners and destinations from now on, see
+    `bridge.wiring.present`. What these work with and nobody has put into force comes along. Where
     somebody else activates while this is checked, it is checked again beside what they changed.
     """
     for _ in range(_ATTEMPTS):
-        done = _activate(settings, database, chosen, who, origin, begun_on, lists)
+        done = _activate(settings, database, chosen, who, origin, begun_on, records)
         if done is not None:
             return done
     raise Busy
@@ -134,22 +129,23 @@ def _activate(
     who: Who,
     origin: Origin,
     begun_on: Mapping[str, str],
-    lists: Mapping[str, Sequence[str]],
+    records: Sequence[Version],
 ) -> list[Activated] | None:
     """Check and activate; None where what it was checked beside is no longer in force."""
     with database.read() as connection:
         checked_beside = kept.latest(connection)
-    settings = reading.current(settings, database, lists)
+        active = kept.in_force(connection)
+    settings = present.current(settings, database, records)
     find = in_force(settings, database)
     made = []
-    for name, sources in chosen:
+    for name, sources in [*chosen, *_along(settings, records, find, {*active, *dict(chosen)})]:
         compiled, needed = bundle(sources, name)
         find = laid_upon(find, name, needed)
         made.append(Version(name, compiled.version, needed))
     for each in made:
         verify(settings, each.name, find)
-    _verify_lists(settings, lists, find)
-    made += [reading.version(name, names) for name, names in lists.items()]
+    verify_records(settings, records, find)
+    made += records
     with database.write() as connection:
         database.serialize(connection, kept.LOCK)
         if kept.latest(connection) != checked_beside:
@@ -163,30 +159,20 @@ def _activate(
             done.append(Activated(each.name, each.version, now))
             if now != each.version or before[each.name].origin is Origin.START:
                 kept.activate(connection, each, who.at, who.actor, who.reason, origin)
-    return done[: len(chosen)]
+    return done[: len(chosen)] or done[-len(records) :]
 
 
-def _verify_lists(settings: Settings, lists: Mapping[str, Sequence[str]], find: Find) -> None:
-    """See that listeners can read with their new lists; raises as `verify`, and NoListener."""
-    for name in lists:
-        listener = next((each for each in settings.listener if each.name == name), None)
-        if listener is None:
-            raise reading.NoListener(name)
-        intake.compiled(settings, listener, find)
-
-
-def verify(settings: Settings, name: str, find: Find) -> None:
-    """
-    See that everything in the settings that uses a definition can work with it.
-
-    Raises MappingErrors, WrongKind, NotOutgoing, NotRendered and NoMessageFor.
-    """
-    for listener in settings.listener:
-        if name in listener.mappings:
-            intake.compiled(settings, listener, find)
-    for chosen in settings.destination:
-        if name in names_of(chosen):
-            delivery.destination(settings, chosen, find)
+def _along(
+    settings: Settings, records: Sequence[Version], find: Find, known: Collection[str]
+) -> list[tuple[str, Sources]]:
+    """Give the definitions that nobody has put into force, and that a connection works with."""
+    own = {whose for each in records if (whose := connections.about(each.name))}
+    chosen = {
+        "listener": [each for each in settings.listener if (Kind.LISTENER, each.name) in own],
+        "destination": [e for e in settings.destination if (Kind.DESTINATION, e.name) in own],
+    }
+    names = names_used(settings.model_copy(update=chosen))
+    return [(name, find(name)) for name in names if name not in known]
 
 
 def rollback(
@@ -247,7 +233,7 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
     there was nothing, whoever compiles them next says what is wrong.
     """
     made: dict[str, Version | None] = {}
-    for name in names_used(reading.current(settings, database)):
+    for name in names_used(present.current(settings, database)):
         try:
             compiled, needed = bundle(files_of(settings)(name), name)
         except MappingErrors:

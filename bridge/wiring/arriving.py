@@ -1,8 +1,8 @@
 """
-Taking in an interface that was exported: what it would change is said first, and all is checked.
+Taking an interface that was exported into the files of HOME, for those who keep these in git.
 
-Nothing is written where anything is wrong. What is written is for the service's next start: ports
-are opened there and nowhere else.
+What it would change is said first, and nothing is written where anything is wrong. What is written
+is for the service's next start; `bridge.wiring.bringing` puts one into force on all nodes.
 """
 
 import tomllib
@@ -89,10 +89,15 @@ def take_in(home: Path, folder: Path, *, replace: bool = False) -> Imported:
     `replace` lets its files take the place of other files of the same name. Raises as `arrival`
     and `carry_out` do.
     """
-    files = {f"{MAPPINGS}/{name}": each for name, each in read_folder(folder / MAPPINGS).items()}
-    found = arrival(home, {**files, FILE: (folder / FILE).read_text("utf-8")})
+    found = arrival(home, files_of_folder(folder))
     carry_out(found, replace=replace)
     return Imported(found.channels, found.definitions, tuple(each.name for each in found.files))
+
+
+def files_of_folder(folder: Path) -> Files:
+    """Read an interface's folder. Raises OSError."""
+    files = {f"{MAPPINGS}/{name}": each for name, each in read_folder(folder / MAPPINGS).items()}
+    return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
 
 def arrival(home: Path, files: Files) -> Arrival:
@@ -107,15 +112,13 @@ def arrival(home: Path, files: Files) -> Arrival:
     before = (home / FILE_NAME).read_text("utf-8")
     known = load(home)
     found = Arrival(home, (), (), (), before, files[FILE])
-    _channels_only(files[FILE])
+    channels_only(files[FILE])
     settings = parse(found.settings, home, Path(FILE))
     names = tuple(name for name in _names(settings) if name not in set(_names(known)))
     if not names:
         raise NotImported(f"{FILE} has no listener and no destination")
     own = read_folder(home / MAPPINGS)
-    brought = {
-        name.removeprefix(f"{MAPPINGS}/"): text for name, text in files.items() if name != FILE
-    }
+    brought = brought_by(files)
     _check(settings, names, {**own, **brought})
     changed = [
         Changed(name, own.get(name), text)
@@ -135,7 +138,12 @@ def carry_out(found: Arrival, *, replace: bool = False) -> None:
     write(found.home / FILE_NAME, found.settings)
 
 
-def _channels_only(text: str) -> None:
+def brought_by(files: Files) -> Sources:
+    """Give the mappings of an interface, by their names in a mappings folder."""
+    return {name.removeprefix(f"{MAPPINGS}/"): text for name, text in files.items() if name != FILE}
+
+
+def channels_only(text: str) -> None:
     """Refuse what is more than an interface: nobody looks for a sign-in's settings in one."""
     try:
         further = sorted(tomllib.loads(text).keys() - set(KINDS))
@@ -154,15 +162,15 @@ def _check(settings: Settings, names: Sequence[str], sources: Sources) -> None:
     """Make everything as the service would make it at its next start."""
     for listener in settings.listener:
         if listener.name in names:
-            _there(settings, listener)
+            there(settings, listener)
             intake.compiled(settings, listener, lambda _: sources)
     for destination in settings.destination:
         if destination.name in names:
-            _there(settings, destination)
+            there(settings, destination)
             delivery.destination(settings, destination, lambda _: sources)
 
 
-def _there(settings: Settings, chosen: BaseModel) -> None:
+def there(settings: Settings, chosen: BaseModel) -> None:
     """See that the files are there that settings name and no folder brings: keys, secrets."""
     absent = [str(path) for path in _paths(chosen) if not settings.path(path).is_file()]
     if absent:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from bridge.console.ownership import Origin
 from bridge.store.database import Database
+from bridge.wiring.present import Present
 from bridge.wiring.shelf import in_force, recaller
 from config import Settings
 from mappings.compiler import compile_sources
@@ -20,13 +21,14 @@ class Belongings:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
-        self._listeners = {each.name: each for each in settings.listener}
+        self._present = Present(settings, database)
         self._recall = recaller(database)
         self._instead: dict[tuple[str, str], InboundMapping | None] = {}
 
     def __call__(self, origin: Origin) -> frozenset[str]:
         """Give the sites of a message; none where its listener is gone, or its site is unknown."""
-        listener = self._listeners.get(origin.listener)
+        known = self._present().listener
+        listener = next((each for each in known if each.name == origin.listener), None)
         if listener is None:
             return frozenset()
         own = frozenset({listener.site}) - {""}

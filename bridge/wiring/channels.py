@@ -10,6 +10,7 @@ from bridge.errors import BridgeError
 from bridge.operations import channels
 from bridge.operations.channels import Channel, Kind
 from bridge.wiring.commanding import operator
+from bridge.wiring.present import current
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 
@@ -23,28 +24,29 @@ class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
 
 def pause(home: Path, kind: Kind, name: str) -> None:
     """Pause; the service, when it runs, knows within a second. Raises NoSuchChannel."""
-    _known(load(home), kind, name)
     with bridge_database(home) as database:
+        _known(current(load(home), database), kind, name)
         channels.pause(database, kind, name, time.time_ns() // 1_000_000, operator())
 
 
 def resume(home: Path, kind: Kind, name: str) -> bool:
     """Resume; tell whether it was paused. Raises NoSuchChannel."""
-    _known(load(home), kind, name)
     with bridge_database(home) as database:
+        _known(current(load(home), database), kind, name)
         return channels.resume(database, kind, name)
 
 
 def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
     """List what the settings have, with what is known of each."""
-    settings = load(home)
     with bridge_database(home) as database:
+        settings = current(load(home), database)
         known = channels.channels(database, kind)
     rows = []
-    for name, address in names(settings, kind):
-        told = asdict(known.get(name, Channel(name)))
+    for each in described_channels(settings, kind):
+        told = asdict(known.get(each["name"], Channel(each["name"])))
         state = "running" if told["paused_at"] is None else "paused"
-        rows.append({"name": name, "address": address, "state": state, **told})
+        shown = state if each["enabled"] else "off"
+        rows.append({"name": each["name"], "address": each["address"], "state": shown, **told})
     return rows
 
 
@@ -56,19 +58,30 @@ def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:
 
 
 def described_channels(settings: Settings, kind: Kind) -> list[dict[str, Any]]:
-    """Describe what the settings have: address, the sites it serves, when its silence is told."""
+    """
+    Describe what the settings have: address, the sites it serves, when its silence is told.
+
+    `enabled`: it is not switched off.
+    """
     if kind is Kind.LISTENER:
         return [
             {
                 "name": each.name,
                 "address": str(each.bind),
+                "enabled": each.enabled,
                 "sites": [each.site] if each.site else [],
                 "silence": round(each.alert_after * 1000),
             }
             for each in settings.listener
         ]
     return [
-        {"name": each.name, "address": str(each.address), "sites": list(each.sites), "silence": 0}
+        {
+            "name": each.name,
+            "address": str(each.address),
+            "enabled": each.enabled,
+            "sites": list(each.sites),
+            "silence": 0,
+        }
         for each in settings.destination
     ]
 

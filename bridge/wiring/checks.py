@@ -8,43 +8,35 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy.exc import ArgumentError
 
 from bridge.engine.service.sites import list_sites
 from bridge.errors import BridgeError
-from bridge.observability.metrics import Metrics
+from bridge.operations.channels import Kind
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
-from bridge.wiring import delivery, intake, reading, senders, stores
+from bridge.wiring import present, stores, verifying
 from bridge.wiring.activating import differing
+from bridge.wiring.connections import WrongConnection
+from bridge.wiring.pointing import Pointer
 from bridge.wiring.secret_files import read_link_keys, read_token
-from bridge.wiring.validation import validator
+from bridge.wiring.shelf import Find, in_force
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, Where
 from config.listeners import Listener
 from config.remains import remains
+from config.sections import Destination
 from mappings import compiler
 from mappings import events as mapping_events
 from mappings.errors import MappingErrors
-from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
 _CONNECT_SECONDS: Final = 2.0
 _READABLE_BY_OTHERS: Final = 0o077
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
-
-
-class NoSiteAnywhere(BridgeError):  # noqa: N818  # named for what happened
-    """Neither a listener nor its definition can say whose a message is."""
-
-    def __init__(self, listener: str, mapping: str) -> None:
-        super().__init__(
-            f"listener {listener}: no SiteID: set `site`, or let mapping {mapping} yield one"
-        )
 
 
 class Severity(StrEnum):
@@ -68,7 +60,7 @@ def check_home(home: Path) -> list[Finding]:
     try:
         settings = load(home)
     except SettingsError as error:
-        return [*_errors(error), *_mappings(home), *_what_is_left(home)]
+        return _placed(home, [*_errors(error), *_mappings(home), *_what_is_left(home)])
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _databases,
@@ -77,7 +69,17 @@ def check_home(home: Path) -> list[Finding]:
         _destinations,
     )
     found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
-    return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
+    return sorted(_placed(home, found), key=lambda each: each.severity is not Severity.ERROR)
+
+
+def _placed(home: Path, found: Sequence[Finding]) -> list[Finding]:
+    """Say where in the file what is wrong with a setting stands."""
+    pointer = Pointer(home)
+    return [
+        Finding(each.severity, pointer.place(each.place, said), said)
+        for each in found
+        for said in [each.message.removeprefix(f"{each.place}: ")]
+    ]
 
 
 def _what_is_left(home: Path) -> Iterator[Finding]:
@@ -96,19 +98,51 @@ def _activations(settings: Settings) -> Iterator[Finding]:
     database = Database(url)
     try:
         names = differing(settings, database)
-        current = reading.current(settings, database).listener
+        current = present.current(settings, database)
+        find = in_force(settings, database)
+    except WrongConnection as error:
+        yield Finding(Severity.ERROR, "console", str(error))
+        return
     except BridgeError:
         return  # `_database` has said why
     finally:
         database.dispose()
-    for own, now in zip(settings.listener, current, strict=True):
-        if own.mappings != now.mappings:
-            message = f"reads with {', '.join(now.mappings)}, whatever the settings say"
-            yield Finding(Severity.WARNING, f"listener {own.name}", message)
+    yield from _said_in_console(settings, current, find)
     for name in names:
         place = str(settings.home / "mappings" / f"{name}.yaml")
         message = f"another version is in force; `bridge mapping activate {name}` takes the file"
         yield Finding(Severity.WARNING, place, message)
+
+
+def _said_in_console(settings: Settings, current: Settings, find: Find) -> Iterator[Finding]:
+    """Look at what the console says of listeners and destinations, and name what it overrules."""
+    own = {whose: each for each in _connections(settings) for whose in [(each.kind, each.name)]}
+    for each in _connections(current):
+        before, place = own.get((each.kind, each.name)), f"{each.kind} {each.name}"
+        if before is not None and before.settings == each.settings:
+            if before.mappings != each.mappings:
+                message = f"reads with {', '.join(each.mappings)}, whatever the settings say"
+                yield Finding(Severity.WARNING, place, message)
+            continue
+        if before is not None:
+            message = "is as the console says it, whatever bridge.toml says"
+            yield Finding(Severity.WARNING, place, message)
+        yield from _tried(place, verifying.parts(current, each.kind, each.name, find))
+
+
+class _Connection(NamedTuple):
+    kind: Kind
+    name: str
+    settings: Listener | Destination
+    mappings: Sequence[str]
+
+
+def _connections(settings: Settings) -> Iterator[_Connection]:
+    for listener in settings.listener:
+        bare = listener.model_copy(update={"mappings": []})
+        yield _Connection(Kind.LISTENER, listener.name, bare, listener.mappings)
+    for chosen in settings.destination:
+        yield _Connection(Kind.DESTINATION, chosen.name, chosen, ())
 
 
 def _errors(error: SettingsError) -> list[Finding]:
@@ -199,39 +233,15 @@ def _sites(settings: Settings) -> Iterator[Finding]:
 
 def _listeners(settings: Settings) -> Iterator[Finding]:
     for listener in settings.listener:
-        place = f"listener {listener.name}"
-        parts: list[Callable[[], object]] = [
-            partial(_charset, listener),
-            partial(_site, settings, listener),
-            partial(validator, settings, listener, Metrics()),
-        ]
-        if listener.tls is not None:
-            parts.append(partial(intake.tls_options, settings, listener.tls))
-        yield from _tried(place, parts)
-
-
-def _site(settings: Settings, listener: Listener) -> None:
-    """See that messages of a listener can have a SiteID at all."""
-    for definition in intake.compiled(settings, listener):
-        if not listener.site and definition.plan.tags["SiteID"].of_listener:
-            raise NoSiteAnywhere(listener.name, definition.name)
-
-
-def _charset(listener: Listener) -> None:
-    """Ask for the charset also where the definitions, which `compiled` reads first, are wrong."""
-    if not is_codec(listener.charset):
-        raise intake.UnknownCharset(listener.name)
+        yield from _tried(f"listener {listener.name}", verifying.of_listener(settings, listener))
 
 
 def _destinations(settings: Settings) -> Iterator[Finding]:
     for chosen in settings.destination:
         place = f"destination {chosen.name}"
-        parts: list[Callable[[], object]] = [
-            partial(delivery.destination, settings, chosen),
-            partial(senders.tls_options, settings, chosen),
-        ]
-        yield from _tried(place, parts)
-        yield from _reachable(place, chosen.address)
+        yield from _tried(place, verifying.of_destination(settings, chosen))
+        if chosen.enabled:
+            yield from _reachable(place, chosen.address)
 
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Finding]:

@@ -1,9 +1,9 @@
 """The console joined with the rest: channels, alerts, replay, definitions, and the service."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,7 +17,7 @@ from bridge.engine.http.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import OrderKey
 from bridge.engine_client.visiting import Visitor
-from bridge.operations import channels
+from bridge.operations import channels, troubles
 from bridge.operations.alerts import alerts
 from bridge.operations.certificates import expiries
 from bridge.operations.channels import Channel, Kind
@@ -27,6 +27,9 @@ from bridge.wiring.authoring.bench import AuthorsBench
 from bridge.wiring.authoring.desk import AuthorsDesk
 from bridge.wiring.belonging import Belongings
 from bridge.wiring.channels import described_channels, names
+from bridge.wiring.connecting import SetUp
+from bridge.wiring.connections import source
+from bridge.wiring.present import current
 from bridge.wiring.probing import probe
 from bridge.wiring.replaying import Rejudging
 from bridge.wiring.watching import certificate_files
@@ -48,19 +51,28 @@ class _Plant:
         belonging: Belongings,
         clock: Callable[[], int],
     ) -> None:
-        self._settings = settings
+        self._own = settings
         self._database = database
         self._belonging = belonging
         self._clock = clock
 
+    @property
+    def _settings(self) -> Settings:
+        """Those in force now: a person who has just changed something must see it."""
+        return current(self._own, self._database)
+
     def channels(self, kind: str) -> Sequence[Mapping[str, Any]]:
         known = channels.channels(self._database, Kind(kind))
-        expires = expiries(certificate_files(self._settings))
-        described = described_channels(self._settings, Kind(kind))
+        settings = self._settings
+        expires = expiries(certificate_files(settings))
+        failing = troubles.standing(self._database, Kind(kind), self._clock())
+        described = described_channels(settings, Kind(kind))
         return [
             {
                 **asdict(known.get(each["name"], Channel(each["name"]))),
                 **each,
+                "trouble": failing.get(each["name"], ""),
+                "source": source(self._own, settings, Kind(kind), each["name"]),
                 "certificate": expires.get(f"{kind} {each['name']}"),
             }
             for each in described
@@ -78,7 +90,7 @@ class _Plant:
         return [each for each in alerts(self._database) if each["cleared_at"] is None]
 
     def rejudging(self) -> Rejudging:
-        return Rejudging(self._settings, self._database)
+        return Rejudging(self._own, self._database)
 
     def charset(self, listener: str) -> str:
         return next((e.charset for e in self._settings.listener if e.name == listener), "utf-8")
@@ -115,6 +127,9 @@ def console_application(
 ) -> FastAPI:
     """Build the console; its index of numbers is kept by the runtime."""
 
+    async def probed(kind: str, name: str) -> Sequence[Mapping[str, Any]]:
+        return await probe(await asyncio.to_thread(current, settings, database), kind, name)
+
     async def visitor(cookies: str, unattended: bool) -> Visitor | None:
         return await client.visitor(cookies, unattended=unattended)
 
@@ -130,12 +145,13 @@ def console_application(
             visitor,
             status,
             Service(client),
-            partial(probe, settings),
+            probed,
             _files,
             clock,
             AuthorsDesk(settings, database, clock),
             AuthorsBench(settings, database),
-            ZippedInterfaces(settings, database),
+            ZippedInterfaces(settings, database, clock),
+            SetUp(settings, database, clock),
         )
     )
 

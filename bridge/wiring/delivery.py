@@ -20,8 +20,8 @@ class NoMessageFor(BridgeError):  # noqa: N818  # named for what happened
 
 
 def destinations(settings: Settings, find: Find | None = None) -> list[Destination]:
-    """Compile what each destination is sent; raises as `outgoing`, and NoMessageFor."""
-    return [destination(settings, each, find) for each in settings.destination]
+    """Compile what each that is on is sent; raises as `outgoing`, and NoMessageFor."""
+    return [destination(settings, each, find) for each in settings.destination if each.enabled]
 
 
 def destination(

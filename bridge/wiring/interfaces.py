@@ -14,17 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import BridgeError
+from bridge.operations.channels import Kind
 from bridge.store.database import Database
-from bridge.wiring import reading
-from bridge.wiring.activating import names_used
+from bridge.wiring import connections, present
 from bridge.wiring.shelf import in_force
+from bridge.wiring.verifying import names_used
 from config import Settings
+from config.forms import written as as_written
+from config.listeners import Listener
 from config.settings import FILE_NAME
 from mappings.compiler import bundle
 
 FILE: Final = "interface.toml"
 MAPPINGS: Final = "mappings"
-KINDS: Final = ("listener", "destination")
+KINDS: Final = (Kind.LISTENER, Kind.DESTINATION)
 
 Files = Mapping[str, str]
 """The texts of a folder's files, by their relative POSIX paths."""
@@ -50,15 +53,11 @@ def export(
 def contents(settings: Settings, database: Database, names: Sequence[str]) -> Files:
     """Give the files of an interface's folder. Raises NoSuchInterface, OSError."""
     text = (settings.home / FILE_NAME).read_text("utf-8")
-    settings = reading.current(settings, database)
-    tables = _tables(tomllib.loads(text), names)
-    lists = {each.name: each.mappings for each in settings.listener}
-    for kind, table in tables:
-        if kind == "listener" and table["name"] in lists:  # what was said in the console
-            table["mappings"] = lists[table["name"]]
-    find = in_force(settings, database)
+    current = present.current(settings, database)
+    tables = _tables(tomllib.loads(text), settings, current, names)
+    find = in_force(current, database)
     files = {FILE: "\n".join(written(kind, table) for kind, table in tables)}
-    for name in definitions_of(settings, names):
+    for name in definitions_of(current, names):
         _, needed = bundle(find(name), name)
         files |= {f"{MAPPINGS}/{file}": content for file, content in needed.items()}
     return files
@@ -90,13 +89,21 @@ def written(kind: str, table: Mapping[str, Any]) -> str:
     return "\n".join([f"[[{kind}]]", *lines, ""])
 
 
-def _tables(values: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    found = [
-        (kind, table)
-        for kind in KINDS
-        for table in values.get(kind, [])
-        if table.get("name") in names
-    ]
+def _tables(
+    values: Mapping[str, Any], own: Settings, current: Settings, names: Sequence[str]
+) -> list[tuple[Kind, dict[str, Any]]]:
+    """Give the tables as bridge.toml writes them, or as the console says them."""
+    found = []
+    for kind in KINDS:
+        file = {table.get("name"): table for table in values.get(kind, [])}
+        for each in connections.every(current, kind):
+            if each.name not in names:
+                continue
+            as_filed = connections.source(own, current, kind, each.name) == "file"
+            table = file[each.name] if as_filed and each.name in file else as_written(each)
+            if isinstance(each, Listener) and table.get("mappings") != each.mappings:
+                table = {**table, "mappings": each.mappings}
+            found.append((kind, table))
     for name in names:
         if name not in [table["name"] for _, table in found]:
             raise NoSuchInterface(name)

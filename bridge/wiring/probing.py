@@ -18,17 +18,18 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where we list
 
 
 async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
-    """Try one, and say what was found, step by step. Raises Unknown."""
+    """Try one of the settings, and say what was found, step by step. Raises Unknown."""
     found: Sequence[Listener | Destination] = (
         settings.listener if kind == "listener" else settings.destination
     )
     chosen = next((each for each in found if each.name == name), None)
     if chosen is None:
         raise Unknown
-    return [asdict(step) for step in await _steps(settings, chosen)]
+    return [asdict(step) for step in await steps(settings, chosen)]
 
 
-async def _steps(settings: Settings, chosen: Listener | Destination) -> Sequence[Step]:
+async def steps(settings: Settings, chosen: Listener | Destination) -> Sequence[Step]:
+    """Try a listener or destination, whether the settings have it or not."""
     address = chosen.bind if isinstance(chosen, Listener) else chosen.address
     if isinstance(address, FolderAddress):
         return await try_folder(settings.path(Path(address.path)))

@@ -18,7 +18,9 @@ from bridge.engine.service import feed, links, repeats, sessions
 from bridge.operations.archive import Archive
 from bridge.queue.parcels import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
+from bridge.store import patient_words
 from bridge.store.database import Database
+from bridge.wiring import present
 from bridge.wiring.commanding import note
 from bridge.wiring.stores import (
     migrate_bridge,
@@ -56,8 +58,9 @@ def prune_home(
         waits = patience if before >= fits else 0
         counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
         forget_orphans(bridge, now)
+        patient_words.forget(bridge, before)
         read = _read_so_far(bridge)
-        if read is None and settings.destination:
+        if read is None and present.current(settings, bridge).destination:
             read = 0  # whoever delivers has not begun to read: all of it is news
     finally:
         bridge.dispose()

@@ -9,15 +9,13 @@ their word back.
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from types import MappingProxyType
 
 from bridge.errors import BridgeError
-from bridge.store import mapping_versions as kept
-from bridge.store.database import Database
 from bridge.store.mapping_versions import Version
 from config import Settings
 
 _FILE = "mappings.json"
+_BEGINNING = "listener "
 
 
 class NoListener(BridgeError):  # noqa: N818  # named for what happened
@@ -29,7 +27,12 @@ class NoListener(BridgeError):  # noqa: N818  # named for what happened
 
 def record(listener: str) -> str:
     """Name the record of a listener's lists; no definition can be called so."""
-    return f"listener {listener}"
+    return f"{_BEGINNING}{listener}"
+
+
+def about(name: str) -> str:
+    """Say whose a record is, by its name; empty where it is none of a list."""
+    return name.removeprefix(_BEGINNING) if name.startswith(_BEGINNING) else ""
 
 
 def version(listener: str, names: Sequence[str]) -> Version:
@@ -44,25 +47,15 @@ def names_in(made: Version) -> tuple[str, ...]:
     return tuple(found)
 
 
-def current(
-    settings: Settings,
-    database: Database,
-    lists: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> Settings:
-    """Give the settings with the lists that are in force, or would be with these."""
-    with database.read() as connection:
-        active = kept.in_force(connection)
-        said: dict[str, Sequence[str]] = {}
-        for listener in settings.listener:
-            chosen = active.get(record(listener.name))
-            found = chosen and kept.find(connection, chosen.name, chosen.version)
-            if found:
-                said[listener.name] = names_in(found)
-    said |= lists
+def laid_over(settings: Settings, said: Mapping[str, Version]) -> Settings:
+    """Give the settings with the lists that were said, by their records."""
+    lists = {
+        each.name: list(names)
+        for each in settings.listener
+        if (found := said.get(record(each.name))) and (names := names_in(found))
+    }
     listeners = [
-        each.model_copy(update={"mappings": list(names)})
-        if (names := said.get(each.name))
-        else each
+        each.model_copy(update={"mappings": lists[each.name]}) if each.name in lists else each
         for each in settings.listener
     ]
     return settings.model_copy(update={"listener": listeners})

@@ -1,6 +1,7 @@
 """The definitions of a destination, with the words of its settings laid over them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bridge.errors import BridgeError
 from bridge.wiring.shelf import Find, files_of
@@ -53,7 +54,7 @@ def outgoing(
     if words.get("addenda") == _AS_DOCUMENTS:
         del words["addenda"]
         documents = _compiled(find, chosen, DOCUMENT_MAPPING, words)
-        mappings.append(documents.only({ResultEvent.ADDENDUM}))
+        mappings.append(documents.only({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
     mappings.append(_compiled(find, chosen, chosen.mapping, words))
     if STATUS_MAPPING in names_of(chosen)[1:]:
         general = {word: value for word, value in words.items() if word in _EVERYWHERE}
@@ -95,4 +96,6 @@ def _compiled(
         raise NotRendered(chosen.name, mistakes) from None
     if not isinstance(made, OutboundMapping):
         raise NotOutgoing(chosen.name, name)
-    return made
+    if not words:
+        return made
+    return replace(made, over=(name, compile_sources(find(name), name).version))

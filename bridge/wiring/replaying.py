@@ -25,7 +25,7 @@ from bridge.queue.rows import MessageDetail
 from bridge.queue.states import Acknowledgment, State
 from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
-from bridge.wiring import reading
+from bridge.wiring import present
 from bridge.wiring.intake import ControlIds, listenings
 from bridge.wiring.shelf import in_force
 from bridge.wiring.stores import bridge_database
@@ -53,16 +53,19 @@ class Rejudging:
     """Judges stored messages by what is in force when it is made: one for each turn."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
+        self._settings = present.current(settings, database)
         self._database = database
-        self._listenings = listenings(
-            reading.current(settings, database), in_force(settings, database)
-        )
+        self._listenings = listenings(self._settings, in_force(settings, database))
 
-    def replay(self, message_id: int) -> int:
-        """Queue a message again; give how many later ones of its patient were applied meanwhile."""
+    def replay(self, message_id: int, chosen: State | None = None) -> int:
+        """
+        Queue a message again; give how many later ones of its patient were applied meanwhile.
+
+        `chosen` is the state for which it was chosen, if it was.
+        """
         detail = browse.message(self._database, message_id)
-        return operate.replay_message(self._database, message_id, self._routing(detail))
+        routing = self._routing(detail)
+        return operate.replay_message(self._database, message_id, routing, chosen=chosen)
 
     def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
         """Say why the definitions in force would refuse a message; nothing where they take it."""
@@ -127,10 +130,10 @@ class Rejudging:
         return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
 
 
-def replay_message(settings: Settings, message_id: int) -> int:
+def replay_message(settings: Settings, chosen: State | None, message_id: int) -> int:
     """Queue a message again, for a command; as `Rejudging.replay`."""
     with bridge_database(settings.home) as database:
-        return Rejudging(settings, database).replay(message_id)
+        return Rejudging(settings, database).replay(message_id, chosen)
 
 
 def _refused(verdict: Verdict) -> StillRefused:

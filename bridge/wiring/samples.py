@@ -9,7 +9,7 @@ from pathlib import Path
 from bridge.queue import browse
 from bridge.queue.rows import MessageRow
 from bridge.store.database import Database
-from bridge.wiring import reading
+from bridge.wiring import present
 from config import Settings
 from config.listeners import Listener
 from mappings.hl7.files import messages_in
@@ -63,7 +63,7 @@ def stored(settings: Settings, database: Database, name: str, most: int) -> list
 
     Where no listener does, those of all listeners. No more than the newest are looked through.
     """
-    settings = reading.current(settings, database)
+    settings = present.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
     listeners = {each.name: each for each in users}
     newest = islice(_rows(database), _WINDOW)

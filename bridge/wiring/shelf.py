@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
+from bridge.wiring.present import is_record
 from config import Settings
 from mappings.compiler import compile_sources, read_folder
 from mappings.inbound import InboundMapping
@@ -33,7 +34,8 @@ def in_force(settings: Settings, database: Database) -> Find:
         found = {
             name: version.sources
             for name, each in active.items()
-            if (version := kept.find(connection, name, each.version)) is not None
+            if not is_record(name)
+            and (version := kept.find(connection, name, each.version)) is not None
         }
     files = files_of(settings)
     # A version holds what it was compiled from; a destination's words may call for a table more.
@@ -55,7 +57,10 @@ def whole(
     the one that was activated last.
     """
     with database.read() as connection:
-        active = sorted(kept.in_force(connection).values(), key=lambda each: each.id)
+        every = kept.in_force(connection).values()
+        active = sorted(
+            (each for each in every if not is_record(each.name)), key=lambda each: each.id
+        )
         last = sorted(active, key=lambda each: each.name == name)
         held = [kept.find(connection, each.name, each.version) for each in last]
     found = dict(files_of(settings)(name))

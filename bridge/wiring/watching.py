@@ -12,6 +12,7 @@ from bridge.operations.conditions import Thresholds
 from bridge.operations.telling import Hook, Mail, call_hook, send_mail
 from bridge.operations.watch import Tell, Watch
 from bridge.store.database import Database
+from bridge.wiring.present import Present
 from bridge.wiring.secret_files import read_secret
 from config import Settings
 from config.operations import Mail as MailSettings
@@ -22,30 +23,39 @@ def watch(
     settings: Settings, database: Database, metrics: Metrics, clock: Callable[[], int]
 ) -> Watch:
     """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
+    now = Present(settings, database)
+    return Watch(
+        database,
+        lambda: thresholds(now()),
+        lambda: expiries(certificate_files(now())),
+        tellers(settings),
+        metrics,
+        clock,
+        clock(),
+        _ms(settings.alerts.repeat_every),
+        lambda: channel_names(now()),
+        partial(_disk_free, settings.home),
+    )
+
+
+def thresholds(settings: Settings) -> Thresholds:
+    """Say what is worth telling; of what is switched off no silence is."""
     alerts = settings.alerts
-    thresholds = Thresholds(
+    return Thresholds(
         queue_depth=alerts.queue_depth,
         queue_age=_ms(alerts.queue_age),
         parked=alerts.parked,
         certificate=_ms(alerts.certificate_before),
         refused=alerts.refused,
         disk_free=alerts.disk_free,
-        silence={each.name: _ms(each.alert_after) for each in settings.listener},
+        silence={each.name: _ms(each.alert_after) for each in settings.listener if each.enabled},
     )
-    names = {f"listener {each.name}" for each in settings.listener}
-    names |= {f"destination {each.name}" for each in settings.destination}
-    return Watch(
-        database,
-        thresholds,
-        partial(expiries, certificate_files(settings)),
-        tellers(settings),
-        metrics,
-        clock,
-        clock(),
-        _ms(alerts.repeat_every),
-        frozenset(names),
-        partial(_disk_free, settings.home),
-    )
+
+
+def channel_names(settings: Settings) -> frozenset[str]:
+    """Name the channels that are on: what is paused, or answers not, and is off is no news."""
+    names = {f"listener {each.name}" for each in settings.listener if each.enabled}
+    return frozenset(names | {f"destination {e.name}" for e in settings.destination if e.enabled})
 
 
 def _disk_free(home: Path) -> int | None:

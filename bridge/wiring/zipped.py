@@ -7,19 +7,20 @@ says (links, other places, sizes that are not so) is refused before anything of 
 
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final
 
 from typing_extensions import override
 
 from bridge.console.errors import Conflict, Impossible, Unknown
-from bridge.console.parcels import Parcels
+from bridge.console.parcels import Parcel, Parcels
 from bridge.store.database import Database
-from bridge.store.mapping_versions import Origin, in_force
-from bridge.wiring import arriving
-from bridge.wiring.arriving import Arrival, NotImported
+from bridge.wiring import bringing
+from bridge.wiring.activating import Who
+from bridge.wiring.arriving import NotImported
 from bridge.wiring.authoring.refusing import refusals
+from bridge.wiring.bringing import Brought
 from bridge.wiring.interfaces import FILE, MAPPINGS, Files, NoSuchInterface, contents
 from config import Settings, SettingsError
 
@@ -81,9 +82,11 @@ def _text(found: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
 class ZippedInterfaces(Parcels):
     """See `bridge.console.parcels.Parcels`."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+        """`clock` is in milliseconds."""
         self._settings = settings
         self._database = database
+        self._clock = clock
 
     @override
     def pack(self, names: Sequence[str]) -> bytes:
@@ -96,15 +99,14 @@ class ZippedInterfaces(Parcels):
 
     @override
     def look(self, data: bytes) -> Mapping[str, Any]:
-        found = self._arrival(data)
+        found = self._brought(data)
         return {
             "mark": found.mark,
             "channels": list(found.channels),
             "definitions": [
-                {"name": name, "stays": stays}
-                for name, stays in self._definitions(found.definitions)
+                {"name": name, "replaces": replaces} for name, replaces in found.definitions.items()
             ],
-            "settings": {"before": found.before, "after": found.settings},
+            "settings": found.text,
             "files": [
                 {"name": each.name, "before": each.before, "after": each.after}
                 for each in found.files
@@ -112,31 +114,21 @@ class ZippedInterfaces(Parcels):
         }
 
     @override
-    def take_in(self, data: bytes, mark: str, *, replace: bool) -> Mapping[str, Any]:
-        found = self._arrival(data)
-        if found.mark != mark:
-            raise Conflict("overtaken", "HOME was changed since this was looked at")
-        try:
-            with refusals():
-                arriving.carry_out(found, replace=replace)
-        except OSError:
-            raise Impossible("HOME cannot be written to") from None
+    def take_in(self, parcel: Parcel) -> Mapping[str, Any]:
+        found = self._brought(parcel.data)
+        if found.mark != parcel.mark:
+            raise Conflict("overtaken", "something was changed since this was looked at")
+        who = Who(parcel.actor, self._clock(), parcel.reason)
+        with refusals():
+            bringing.put(self._settings, self._database, found, who, replace=parcel.replace)
         return {"channels": list(found.channels), "files": [each.name for each in found.files]}
 
-    def _arrival(self, data: bytes) -> Arrival:
+    def _brought(self, data: bytes) -> Brought:
         try:
             with refusals():
-                return arriving.arrival(self._settings.home, unpacked(data))
+                return bringing.brought(self._settings, self._database, unpacked(data))
         except SettingsError as error:
             told = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
             raise Impossible(f"not imported: {told}") from None
         except OSError:
             raise Impossible("HOME cannot be read") from None
-
-    def _definitions(self, names: Sequence[str]) -> list[tuple[str, bool]]:
-        """Tell of each definition whether another version stays in force: files are drafts then."""
-        with self._database.read() as connection:
-            active = in_force(connection)
-        return [
-            (name, name in active and active[name].origin is not Origin.START) for name in names
-        ]

@@ -17,7 +17,7 @@ from mappings.hl7 import delimiters, err, lines
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import escape
 from mappings.hl7.header import Header, peek
-from mappings.hl7.message import Message
+from mappings.hl7.message import Message, Segment
 from mappings.hl7.refusals import Malformed, Refusal
 from mappings.hl7.tables import AckCode, AckCondition
 
@@ -208,8 +208,8 @@ class Acknowledgment:
     What a reply says. `code` is None when it says nothing we know (or is no reply at all).
 
     `control_id` is MSA-2 as bytes, empty where the peer sends none; `error_codes` are the
-    codes of ERR-3.1, ERR-1.4 or MSA-6, in order; `text` is MSA-3, else the first ERR-8 or ERR-7.
-    It is the peer's text and may speak of patients: store it, do not log it.
+    codes of ERR-3.1, ERR-1.4 or MSA-6, remarks last (ERR-4 I and W); `text` is MSA-3, else the
+    first ERR-8 or ERR-7. It is the peer's text and may speak of patients: store it, do not log it.
     """
 
     code: AckCode | None = None
@@ -241,9 +241,16 @@ def read_ack(raw: bytes) -> Acknowledgment:
 
 
 def _error_codes(message: Message) -> tuple[str, ...]:
-    found = message.values("ERR[*]-3.1") or message.values("ERR[*]-1.4.1")
+    reasons = sorted(message.named("ERR"), key=_is_remark)
+    newer = [each.value("3.1") for each in reasons]
+    found = newer if any(newer) else message.values("ERR[*]-1.4.1")
     found = [code.strip() for code in found if code.strip()]
     return tuple(found) or tuple(filter(None, [message.value("MSA-6.1").strip()]))
+
+
+def _is_remark(error: Segment) -> bool:
+    """Whether an ERR informs or warns (ERR-4, table 0516): it names no reason of a refusal."""
+    return error.value("4").strip().upper() in {"I", "W"}
 
 
 def _text(message: Message) -> str:

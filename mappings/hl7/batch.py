@@ -12,6 +12,8 @@ from mappings.hl7 import delimiters, lines
 from mappings.hl7.refusals import Malformed
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
+_LONGEST_TRAILER = 64
+"""Bytes of a trailer that are looked at: its first field counts, what follows is a comment."""
 _CONTROL_ID = 11  # FHS-11, BHS-11; field 12 refers to it in the answer
 
 
@@ -29,6 +31,37 @@ def split(raw: bytes) -> list[bytes] | None:
     return [
         body[start:end] for (start, name), end in zip(starts, ends, strict=True) if name == b"MSH"
     ]
+
+
+def miscounted(raw: bytes) -> str:
+    """
+    Name the field that announces another number than there is: BTS-1, FTS-1; '' where all is well.
+
+    Empty and other than digits announces nothing. FTS-1 counts batches (HL7 v2.5.1 §2.15.7.1);
+    many senders count messages there, which tells as well that nothing is missing.
+    """
+    body, _ = lines.trim(raw)
+    batches = messages = inside = 0
+    for found in _SEGMENT.finditer(body):
+        name = found.group()
+        if name == b"BHS":
+            batches, inside = batches + 1, 0
+        elif name == b"MSH":
+            messages, inside = messages + 1, inside + 1
+        elif name == b"BTS" and _announced(body, found.end()) not in {None, inside}:
+            return "BTS-1"
+        elif name == b"FTS":
+            counts = {None, messages, batches or min(messages, 1)}
+            if _announced(body, found.end()) not in counts:
+                return "FTS-1"
+    return ""
+
+
+def _announced(body: bytes, end: int) -> int | None:
+    """Read field 1 of the segment whose name ends there."""
+    line = lines.first_line(body[end : end + _LONGEST_TRAILER])
+    value = line[1:].split(line[:1], 1)[0].strip() if line else b""
+    return int(value) if value.isdigit() else None
 
 
 def join_acks(raw: bytes, acks: Sequence[bytes], *, control_id: str, now: datetime) -> bytes:

@@ -184,6 +184,13 @@ class OutOfSequence(Refusal):
         super().__init__(place)
 
 
+class Miscounted(Refusal):
+    """A batch says that it holds another number of messages, or a file of batches, than it does."""
+
+    error_code = ErrorCode.OTHER
+    problem = "not the number that was announced"
+
+
 class TooMany(Refusal):
     """Something is repeated more often than its structure allows."""
 

@@ -1,6 +1,6 @@
 """What definitions of outgoing messages may say, as JSON Schema."""
 
-from mappings import frames, layout, loops, manner, segments, statuses
+from mappings import frames, layout, loops, manner, outfields, segments, statuses
 from mappings.datatypes import NAMES
 from mappings.fetch import SEGMENTS
 from mappings.results import ResultEvent
@@ -32,7 +32,13 @@ _KINDS: list[Schema] = [
     closed({"first": several(_FIELD), **_BESIDE}, required=["first"]),
     closed({"repeat": several(_FIELD), **_BESIDE}, required=["repeat"]),
     closed(
-        {"value": _FIELD, "codes": TEXT, "codes_back": TEXT, **_BESIDE},
+        {
+            "value": _FIELD,
+            "codes": TEXT,
+            "codes_back": TEXT,
+            "unknown": one_of(outfields.UNKNOWN_CODES, "What becomes of a code the table lacks."),
+            **_BESIDE,
+        },
         required=["value"],
     ),
 ]

@@ -15,6 +15,8 @@ class Receiver:
 
     status: int = 200
     answer: bytes | None = None
+    measured: bool = True
+    """Whether answers tell their length; those of HTTP/1.0 may end with the connection."""
     received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -26,7 +28,8 @@ class Receiver:
                 outer.received.append((dict(self.headers.items()), body))
                 answer = ack(body) if outer.answer is None else outer.answer
                 self.send_response(outer.status)
-                self.send_header("content-length", str(len(answer)))
+                if outer.measured:
+                    self.send_header("content-length", str(len(answer)))
                 self.end_headers()
                 self.wfile.write(answer)
 

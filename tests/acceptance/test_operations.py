@@ -232,3 +232,5 @@ def test_alerts_by_mail(tmp_path: Path) -> None:
     text = b"".join(received).decode()
     assert "raised: a test: nothing is wrong" in text
     assert "To: it@example.org" in text
+    assert "\nDate: " in text
+    assert "@example.org>" in text.partition("\nMessage-ID: ")[2]

@@ -4,7 +4,6 @@ import base64
 import json
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -210,11 +209,11 @@ def test_http_that_is_no_message(
 
 def test_the_charset_of_the_content_type(post: Post) -> None:
     """A message that names no charset is what its Content-Type says, not the listener's."""
-    message = order(5022, title="Schädel").replace(b"||||||UNICODE UTF-8", b"")
+    message = order(5022, title="Schädel", msh10="Ö22").replace(b"||||||UNICODE UTF-8", b"")
     reply = httpx.post(
         post.web, content=message, headers={"content-type": "application/hl7-v2; charset=utf-8"}
     )
-    assert verdict(reply.content) == ("AA", "C5022")
+    assert b"MSA|AA|" + "Ö22".encode() in reply.content, "and so is what it is answered"
     post.house.settle()
     row = post.house.row("A5022")
     assert row is not None
@@ -222,10 +221,10 @@ def test_the_charset_of_the_content_type(post: Post) -> None:
 
 
 def test_too_large_and_too_slow(post: Post) -> None:
-    """A body beyond `max_frame` is 413 or a closed connection; one that dribbles is cut."""
-    big = order(5023) + b"NTE|1||" + b"x" * 70_000
-    with suppress(httpx.TransportError):  # the answer may meet a sender that still writes
-        assert httpx.post(post.web, content=big).status_code == 413
+    """A body beyond `max_frame` is 413, however it comes; one that dribbles is cut."""
+    big = order(5023) + b"NTE|1||" + b"x" * 2_000_000
+    assert httpx.post(post.web, content=big, timeout=30).status_code == 413
+    assert httpx.post(post.web, content=iter([big]), timeout=30).status_code == 413
 
     def dribble() -> Iterator[bytes]:
         for byte in order(5024):
@@ -249,7 +248,7 @@ def test_who_may_send(post: Post) -> None:
 
 
 def test_http_without_an_acknowledgment(post: Post) -> None:
-    """A status alone delivers nothing: the same message comes again until it is acknowledged."""
+    """A status alone delivers nothing; an acknowledgment does, though nobody told its length."""
     post.receiver.status, post.receiver.answer = 200, b"thanks"
     before = len(post.receiver.received)
     post.house.draft("M5040", "A5040", "Say yes in HL7.")
@@ -261,7 +260,7 @@ def test_http_without_an_acknowledgment(post: Post) -> None:
     newest = json.loads(listed)[0]
     assert (newest["code"], newest["detail"]) == ("http", "200")
     assert newest["acknowledged_at"] is None
-    post.receiver.status, post.receiver.answer = 200, None
+    post.receiver.status, post.receiver.answer, post.receiver.measured = 200, None, False
     while time.monotonic() < deadline and newest["state"] != "done":
         time.sleep(0.2)
         listed = post.house.bridge("deliveries", "list", "--destination", "web-out", "--json")

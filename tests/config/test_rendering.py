@@ -44,7 +44,7 @@ def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
     with pytest.raises(SettingsError) as raised:
         read(tmp_path, "", line)
     (mistake,) = raised.value.mistakes
-    assert mistake.place.endswith("bridge.toml:5")
+    assert mistake.place.endswith("bridge.toml:5:1")
     assert mistake.message.startswith(f"{name}: ")
 
 
@@ -68,11 +68,11 @@ def test_an_older_file_means_what_it_meant(tmp_path: Path) -> None:
 
 
 def test_addenda_as_documents(tmp_path: Path) -> None:
-    """`addenda = "mdm"`: MDM for addenda, in the same version; ORU for all the rest."""
+    """`addenda = "mdm"`: MDM for addenda and what is withdrawn; ORU for all the rest."""
     documents, results, status = compiled(
         tmp_path, 'addenda = "mdm"', 'version = "2.4"', 'events = ["final", "addendum", "recall"]'
     )
-    assert documents.events == {ResultEvent.ADDENDUM}
+    assert documents.events == {ResultEvent.ADDENDUM, ResultEvent.RETRACTION}
     assert {each.manner.version for each in (documents, results, status)} == {"2.4"}
     made = destination(
         read(tmp_path, 'addenda = "mdm"'), read(tmp_path, 'addenda = "mdm"').destination[0]

@@ -39,11 +39,12 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
         read(WRONG, tmp_path)
 
     places = {
-        str(mistake.place).rpartition(":")[2]: mistake.message for mistake in raised.value.mistakes
+        str(mistake.place).rpartition("toml:")[2]: mistake.message
+        for mistake in raised.value.mistakes
     }
-    assert set(places) == {"2", "3", "11", "12"}
-    assert places["3"] == "http.colour: unknown key"
-    assert 'for example "10s"' in places["12"]
+    assert set(places) == {"2:1", "3:1", "11:1", "12:1"}
+    assert places["3:1"] == "http.colour: unknown key"
+    assert 'for example "10s"' in places["12:1"]
 
 
 def test_names_used_twice(tmp_path: Path) -> None:
@@ -62,9 +63,9 @@ def test_names_used_twice_beside_other_mistakes(tmp_path: Path) -> None:
         read(text, tmp_path)
 
     assert [str(each).rpartition("bridge.toml:")[2] for each in raised.value.mistakes] == [
-        "7: listener.2.colour: unknown key",
-        "5: listener.name a is used more than once",
-        "6: listener.bind 127.0.0.1:1 is used more than once",
+        "7:1: listener.2.colour: unknown key",
+        "5:1: listener.name a is used more than once",
+        "6:1: listener.bind 127.0.0.1:1 is used more than once",
     ]
 
 
@@ -74,7 +75,7 @@ def test_a_shared_port_needs_a_shared_database(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         read(listener, tmp_path)
     (mistake,) = caught.value.mistakes
-    assert str(mistake.place) == f"{tmp_path / 'bridge.toml'}:4"
+    assert str(mistake.place) == f"{tmp_path / 'bridge.toml'}:4:1"
     assert mistake.message.startswith("listener.1.share_port: several nodes need PostgreSQL")
 
     settings = read('[database]\nurl = "postgresql+psycopg://h/d"\n' + listener, tmp_path)

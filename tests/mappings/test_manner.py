@@ -12,7 +12,7 @@ from mappings.fitting import fitted
 from mappings.hl7.message import Message
 from mappings.outbound import OutboundMapping
 from mappings.overlay import laid_over
-from mappings.results import Addendum, ResultEvent, Signer
+from mappings.results import Addendum, Format, ResultEvent, Signer
 from mappings.shapes.shape import SHAPES
 from tests.mappings.language import SHIPPED
 from tests.mappings.outcomes import CONTEXT, NOW, ORDER, rendered
@@ -177,3 +177,16 @@ def test_a_withdrawal_leaves_nothing_standing(event: ResultEvent, sections: str)
     ]
     assert keys[0] <= keys[1]
     assert set(rendered(gone, mapping).values("OBX[*]-5")) == {"Withdrawn."}
+
+
+def test_a_file_is_withdrawn_too() -> None:
+    """Under the OBX-3 and OBX-4 that it was sent with, and nothing that never was."""
+    mapping = worded(content=["pdf"])
+    sent = replace(CONTEXT, files={Format.PDF: b"%PDF-"})
+    gone = replace(sent, event=ResultEvent.CANCELLATION, report_text="Withdrawn.", files={})
+    found = [
+        [(s.value("OBX-3"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")]
+        for each in (sent, gone)
+    ]
+    assert found[0] == found[1]
+    assert [s.value("OBX-2") for s in rendered(gone, mapping).named("OBX")] == ["TX"]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mappings.codes import Missed
 from mappings.compiler import check_sources
 from mappings.errors import NotRenderable
 from mappings.hl7.message import Message
@@ -246,3 +247,21 @@ def test_mistakes(text: str, expected: str) -> None:
     sources = {**SHIPPED, "mine.yaml": f"include: results.yaml\n{text}\n"}
     issues = check_sources(sources, ["mine"], tables=False)
     assert any(expected in issue.message and issue.line == 2 for issue in issues), issues
+
+
+@pytest.mark.parametrize(("policy", "written"), [("", "XY"), (", unknown: empty", "")])
+def test_codes_that_the_table_has_not(policy: str, written: str) -> None:
+    """They stay, or are left out, as the definition says; and they are noted with their source."""
+    mapping = results(
+        f"""
+        segments:
+          - MSH: {{9: $message, 10: $control_id}}
+          - ZMO: {{1: {{value: $order.Modality, codes: modality{policy}}}}}
+        """
+    )
+    missed: list[Missed] = []
+    order = replace(ORDER, tags={**TAGS, "Modality": "XY"})
+    raw = mapping.render(replace(CONTEXT, orders=(order,), missed=missed)).decode()
+    assert raw.split("\r")[1].rstrip("|") == f"ZMO|{written}".rstrip("|")
+    said = "empty" if policy else "keep"
+    assert missed == [Missed("modality", "XY", "$order.Modality", said)]

@@ -19,6 +19,7 @@ from bridge.console.http import (
     channels,
     codes,
     concerns,
+    connections,
     dashboard,
     deliveries,
     editing,
@@ -40,7 +41,7 @@ from bridge.console.http.problems import HEADERS, Kept, problem
 PLACE: Final = "/console"
 _PARTS: Final = (
     *(messages, editing, replaying, deliveries, orders, worklist, concerns),
-    *(channels, dashboard, trail, sites, people, mappings, trying, codes, parcels),
+    *(channels, connections, dashboard, trail, sites, people, mappings, trying, codes, parcels),
 )
 
 

@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.parcel_bodies import ParcelBody, TakenBody
+from bridge.console.parcels import Parcel
 from bridge.console.permissions import Permission
 
 router = APIRouter(prefix="/api/interfaces")
-_NEEDS = (Permission.AUTHOR, Permission.CODE)
+_NEEDS = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
 """To take one in: a parcel may hold Python, and says where ports are opened."""
 
 
@@ -45,19 +46,20 @@ async def look(body: ParcelBody, person: PersonDep, backstage: BackstageDep) -> 
 async def take_in(
     body: TakenBody, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> Mapping[str, Any]:
-    """Take in what was looked at; the service works with it from its next start on."""
+    """Take in what was looked at: all nodes go on with it."""
     parcels = backstage.parcels
     for each in _NEEDS:
         person.grant.require(each)
     async with backstage.gate:
         found = await asyncio.to_thread(parcels.look, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
+        parcel = Parcel(body.data, body.mark, person.grant.email, body.reason.strip(), body.replace)
         wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip())
         return await act(
             request,
             person,
             wanted,
-            lambda: parcels.take_in(body.data, body.mark, replace=body.replace),
+            lambda: parcels.take_in(parcel),
         )
 
 

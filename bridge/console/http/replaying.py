@@ -39,7 +39,9 @@ async def replay_all(
     for message_id in ids:
         deed = Act(needs, "replay", f"message {message_id}")
         try:
-            later = await act(request, person, deed, partial(_replay, rejudging, message_id))
+            later = await act(
+                request, person, deed, partial(_replay, rejudging, message_id, wanted.state)
+            )
         except ConsoleError as refusal:
             told["failed"].append({"id": message_id, "detail": refusal.detail})
             continue
@@ -61,9 +63,9 @@ def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
     return sorted(ids)[:MOST], before is not None or len(ids) > MOST
 
 
-def _replay(rejudging: Any, message_id: int) -> int:
+def _replay(rejudging: Any, message_id: int, chosen: State | None) -> int:
     try:
-        later: int = rejudging.replay(message_id)
+        later: int = rejudging.replay(message_id, chosen)
     except BridgeError as error:
         raise Impossible(str(error)) from None
     return later

@@ -9,10 +9,6 @@ pixels are decoded. Stores nothing; compares with nothing.
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
-
-from PIL import ExifTags, Image, ImageOps
-from PIL.Image import DecompressionBombError, DecompressionBombWarning
 
 from bridge.engine.documents.errors import BadImage, ImageFault
 
@@ -61,50 +57,11 @@ def accept(data: bytes, declared_type: str, limits: ImageLimits | None = None) -
         raise BadImage(ImageFault.EMPTY)
     if len(data) > limits.max_bytes:
         raise BadImage(ImageFault.TOO_LARGE)
-    try:
-        return _reencode(data, limits.max_pixels)
-    except BadImage:
-        raise
-    except (DecompressionBombError, DecompressionBombWarning):
-        raise BadImage(ImageFault.TOO_MANY_PIXELS) from None
-    except Exception:  # noqa: BLE001  # decoders raise what they like on hostile bytes
-        raise BadImage(ImageFault.MALFORMED) from None
-
-
-def _reencode(data: bytes, max_pixels: int) -> KeyImage:
     kind = next((kind for kind, matches in SIGNATURES if matches(data)), None)
     if kind is None:
         raise BadImage(ImageFault.NOT_AN_IMAGE)
-    picture = Image.open(BytesIO(data), formats=(kind,))
-    if picture.width * picture.height > max_pixels:  # known from the header, nothing decoded yet
-        raise BadImage(ImageFault.TOO_MANY_PIXELS)
-    picture.load()
-    upright = _upright(picture)
-    encoded = _jpeg(upright) if kind == "JPEG" else _png(upright)
+    from bridge.engine.documents.pixels import reencode  # noqa: PLC0415  # slow to load
+
+    encoded, width, height = reencode(data, kind, limits.max_pixels)
     media_type = JPEG if kind == "JPEG" else PNG
-    digest = hashlib.sha256(data).hexdigest()
-    return KeyImage(media_type, encoded, digest, upright.width, upright.height)
-
-
-def _upright(picture: Image.Image) -> Image.Image:
-    """Apply the camera's orientation, since the tag that says it is not kept."""
-    if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
-        return picture
-    return ImageOps.exif_transpose(picture)
-
-
-def _jpeg(picture: Image.Image) -> bytes:
-    buffer = BytesIO()
-    if picture.mode == "CMYK":
-        picture = picture.convert("RGB")  # browsers disagree about CMYK
-    # `keep` takes over the quantization tables: the least loss that re-encoding allows.
-    quality = "keep" if picture.format == "JPEG" else 95
-    picture.save(buffer, "JPEG", quality=quality, exif=b"", icc_profile=None, comment=b"")
-    return buffer.getvalue()
-
-
-def _png(picture: Image.Image) -> bytes:
-    buffer = BytesIO()
-    picture.info = {key: value for key, value in picture.info.items() if key == "transparency"}
-    picture.save(buffer, "PNG")
-    return buffer.getvalue()
+    return KeyImage(media_type, encoded, hashlib.sha256(data).hexdigest(), width, height)

@@ -7,7 +7,6 @@ for dark backgrounds. Verifies nothing by reading back: that is what the tests d
 """
 
 from base64 import b64encode
-from enum import StrEnum
 from io import BytesIO
 
 from PIL import Image
@@ -16,23 +15,9 @@ from qrcode.exceptions import DataOverflowError
 from qrcode.main import QRCode
 
 from bridge.engine.documents.errors import QrTooLong
+from bridge.engine.documents.qr_options import QrMode, QrSize
 
 QUIET_ZONE = 4  # modules on each side, ISO/IEC 18004 §6.3.8
-
-
-class QrSize(StrEnum):
-    """`qrCodeOptions.size`."""
-
-    STANDARD = "standard"
-    MINI = "mini"
-
-
-class QrMode(StrEnum):
-    """`qrCodeOptions.mode`: the background that the code will stand on."""
-
-    LIGHT = "light"
-    DARK = "dark"
-
 
 WIDTHS = {QrSize.STANDARD: 400, QrSize.MINI: 80}
 

@@ -47,7 +47,9 @@ _SHAPE = Problem(
     "/clinicalInfo: Field required",
     (FieldError("/clinicalInfo", "Field required"),),
 )
-_TOO_MANY = Problem(429, "too_many_requests", "more than 1200 requests in 60 seconds")
+_TOO_MANY = Problem(
+    429, "too_many_requests", "more than 1200 requests in 60 seconds", retryable=True
+)
 _GENERAL: Mapping[str, tuple[Problem, ...]] = {
     "400": (_SHAPE,),
     "401": (unauthorized().problem,),

@@ -46,7 +46,7 @@ async def wait_for_changes(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
-        bell = engine.work.changed.bell()
+        bell = engine.work.changed.bell(without)
         page, said = await engine.work.read(
             lambda c: _read(c, sites, after, limit, without, texts=texts)  # noqa: B023  # awaited before `after` changes
         )

@@ -218,7 +218,9 @@ def _enforce(allowance: Allowance | None) -> None:
     if allowance is None or allowance.granted:
         return
     detail = f"more than {allowance.quota.count} requests in {allowance.quota.seconds} seconds"
-    raise Refused(Problem(429, "too_many_requests", detail, headers=allowance.headers()))
+    raise Refused(
+        Problem(429, "too_many_requests", detail, headers=allowance.headers(), retryable=True)
+    )
 
 
 async def json_body(request: StrictRequest) -> None:

@@ -11,7 +11,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr import QrMode, QrSize, data_uri
+from bridge.engine.documents.qr_options import QrMode, QrSize
 from bridge.engine.errors import EngineError
 from bridge.engine.http.acting import actor_of
 from bridge.engine.http.auditing import origin
@@ -179,6 +179,8 @@ def answer(
 
 
 def _qr_code(link: str, options: QrCodeOptions) -> str:
+    from bridge.engine.documents.qr import data_uri  # noqa: PLC0415  # slow to load
+
     try:
         return data_uri(link, QrSize(options.size), QrMode(options.mode))
     except QrTooLong:

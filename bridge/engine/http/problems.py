@@ -1,10 +1,11 @@
 """
 Problem bodies: RFC 9457, and the few members we add for callers that read less.
 
-    {type, title, status, detail, instance, code, errors: [{pointer, message}], requestId, message}
+    {type, title, status, detail, instance, code, errors: [{pointer, message}], requestId, message,
+     retryable}
 
-`code` is stable, `message` repeats `detail`. Decides nothing: every refusal brings
-its own status and code. No body ever repeats a submitted value.
+`code` is stable, `message` repeats `detail`; when `retryable`, the same request may succeed later.
+Decides nothing: every refusal brings its own. No body ever repeats a submitted value.
 """
 
 import json
@@ -35,6 +36,7 @@ class Problem:
     detail: str
     errors: Sequence[FieldError] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    retryable: bool = False
 
     def body(self, *, instance: str, request_id: str) -> dict[str, object]:
         """Return the members of the problem, as they are sent."""
@@ -48,6 +50,7 @@ class Problem:
             "errors": [{"pointer": each.pointer, "message": each.message} for each in self.errors],
             "requestId": request_id,
             "message": self.detail,
+            "retryable": self.retryable,
         }
 
     def response(self, *, instance: str, request_id: str) -> Response:

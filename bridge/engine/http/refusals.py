@@ -24,6 +24,7 @@ UNAVAILABLE = Problem(
     "unavailable",
     "the database is not available at the moment",
     headers={"Retry-After": "1"},
+    retryable=True,
 )
 LONGEST_PATH = 1024
 """Characters of the request's path that an answer gives back."""
@@ -52,7 +53,7 @@ def answer(request: Request, problem: Problem) -> Response:
 def problem_of(error: EngineError) -> Problem:
     """Return the problem that an engine's refusal is."""
     errors = (FieldError(error.pointer, error.detail),) if error.pointer else ()
-    return Problem(error.status, error.code, error.detail, errors)
+    return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -116,4 +117,6 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 
 async def _changed(request: Request, error: Exception) -> Response:
-    return answer(request, Problem(409, "changed", "changed during processing; retry"))
+    return answer(
+        request, Problem(409, "changed", "changed during processing; retry", retryable=True)
+    )

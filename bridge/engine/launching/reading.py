@@ -66,7 +66,7 @@ def read_launch(parts: LaunchParts, limits: SizeLimits) -> LaunchRequest:
         force_transfer=(parts.user_info or {}).get("forceOwnershipTransfer", False),
         lazy=parts.lazy,
         register_order=_register(parts),
-        force_name=_force_name(parts, tags),
+        force_name=_force_name(parts),
         attachments=_distinct(attachments),
     )
 
@@ -136,9 +136,10 @@ def _register(parts: LaunchParts) -> bool:
     return parts.register_order
 
 
-def _force_name(parts: LaunchParts, tags: Mapping[str, str]) -> bool:
-    if parts.force_name and not tags.get("PatientName", "").strip("^ "):
-        detail = "forceUpdatePatientName needs a PatientName"
+def _force_name(parts: LaunchParts) -> bool:
+    # A file's name renames nobody: it must stand in clinicalInfo (interface document, launch).
+    if parts.force_name and not parts.clinical_info.get("PatientName", "").strip("^ "):
+        detail = "forceUpdatePatientName needs a PatientName in clinicalInfo"
         raise BadLaunch("missing_tag", detail, pointer="/clinicalInfo/PatientName")
     return parts.force_name
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.engine.service.work import Actor, Minutes, Work, part
+from bridge.engine.service.work import Actor, Minutes, Work, events_of, part
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 
@@ -36,10 +36,11 @@ class TryAlone(Exception):  # noqa: N818  # named for what to do
     """The piece was undone because of others: in a transaction of its own it may succeed."""
 
 
-def share(database: Database, pieces: Sequence[Piece]) -> list[Any]:
+def share(database: Database, pieces: Sequence[Piece]) -> tuple[list[Any], frozenset[str]]:
     """
     Carry out pieces in one transaction, in their order; return a result or an error for each.
 
+    And which kinds of events they announced.
     Raise StoreUnavailable when nothing was kept, or nobody knows whether it was.
     """
     try:
@@ -49,10 +50,10 @@ def share(database: Database, pieces: Sequence[Piece]) -> list[Any]:
             raise
     except Exception:  # noqa: BLE001, S110  # whose fault it was shows when each goes alone
         pass
-    return [TryAlone() for _ in pieces]
+    return [TryAlone() for _ in pieces], frozenset()
 
 
-def _in_one(database: Database, pieces: Sequence[Piece]) -> list[Any]:
+def _in_one(database: Database, pieces: Sequence[Piece]) -> tuple[list[Any], frozenset[str]]:
     minutes, outcomes = Minutes(), []
     with database.write() as connection:
         database.be_patient(connection, PATIENCE_MS)
@@ -62,7 +63,7 @@ def _in_one(database: Database, pieces: Sequence[Piece]) -> list[Any]:
                 database.be_patient(connection, LITTLE_PATIENCE_MS)
         database.be_patient(connection, None)
         minutes.append(connection, database)
-    return outcomes
+    return outcomes, events_of(minutes.announced)
 
 
 def _attempt(database: Database, connection: Connection, minutes: Minutes, piece: Piece) -> Any:

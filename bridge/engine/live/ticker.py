@@ -19,6 +19,7 @@ from bridge.engine.service.links import purge as purge_links
 from bridge.engine.service.releases import next_due, release_due
 from bridge.engine.service.repeats import purge_repeats
 from bridge.engine.service.sessions import purge_sessions
+from bridge.engine.service.work import ChangeEvent
 from bridge.store.errors import StoreError
 
 RETRY_SECONDS = 0.5
@@ -29,6 +30,13 @@ STEP_BACK = 0.02
 
 TIDY_SECONDS = 600.0
 """How often what has expired is removed."""
+
+NOTHING_DUE = frozenset({
+    ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED,
+    ChangeEvent.REPORT_OPENED, ChangeEvent.REPORT_CONTENT_UPDATED, ChangeEvent.ADDENDUM_CREATED,
+    ChangeEvent.ADDENDUM_CONTENT_UPDATED, ChangeEvent.REPORT_FILES_UPDATED,
+})  # fmt: skip
+"""Changes that never make anything due."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +66,7 @@ class Ticker:
         loop = asyncio.get_running_loop()
         tidy_at = loop.time() + TIDY_SECONDS
         while True:
-            bell = self._work.changed.bell()
+            bell = self._work.changed.bell(NOTHING_DUE)
             try:
                 pause = await self._release()
                 if loop.time() >= tidy_at:

@@ -18,7 +18,7 @@ from bridge.engine.errors import Changed
 from bridge.engine.live.gathering import Gatherer
 from bridge.engine.live.sharing import Piece, TryAlone, share
 from bridge.engine.live.wakeups import Wakeups
-from bridge.engine.service.work import Actor, Work, working
+from bridge.engine.service.work import Actor, Work, events_of, working
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict
 
@@ -74,12 +74,18 @@ class Workshop:
         self.changed.ring()
         return result
 
+    async def _change_alone(self, piece: Piece) -> Any:
+        result, events = await self.run(lambda: self._insist(lambda c: self._alone(c, piece)))
+        self.changed.ring(events)
+        return result
+
     async def change(self, actor: Actor, now: int, deed: Callable[[Work], Result]) -> Result:
         """Run a use case, all of it or nothing; what it announces goes into the feed."""
+        piece = Piece(actor, now, deed)
         try:
-            result: Result = await self._changes.give(Piece(actor, now, deed))
+            result: Result = await self._changes.give(piece)
         except TryAlone:
-            return await self.write(lambda connection: self._alone(connection, actor, now, deed))
+            result = await self._change_alone(piece)
         return result
 
     def close(self) -> None:
@@ -88,19 +94,15 @@ class Workshop:
 
     async def _share(self, pieces: Sequence[Piece]) -> list[Any]:
         if len(pieces) == 1:
-            one = pieces[0]
-            return [
-                await self.write(lambda c: self._alone(c, one.actor, one.now, one.deed)),
-            ]
-        outcomes = await self.run(lambda: share(self.database, pieces))
-        self.changed.ring()
+            return [await self._change_alone(pieces[0])]
+        outcomes, events = await self.run(lambda: share(self.database, pieces))
+        self.changed.ring(events)
         return outcomes
 
-    def _alone(
-        self, connection: Connection, actor: Actor, now: int, deed: Callable[[Work], Result]
-    ) -> Result:
-        with working(connection, self.database, actor, now) as work:
-            return deed(work)
+    def _alone(self, connection: Connection, piece: Piece) -> tuple[Any, frozenset[str]]:
+        with working(connection, self.database, piece.actor, piece.now) as work:
+            result = piece.deed(work)
+        return result, events_of(work.announced)
 
     def _insist(self, work: Callable[[Connection], Result]) -> Result:
         for _ in range(ATTEMPTS - 1):

@@ -158,6 +158,9 @@ class ReportFile(Record, table=True):
     name: str = ""
     data: bytes = octets()
     details: dict[str, Any] = json_object()
+    orders: list[int] = (
+        json_list()
+    )  # keys of those that brought it, and take it along when unlinked
     created_at: int = moment()
 
 

@@ -14,7 +14,7 @@ from bridge.engine.launching.request import LaunchRequest
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Status
-from bridge.engine.service.finding import current_triple, find_orders, lock_orders
+from bridge.engine.service.finding import current_triple, find_orders, lock_orders, lock_report
 from bridge.engine.service.ordering import Registered, Registration, register_current
 from bridge.engine.service.patients import update_patient
 from bridge.engine.service.people import Launcher, People
@@ -22,6 +22,7 @@ from bridge.engine.service.reading import reports_by_key
 from bridge.engine.service.starting import (
     begin,
     bring,
+    bring_files,
     give,
     has_template,
     known_names,
@@ -53,6 +54,9 @@ def carry_out(work: Work, people: People, request: LaunchRequest) -> Ready:
         update_patient(work, triple.site_id, triple.mrn, changed)
     if request.register_order:
         done = register_current(work, [triple], [order_input(request, triple)])[0]
+        if request.attachments and done.outcome is not Registration.SIGNED:
+            found = lock_report(work, triple)
+            bring_files(work, found.report, found.order, request)
         return registered(work, request, launcher, done)
     report = _peek(work, triple) if request.lazy else open_report(work, launcher, request, triple)
     return launched(work, request, launcher, report)

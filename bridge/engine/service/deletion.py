@@ -30,13 +30,16 @@ from bridge.engine.service.work import ChangeEvent, Work
 LINKS = metadata.tables[str(Link.__tablename__)]
 
 
-def delete_report(work: Work, triple: Triple, *, only_ordered: bool = False) -> bool:
+def delete_report(
+    work: Work, triple: Triple, *, only_ordered: bool = False, set_aside: bool = False
+) -> bool:
     """
     Remove the report of an order with all orders that are linked to it.
 
     False where there is none: the links that would have created it are revoked all the same, so
     the caller lets the transaction commit before it says "not found". With `only_ordered` a
-    report that anybody has begun, or that has orders beside this one, is refused (400).
+    report that anybody has begun, or that has orders beside this one, is refused (400). The feed
+    calls its order cancelled, unless it is only `set_aside`.
     """
     found = lock_orders(work, [triple])[0]
     if found is None:
@@ -45,7 +48,7 @@ def delete_report(work: Work, triple: Triple, *, only_ordered: bool = False) -> 
     if only_ordered and not _is_untouched(work, found.report):
         raise RuleBroken(Reason.BEGUN)
     take(work, found.report, Event.DELETE)
-    _remove(work, found.report, ChangeEvent.REPORT_DELETED)
+    _remove(work, found.report, ChangeEvent.REPORT_DELETED, cancelled=not set_aside)
     return True
 
 
@@ -73,10 +76,10 @@ def discard(work: Work, report: Report) -> Report | None:
     return report
 
 
-def _remove(work: Work, report: Report, event: ChangeEvent) -> None:
+def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool = True) -> None:
     orders = group_of(work.session, key_of(report))
     triples = [Triple(order.site_id, order.mrn, order.accession) for order in orders]
-    feed.announce(work, report, event)
+    feed.announce(work, report, event, cancelled=cancelled)
     revoke_links(work.connection, triples, work.now)
     work.session.add(
         Tombstone(

@@ -7,15 +7,16 @@ where nobody has written anything yet.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import delete
 from sqlalchemy import select as select_columns
+from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.launching.request import Attachment
-from bridge.engine.records.tables import Report, ReportFile, metadata
+from bridge.engine.records.tables import Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.lifecycle import Event
 from bridge.engine.rules.reasons import Reason
@@ -28,6 +29,7 @@ from bridge.engine.service.lifecycle import take
 from bridge.engine.service.work import ChangeEvent, Work
 
 FILES = metadata.tables[str(ReportFile.__tablename__)]
+_BYTES = cast("QueryableAttribute[bytes]", ReportFile.data)
 
 
 class UpdateMode(StrEnum):
@@ -43,7 +45,8 @@ def update_structured_reports(
     """Replace or extend the structured reports of an unsigned report."""
     if not files:
         raise RuleBroken(Reason.NO_FILES, pointer="/dicomSR")
-    report = lock_report(work, triple).report
+    found = lock_report(work, triple)
+    report = found.report
     take(work, report, Event.UPDATE_FILES)
     if mode is UpdateMode.REPLACE:
         work.session.exec(
@@ -52,35 +55,51 @@ def update_structured_reports(
                 col(ReportFile.kind) == FileKind.STRUCTURED_REPORT,
             )
         )
-    attach(work, report, files)
-    if report.status is not Status.ORDERED:
+    attach(work, report, files, found.order)
+    if report.status is Status.DRAFT:  # what was read, if only preliminarily, keeps its words
         refresh_findings(work, report)
     feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
     return report
 
 
-def attach(work: Work, report: Report, files: Sequence[Attachment]) -> int:
-    """Add files that the report does not have yet, by content and by SOP instance; count them."""
+def attach(work: Work, report: Report, files: Sequence[Attachment], order: ReportOrder) -> int:
+    """
+    Add what an order brings to its report; count what is new there.
+
+    What the report has already, by content or by SOP instance, is the order's from now on, too.
+    """
     work.session.flush()
-    own = key_of(report)
-    rows = work.session.exec(
-        select(ReportFile.kind, ReportFile.sha256, ReportFile.sop_instance_uid).where(
-            ReportFile.report_pk == own
-        )
-    ).all()
-    seen = {(FileKind(kind), sha256) for kind, sha256, _ in rows}
-    instances = {uid for _, _, uid in rows if uid}
+    own, by = key_of(report), order.pk or 0
+    known = _known(work, own)
     added = 0
     for file in files:
-        if (file.kind, file.sha256) in seen or file.sop_instance_uid in instances:
-            continue
-        seen.add((file.kind, file.sha256))
-        if file.sop_instance_uid:
-            instances.add(file.sop_instance_uid)
-        work.session.add(_row(work, own, file))
-        added += 1
+        marks = _marks(file.kind, file.sha256, file.sop_instance_uid)
+        row = next((known[mark] for mark in marks if mark in known), None)
+        if row is None:
+            row = _row(work, own, file)
+            known.update(dict.fromkeys(marks, row))
+            added += 1
+        _belongs(work, row, [by])
     work.session.flush()
     return added
+
+
+def _known(work: Work, report_pk: int) -> dict[tuple[str, ...], ReportFile]:
+    """Return a report's files by what they are told apart by; their bytes are not read."""
+    query = select(ReportFile).where(ReportFile.report_pk == report_pk)
+    rows = work.session.exec(query.options(defer(_BYTES))).all()
+    return {
+        mark: row for row in rows for mark in _marks(row.kind, row.sha256, row.sop_instance_uid)
+    }
+
+
+def _marks(kind: FileKind, sha256: str, instance: str | None) -> list[tuple[str, ...]]:
+    return [(kind, sha256), *([(instance,)] if instance else [])]
+
+
+def _belongs(work: Work, row: ReportFile, orders: Sequence[int]) -> None:
+    row.orders = list(dict.fromkeys([*row.orders, *orders]))
+    work.session.add(row)
 
 
 def _row(work: Work, report_pk: int, file: Attachment) -> ReportFile:
@@ -132,15 +151,43 @@ def structured_texts(work: Work, report: Report) -> list[str]:
     return [text for text in texts if text.strip()]
 
 
-def move_files(work: Work, old: int, new: int) -> None:
-    """Let the files of one report go to another, as far as it does not have them."""
+def move_files(work: Work, old: int, new: int, heir: ReportOrder | None = None) -> None:
+    """
+    Let the files of one report go to another; what both have is kept once, for all orders.
+
+    They stay with the orders that brought them, or are the heir's where those go.
+    """
     work.session.flush()
-    own = select(ReportFile.kind, ReportFile.sha256).where(ReportFile.report_pk == new)
-    known = set(work.session.exec(own).all())
-    for file in work.session.exec(select(ReportFile).where(ReportFile.report_pk == old)).all():
-        if (file.kind, file.sha256) not in known:
-            file.report_pk = new
+    known = _known(work, new)
+    for file in _known(work, old).values():
+        orders = [heir.pk or 0] if heir else file.orders
+        twin = known.get((file.kind, file.sha256))
+        if twin is None:
+            file.report_pk, file.orders = new, orders
             work.session.add(file)
+        else:
+            _belongs(work, twin, orders)
+    work.session.flush()
+
+
+def take_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
+    """
+    Let an order take what it brought to another report; what others brought, too, stays as well.
+
+    All are written anew: what was brought first stays first.
+    """
+    work.session.flush()
+    own = order.pk or 0
+    query = select(ReportFile).where(ReportFile.report_pk == old).order_by(col(ReportFile.pk))
+    for file in work.session.exec(query).all():
+        if own not in file.orders:
+            continue
+        copy = file.model_dump(exclude={"pk", "report_pk", "orders"})
+        work.session.add(ReportFile(**copy, report_pk=new, orders=[own]))
+        if others := [each for each in file.orders if each != own]:
+            file.orders = others
+        else:
+            work.session.delete(file)
     work.session.flush()
 
 

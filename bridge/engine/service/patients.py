@@ -16,10 +16,11 @@ from bridge.engine.errors import Changed, MergeConflict, RuleBroken
 from bridge.engine.records.tables import Link, PatientPointer, Report, ReportOrder
 from bridge.engine.rules.identity import Triple, link_target
 from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import Status
+from bridge.engine.rules.status import SIGNED, Status
 from bridge.engine.rules.tags import PATIENT, corrected_tags, search_text
 from bridge.engine.service import feed
 from bridge.engine.service.deletion import drop_rows
+from bridge.engine.service.files import move_files
 from bridge.engine.service.finding import follow_pointers, group_of, lock_reports, stamp
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import ChangeEvent, Work
@@ -112,6 +113,8 @@ def _give_way(
         report = reports[one.report_pk]
         alone = len(group_of(work.session, one.report_pk)) == 1
         if one.report_pk != other.report_pk and alone and _is_unopened(report):
+            if reports[other.report_pk].status not in SIGNED:
+                move_files(work, one.report_pk, other.report_pk, heir=other)
             feed.announce(work, report, ChangeEvent.REPORT_DELETED)
             drop_rows(work, report)
             return one is order

@@ -72,6 +72,9 @@ def _let_go(
     about: About | None = None,
 ) -> None:
     more: dict[str, int] = {}
+    if addendum is not None:
+        signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
+        more["addenda"] = signed.index(addendum.pk) + 1  # its place in the export
     release.released_at = work.now
     work.session.add(release)
     if release.kind is ReleaseKind.FINAL:
@@ -80,8 +83,6 @@ def _let_go(
         addendum.cooling_until = None
         addendum.released_at = work.now
         work.session.add(addendum)
-        signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
-        more["addenda"] = signed.index(addendum.pk) + 1  # its place in the export
     stamp(work, report)
     work.note(
         Deed(

@@ -22,7 +22,7 @@ from bridge.engine.service.assigning import open_for
 from bridge.engine.service.creation import OrderInput, create_draft, update_order
 from bridge.engine.service.drafting import first_text, joined
 from bridge.engine.service.files import attach, given_text
-from bridge.engine.service.finding import touch
+from bridge.engine.service.finding import group_of, key_of, touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
@@ -74,7 +74,7 @@ def begin(work: Work, request: LaunchRequest, triple: Triple, owner: Person) -> 
     order = order_input(request, triple)
     report = create_draft(work, triple.site_id, order, owner, text)
     if request.attachments:
-        attach(work, report, request.attachments)
+        attach(work, report, request.attachments, group_of(work.session, key_of(report))[0])
     return report
 
 
@@ -89,16 +89,21 @@ def bring(work: Work, report: Report, order: ReportOrder, request: LaunchRequest
         return
     triple = Triple(order.site_id, order.mrn, order.accession)
     update_order(work, report, order, order_input(request, triple))
-    new_files = attach(work, report, request.attachments) if request.attachments else 0
     wishes = {**report.reporting, **request.app.to_json()}
-    if new_files or wishes != report.reporting:
+    if wishes != report.reporting:
         report.reporting = wishes
         touch(work, report)
-    if new_files:
-        feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
+    bring_files(work, report, order, request)
     if report.status is not Status.ORDERED and fill(work, report):
         touch(work, report)
         feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
+
+
+def bring_files(work: Work, report: Report, order: ReportOrder, request: LaunchRequest) -> None:
+    """Add the files of a launch to a locked, unsigned report."""
+    if request.attachments and attach(work, report, request.attachments, order):
+        touch(work, report)
+        feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
 
 
 def give(work: Work, report: Report, owner_id: int) -> Report:

@@ -16,7 +16,7 @@ from bridge.engine.rules.status import Origin
 from bridge.engine.service import feed
 from bridge.engine.service.creation import create_ordered
 from bridge.engine.service.deletion import drop_rows
-from bridge.engine.service.files import move_files
+from bridge.engine.service.files import move_files, take_files
 from bridge.engine.service.finding import group_of, key_of, stamp
 from bridge.engine.service.linking import Requested, lock_all
 from bridge.engine.service.reading import StatusRecord, has_content, status_records
@@ -69,6 +69,7 @@ def _take_apart(
     staying = [order for order in group if all(order.pk != each.pk for each in going)]
     created = [_alone(work, order) for order in going]
     for order, new in zip(going, created, strict=True):
+        take_files(work, order, key_of(report), key_of(new))
         outcome.created[order.pk or 0] = new
     if staying:
         _close_ranks(work, report, staying)

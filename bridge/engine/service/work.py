@@ -7,7 +7,7 @@ so that both grow in the order of the commits and row locks are never taken unde
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -119,6 +119,11 @@ class Work:
             del self.announced[announced:], self.deeds[noted:]
             self.session.expire_all()
             raise
+
+
+def events_of(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Give the kinds of events among what a piece of work announced."""
+    return frozenset(each["event"] for each in announced)
 
 
 @dataclass(slots=True)

@@ -5,11 +5,13 @@ Whatever appears under its final name is whole and on disk. Blocking: call it fr
 What files mean is not known here.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~
 DONE, FAILED, ACKS = "done", "failed", "acks"
 _PRIVATE: Final = 0o700
 _LOCK: Final = ".lock"
+_LONGEST: Final = 255  # bytes of a name, of all usual file systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +81,56 @@ class Folder:
         return (self.path / name).read_bytes()
 
     def move(self, name: str, child: str) -> None:
-        """Move a file into `child`; one of the same name that lies there stays."""
+        """
+        Move a file into `child`; one of the same name that lies there stays.
+
+        `child` may lie on another file system: there it is whole before it is gone from here.
+        """
         source, target = self.path / name, self.path / child / name
+        target.parent.mkdir(exist_ok=True, mode=_PRIVATE)
         number = 1
         while target.exists():
             number += 1
-            target = target.with_name(f"{Path(name).stem}.{number}{Path(name).suffix}")
-        source.rename(target)
+            target = target.with_name(fitting(Path(name).stem, f".{number}{Path(name).suffix}"))
+        try:
+            source.rename(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self.put(f"{child}/{target.name}", source.read_bytes())
+            source.unlink()
         _sync(self.path / child)
         _sync(self.path)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file: under its name it is whole, and on disk; replaces one of this name."""
         target = self.path / name
-        unfinished = target.with_name(f".{target.name}.tmp")
+        unfinished = target.with_name(fitting(f".{target.name}", ".tmp"))
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        unfinished.rename(target)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            unfinished.rename(target)
+        except OSError:  # on a full disk the half that is written is in the way of the next try
+            unfinished.unlink(missing_ok=True)
+            raise
         _sync(target.parent)
+
+    def clear(self, ending: str) -> None:
+        """Remove what a process that was killed has left of files with this ending."""
+        for each in self.path.iterdir():
+            if each.name.startswith(".") and each.name.endswith(f"{ending}.tmp"):
+                each.unlink(missing_ok=True)
+
+
+def fitting(name: str, ending: str) -> str:
+    """Join a name and its ending; a digest stands for what no file system would take."""
+    if len(os.fsencode(name + ending)) <= _LONGEST:
+        return name + ending
+    digest = blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    return f"{'.' if name.startswith('.') else ''}{digest}{ending[-64:]}"
 
 
 def _sync(folder: Path) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from bridge.observability.redaction import describe, where
 from bridge.transports.folders.fate import Fate, fate, settled
-from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder
+from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
 from mappings.hl7.files import messages_in
 from mllp.contract import Handler, NakBuilder, ServerObserver
 from mllp.errors import FrameTooLarge
@@ -137,8 +137,12 @@ class FolderListener:
         becomes = fate(replies)
         if becomes is Fate.AGAIN and self._patient(name):
             return False
+        try:
+            await asyncio.to_thread(self._conclude, name, becomes, [*replies, *source.late])
+        except OSError as error:
+            self._log.error("file not put aside", error=describe(error))
+            return not self._patient(name)
         self._tries.pop(name, None)
-        await asyncio.to_thread(self._conclude, name, becomes, [*replies, *source.late])
         return True
 
     def _patient(self, name: str) -> bool:
@@ -163,5 +167,5 @@ class FolderListener:
 
     def _conclude(self, name: str, becomes: Fate, replies: Sequence[bytes]) -> None:
         if self._rules.answers and replies:
-            self._folder.put(f"{ACKS}/{name}.ack", b"".join(replies))
+            self._folder.put(f"{ACKS}/{fitting(name, '.ack')}", b"".join(replies))
         self._folder.move(name, DONE if becomes is Fate.DONE else FAILED)

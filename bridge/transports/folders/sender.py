@@ -69,6 +69,7 @@ class FolderSender:
     def _write(self, payload: bytes) -> str:
         self._folder.prepare(*([] if self._answer_within is None else [ACKS]))
         number = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))
+        self._folder.clear(f"-{number}{SUFFIX}")
         name = self._name(number)
         if self._answer_within is not None:  # an answer to an earlier attempt counts for none
             (self._folder.path / ACKS / f"{name}.ack").unlink(missing_ok=True)

@@ -68,13 +68,27 @@ def in_listeners_charset(payload: bytes, declared: str, fallback: str) -> bytes:
 
     The Content-Type says what its text is then; bytes that are no such text stay as they are.
     """
-    codec = declared if declared and is_codec(declared) else known_codec(declared)
-    if codec is None or codec_for("", fallback) == codec_for("", codec):
+    codec = _codec_of(declared)
+    return payload if codec is None else _rewritten(payload, codec, fallback)
+
+
+def in_senders_charset(reply: bytes, declared: str, fallback: str) -> bytes:
+    """Write an answer that names no charset in the one that the request's Content-Type declared."""
+    codec = _codec_of(declared)
+    return reply if codec is None else _rewritten(reply, fallback, codec)
+
+
+def _codec_of(declared: str) -> str | None:
+    return declared if declared and is_codec(declared) else known_codec(declared)
+
+
+def _rewritten(payload: bytes, before: str, after: str) -> bytes:
+    if codec_for("", before) == codec_for("", after):
         return payload
     try:
         if peek(payload).charset:
             return payload
-        return payload.decode(codec).encode(fallback)
+        return payload.decode(before).encode(after)
     except (Malformed, UnicodeError, LookupError):
         return payload
 

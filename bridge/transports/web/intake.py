@@ -21,6 +21,7 @@ from bridge.transports.web.dialect import (
     ACCEPTED,
     CONTENT_TYPE,
     in_listeners_charset,
+    in_senders_charset,
     read_content_type,
     status_of,
 )
@@ -121,6 +122,7 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
             reply = replies[-1] if replies else b""
             request.setResponseCode(status_of(reply) if reply else HTTPStatus.NO_CONTENT)
             if reply:
+                reply = in_senders_charset(reply, charset, self._rules.charset)
                 kind = f"{CONTENT_TYPE}; charset={charset}" if charset else CONTENT_TYPE
                 request.setHeader("content-type", kind)
                 request.setHeader("content-length", str(len(reply)))

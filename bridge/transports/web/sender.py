@@ -16,6 +16,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web._newclient import RequestNotSent
 from twisted.web.client import Agent, ResponseDone
+from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer
 from typing_extensions import override
@@ -71,7 +72,8 @@ class _Collector(Protocol):
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        whole = isinstance(reason.value, ResponseDone)
+        # An answer without a length ends with its connection (RFC 9112 §6.3): old servers' do.
+        whole = isinstance(reason.value, ResponseDone | PotentialDataLoss)
         self._finish(self._data if whole else ReplyLost(LossReason.CLOSED))
 
     def _finish(self, outcome: bytes | ReplyLost) -> None:

@@ -29,10 +29,16 @@ _TOO_LARGE = (
 
 
 class _Bounded(Request):
-    """A request whose body is kept in memory, and given up when it is too long."""
+    """
+    A request whose body is kept in memory, and given up when it is too long.
+
+    What still comes of such a body is read and thrown away for as long as a request may take:
+    whoever hangs up on a sender that is writing takes the answer away with it.
+    """
 
     channel: Any
     _left = 0
+    _given_up = False
 
     @override
     def gotLength(self, length: int | None) -> None:
@@ -45,16 +51,26 @@ class _Bounded(Request):
     @override
     def handleContentChunk(self, data: bytes) -> None:
         self._left -= len(data)
+        if self._given_up:
+            return
         if self._left >= 0:
             super().handleContentChunk(data)  # type: ignore[no-untyped-call]  # Twisted's
         else:
             self._give_up()
 
+    @override
+    def process(self) -> None:
+        if self._given_up:
+            self.channel.loseConnection()
+        else:
+            super().process()  # type: ignore[no-untyped-call]  # Twisted's
+
     def _give_up(self) -> None:
         site = self.channel.site
+        self._given_up = True
+        self.content = BytesIO()
         site.observer.frame_refused(FrameTooLarge(site.limits.max_frame))
         self.channel.transport.write(_TOO_LARGE)
-        self.channel.loseConnection()
 
 
 class _Channel(HTTPChannel):

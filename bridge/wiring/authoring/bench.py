@@ -17,7 +17,7 @@ from bridge.console.errors import Mistaken
 from bridge.console.numbers import Kind
 from bridge.console.searching import Search, search
 from bridge.store.database import Database
-from bridge.wiring import reading
+from bridge.wiring import present
 from bridge.wiring.authoring import trying
 from bridge.wiring.authoring.checking import checked
 from bridge.wiring.authoring.differing import answer, as_read_now
@@ -94,7 +94,8 @@ class AuthorsBench(Bench):
 
     def _numbered(self, control: str) -> list[Sample]:
         wanted = Search(kind=Kind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
-        listeners = {each.name: each for each in self._settings.listener}
+        known = present.current(self._settings, self._database).listener
+        listeners = {each.name: each for each in known}
         return [
             stored_one(self._database, listeners[row.listener], row)
             for row in search(self._database, wanted).rows
@@ -103,7 +104,7 @@ class AuthorsBench(Bench):
 
     def _sample(self, name: str, specimen: Specimen) -> Sample:
         """Lend a message what its listener knows; what was pasted comes by one that reads so."""
-        known = reading.current(self._settings, self._database).listener
+        known = present.current(self._settings, self._database).listener
         fit = [each for each in known if each.name == specimen.listener]
         fit += [each for each in known if name in each.mappings]
         listener = next(iter([*fit, *known]), None)
@@ -130,7 +131,7 @@ class AuthorsBench(Bench):
 
     def _reader(self, name: str) -> Compiled:
         """Give what reads orders here: the first definition of the first listener."""
-        current = reading.current(self._settings, self._database)
+        current = present.current(self._settings, self._database)
         names = [each for listener in current.listener for each in listener.mappings]
         first = next(iter(names), "orders")
         return self._made(first, "", "active")

@@ -16,9 +16,9 @@ from bridge.console.permissions import Permission
 from bridge.store import mapping_versions as kept
 from bridge.store import unknown_codes
 from bridge.store.database import Database
-from bridge.store.mapping_versions import Draft
+from bridge.store.mapping_versions import Draft, Version
 from bridge.store.unknown_codes import Place
-from bridge.wiring import drafting, reading
+from bridge.wiring import drafting, present, reading
 from bridge.wiring.activating import Who, activate, resolve, rollback
 from bridge.wiring.authoring import entries, overview, told
 from bridge.wiring.authoring.checking import checked
@@ -62,7 +62,7 @@ class AuthorsDesk(Desk):
             "newer": self._newer(name, version.sources if version else {}),
             "draft": {**told.draft(own), "files": draft} if own else None,
             "others": [told.draft(each) for each in drafts if each is not own],
-            "used": overview.users(reading.current(self._settings, self._database), name),
+            "used": overview.users(present.current(self._settings, self._database), name),
             **self._checked(name, {**sources, **draft}),
         }
 
@@ -112,14 +112,14 @@ class AuthorsDesk(Desk):
             if draft.revision != decision.revision:
                 raise SavedElsewhere(name)
             chosen = [(name, whole(self._settings, self._database, name, draft.sources))]
-            begun_on, lists = {name: decision.begun_on}, self._lists(decision)
+            begun_on, records = {name: decision.begun_on}, self._lists(decision)
             (done,) = activate(
                 self._settings,
                 self._database,
                 chosen,
                 self._who(decision),
                 begun_on=begun_on,
-                lists=lists,
+                records=records,
             )
         self.discard(name, decision.actor)
         return {"version": done.version, "before": done.before}
@@ -160,16 +160,15 @@ class AuthorsDesk(Desk):
 
     @override
     def read_with(self, decision: Decision, names: Sequence[str]) -> Mapping[str, Any]:
-        lists = {decision.name: list(names)}
-        record = reading.record(decision.name)
+        record = reading.version(decision.name, names)
         with refusals():
             activate(
                 self._settings,
                 self._database,
                 [],
                 self._who(decision),
-                begun_on={record: decision.begun_on},
-                lists=lists,
+                begun_on={record.name: decision.begun_on},
+                records=[record],
             )
         return {}
 
@@ -182,16 +181,16 @@ class AuthorsDesk(Desk):
             return own.sources, own.begun_on, own.revision
         return {}, active.version if active else "", 0
 
-    def _lists(self, decision: Decision) -> dict[str, list[str]]:
+    def _lists(self, decision: Decision) -> list[Version]:
         """Put a definition before all others of the listeners that are to read with it."""
-        known = reading.current(self._settings, self._database).listener
-        lists = {}
+        known = present.current(self._settings, self._database).listener
+        lists = []
         for name in decision.listeners:
             found = next((each.mappings for each in known if each.name == name), None)
             if found is None:
                 raise reading.NoListener(name)
             if decision.name not in found:
-                lists[name] = [decision.name, *found]
+                lists.append(reading.version(name, [decision.name, *found]))
         return lists
 
     def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.store.database import Database
-from bridge.wiring import reading
+from bridge.wiring import present
 from bridge.wiring.authoring.checking import checked
 from bridge.wiring.comparing import Compared, Comparing, NotComparable
 from bridge.wiring.samples import Sample
@@ -56,7 +56,7 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Comp
     if not isinstance(after, InboundMapping):
         raise NotComparable("only what reads messages can take one from another definition")
     find, lists = in_force(settings, database), {}
-    for listener in reading.current(settings, database).listener:
+    for listener in present.current(settings, database).listener:
         made = [checked(find(name), name).made for name in listener.mappings]
         lists[listener.name] = [each for each in made if isinstance(each, InboundMapping)]
 

@@ -6,7 +6,7 @@ from typing import Any
 from bridge.store import mapping_versions as kept
 from bridge.store.database import Database
 from bridge.store.mapping_versions import Activation
-from bridge.wiring import reading
+from bridge.wiring import present, reading
 from bridge.wiring.activating import differing
 from bridge.wiring.authoring import told
 from bridge.wiring.authoring.checking import checked
@@ -18,11 +18,11 @@ from mappings.compiler import definitions
 
 def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     """List listeners and destinations with their definitions, and all definitions there are."""
-    current = reading.current(settings, database)
+    current = present.current(settings, database)
     with database.read() as connection:
         active = kept.in_force(connection)
         drafts = kept.drafts(connection)
-    records = {reading.record(each.name) for each in settings.listener}
+    own = {each.name: each.mappings for each in settings.listener}
     known = {*definitions(files_of(settings)("")), *active, *(each.name for each in drafts)}
     differ = set(differing(settings, database))
     return {
@@ -31,10 +31,10 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "name": each.name,
                 "address": str(each.bind),
                 "mappings": each.mappings,
-                "settings": own.mappings,
+                "settings": own.get(each.name, each.mappings),
                 "said": _said(active.get(reading.record(each.name))),
             }
-            for each, own in zip(current.listener, settings.listener, strict=True)
+            for each in current.listener
         ],
         "destinations": [
             {"name": each.name, "address": str(each.address), "mappings": list(names_of(each))}
@@ -49,9 +49,19 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "drafts": [told.draft(each) for each in drafts if each.name == name],
                 "files_differ": name in differ,
             }
-            for name in sorted(known - records)
+            for name in sorted(known)
+            if not present.is_record(name)
         ],
     }
+
+
+def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
+    """Say of each definition that can be worked with what it maps: `orders`, `results`, …"""
+    with database.read() as connection:
+        active = {name for name in kept.in_force(connection) if not present.is_record(name)}
+    known = sorted({*definitions(files_of(settings)("")), *active})
+    found = {name: told.kind(checked(whole(settings, database, name), name).made) for name in known}
+    return {name: kind for name, kind in found.items() if kind}
 
 
 def users(settings: Settings, name: str) -> dict[str, list[str]]:

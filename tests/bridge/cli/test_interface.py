@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from bridge.wiring.homes import make_home
+from bridge.wiring.present import current
+from bridge.wiring.stores import bridge_database
 from config import load
 
 SETTINGS = """
@@ -59,6 +61,21 @@ def test_an_interface_travels(exported: Path, tmp_path: Path) -> None:
     assert settings.destination[0].fields == {'Lab "1"': "x = y", "b": "2"}
     assert (home / "mappings" / "codes" / "ours.csv").read_text() == "code,value\nX,CT\n"
     assert (home / "mappings" / "status.yaml").exists()
+
+
+def test_an_interface_comes_into_force_at_once(exported: Path, tmp_path: Path) -> None:
+    """With `--activate`: all nodes go on with it, and no file of HOME is another."""
+    home = tmp_path / "second"
+    make_home(home)
+    (home / "bridge.toml").write_text("", "utf-8")
+    result = run(home, "import", str(exported), "--activate", "-m", "from the first hospital")
+    assert result.exit_code == 0, (result.output, result.exception)
+    with bridge_database(home) as database:
+        settings = current(load(home), database)
+    assert settings.listener[0].mappings == ["ris-u", "patients"]
+    assert settings.destination[0].fields == {'Lab "1"': "x = y", "b": "2"}
+    assert (home / "bridge.toml").read_text() == ""
+    assert run(home, "import", str(exported), "--activate").exit_code != 0, "it is there already"
 
 
 def test_nothing_is_replaced_unasked(exported: Path, tmp_path: Path) -> None:

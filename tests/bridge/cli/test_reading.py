@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from bridge.store import mapping_versions as kept
-from bridge.wiring import reading
+from bridge.wiring import present, reading
 from bridge.wiring.activating import Overtaken, Who, activate
 from bridge.wiring.checks import check_home
 from bridge.wiring.homes import make_home
@@ -37,7 +37,7 @@ def settings(tmp_path: Path) -> Settings:
 def lists(settings: Settings) -> list[str]:
     """What the listener reads with."""
     with bridge_database(settings.home) as database:
-        return reading.current(settings, database).listener[0].mappings
+        return present.current(settings, database).listener[0].mappings
 
 
 def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
@@ -46,13 +46,15 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
     with bridge_database(settings.home) as database:
         sources = whole(settings, database, "ris-c", OVERLAY)
         chosen = [("ris-c", sources)]
-        (done,) = activate(settings, database, chosen, ANN, lists={"ris": names})
+        (done,) = activate(settings, database, chosen, ANN, records=[reading.version("ris", names)])
         with database.read() as connection:
             last = kept.history(connection, reading.record("ris"))[0]
     assert (done.before, last.actor, last.reason) == ("", "ann", "a new sender")
     assert lists(settings) == names
     with bridge_database(settings.home) as database:
-        activate(settings, database, [], replace(ANN, at=2_000), lists={"ris": []})
+        activate(
+            settings, database, [], replace(ANN, at=2_000), records=[reading.version("ris", [])]
+        )
     assert lists(settings) == ["orders", "patients"]
 
 
@@ -60,7 +62,9 @@ def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_pat
     """The folder has the list that is in force, and what was written in the console."""
     with bridge_database(settings.home) as database:
         chosen = [("ris-c", whole(settings, database, "ris-c", OVERLAY))]
-        activate(settings, database, chosen, ANN, lists={"ris": ["ris-c", "orders"]})
+        activate(
+            settings, database, chosen, ANN, records=[reading.version("ris", ["ris-c", "orders"])]
+        )
         export(settings, database, ["ris"], tmp_path / "folder")
     told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
     assert 'mappings = ["ris-c", "orders"]' in told
@@ -93,7 +97,13 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
             ({"none": ["orders"]}, reading.NoListener),
         ):
             with pytest.raises(refusal):
-                activate(settings, database, [], ANN, lists=wrong)
+                activate(
+                    settings,
+                    database,
+                    [],
+                    ANN,
+                    records=[reading.version(*each) for each in wrong.items()],
+                )
         with database.read() as connection:
             assert kept.history(connection, reading.record("ris")) == []
     assert lists(settings) == ["orders", "patients"]

@@ -6,8 +6,9 @@ import pytest
 
 from bridge.delivery.reconciler import Difference, Reconciler
 from bridge.engine_client import OrderKey
+from bridge.queue.retention import prune
 from bridge.store.database import Database
-from tests.bridge.delivery.equipment import SITE, destination
+from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
@@ -36,3 +37,20 @@ async def test_what_differs_is_named(tmp_path: Path, database: Database) -> None
         found = await reconciler.reconcile(hospital.time())
         assert [each.difference for each in found] == [Difference.NO_REPORT]
         assert hospital.rows(standing) == [("no_report",)]
+
+
+async def test_what_was_forgotten_and_who_came_later(tmp_path: Path, database: Database) -> None:
+    """A delivery that retention removed is no difference, nor is one to a later receiver."""
+    receiver = destination()
+    async with open_hospital(tmp_path, database, receiver) as hospital:
+        for number in ("1", "2"):
+            await hospital.send(order(f"ID{number}", f"A{number}"))
+            await hospital.read_and_sign(f"A{number}", "Text.")
+        await hospital.follow()
+        await hospital.delivered(2)
+        await until(lambda: hospital.rows("SELECT DISTINCT state FROM delivery") == [("done",)])
+        prune(database, hospital.time() + 1)
+        assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]
+        both = [receiver, destination("later")]
+        reconciler = Reconciler(hospital.client, database, both, hospital.metrics)
+        assert await reconciler.reconcile(hospital.time()) == []

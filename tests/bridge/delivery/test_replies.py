@@ -131,6 +131,8 @@ def test_a_reply_is_read() -> None:
     assert read_reply(ack()) == (Reply.AA, "")
     assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206")) != (Reply.AA, "")
     assert read_reply(b"hello") == (Reply.GARBAGE, "")
+    refused = ack(AckCode.ERROR) + b"ERR|||0^Stored|I\rERR|||W1^Old code|W\rERR|||206^Locked|E\r"
+    assert read_reply(refused) == (Reply.AE, "206"), "a remark is no reason"
 
 
 def test_control_ids() -> None:

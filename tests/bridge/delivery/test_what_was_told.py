@@ -23,6 +23,8 @@ pytestmark = pytest.mark.anyio
 A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
+STATUS = frozenset({ResultEvent.ORDER_STATUS})
+GONE = [("ignored", "gone")]
 NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
@@ -98,26 +100,26 @@ async def test_a_preliminary_report_that_came_to_nothing(
     assert cancelled.value("TXA-12") == document.value("TXA-12")
 
 
-async def test_a_begun_report_that_is_deleted_is_cancelled(
-    tmp_path: Path, database: Database
-) -> None:
-    """The last word on it is X, not the status it had; of an unopened order there is none."""
-    events = frozenset({ResultEvent.ORDER_STATUS})
-    ris = destination("ris", mappings=written("status"), events=events)
+async def test_an_order_that_is_gone_is_cancelled(tmp_path: Path, database: Database) -> None:
+    """Whether its report was begun or not; one that is held or replaced in place is not."""
+    ris = destination("ris", mappings=written("status"), events=STATUS)
     async with open_hospital(tmp_path, database, ris) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        await hospital.send(order("ID2", "A2"))
+        for number in range(1, 6):
+            await hospital.send(order(f"ID{number}", f"A{number}"))
         page = await hospital.page("A1")
         await page("save", text="First look.")
         await hospital.client.delete(A1)
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
+        await hospital.send(order("ID6", "A3").replace(b"ORC|NW", b"ORC|CA"))
+        await hospital.send(order("ID7", "A4").replace(b"ORC|NW", b"ORC|HD"))
+        group = order("ID8", "A5").split(b"ORC|NW")[1]
+        replaced = order("ID8", "A5").replace(b"ORC|NW", b"ORC|RP") + b"ORC|RO" + group
+        await hospital.send(replaced)
         await hospital.follow()
         await until(lambda: hospital.rows(NOT_YET) == [(0,)])
         sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
-    assert [(m.value("OBR-18"), m.value("ORC-5"), m.value("OBR-25")) for m in sent][-1] == (
-        "A1", "CA", "X",
-    )  # fmt: skip
-    assert all(m.value("OBR-18") == "A1" for m in sent)
+    told = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
+    assert told == dict.fromkeys(("A1", "A2", "A3"), ("CA", "X"))
 
 
 @pytest.mark.parametrize("name", ["results", "mdm"])
@@ -131,6 +133,8 @@ async def test_a_final_text_after_a_retraction_corrects(
         page = await hospital.read_and_sign("A1", "Report.")
         await sign_addendum(page, "Addition.")
         await hospital.client.release_addendum(A1)
+        await hospital.follow()
+        await hospital.delivered(1)
         await page("unsign")
         await page("save", text="Better.")
         await page("sign")
@@ -147,6 +151,75 @@ async def test_a_final_text_after_a_retraction_corrects(
         assert len(set(numbers)) == 3
     assert not any(s.value("OBX-5") == "Report." for m in sent[1:] for s in m.named("OBX"))
     assert [s.value("OBX-5") for s in sent[2].named("OBX")][-1] == "Better."
+
+
+async def test_a_preliminary_report_signed_before_it_was_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """Words that can still be recalled do not go out as preliminary ones."""
+    ris = destination(events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await page("save", text="Signed words.")
+        await page("sign")
+        await hospital.follow()
+        await until(lambda: hospital.rows("SELECT state, code FROM delivery") == GONE)
+        assert hospital.receivers["ris"].sent == []
+
+
+async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database: Database) -> None:
+    """Nobody is told of it nor that it is gone, and the next release waits for nobody."""
+    ris = destination(mappings=written("results", content=["text", "pdf"]))
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await sign_addendum(page, "Addition.")
+        await hospital.client.release_addendum(A1)
+        await page("unsign")
+        await hospital.follow()
+        await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+        assert hospital.receivers["ris"].sent == []
+        await page("sign")
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await hospital.follow()
+        (message,) = map(Message.parse, await hospital.delivered(1))
+        assert hospital.rows("SELECT code FROM delivery WHERE state = 'ignored' ORDER BY id") == [
+            ("gone",),
+            ("never_told",),
+        ]
+    assert message.value("OBR-25") == "F"
+
+
+@pytest.mark.parametrize("style", ["child", "mdm"])
+async def test_what_went_out_by_itself_is_withdrawn_by_itself(
+    tmp_path: Path, database: Database, style: str
+) -> None:
+    """Early addenda that are child orders or documents are recalled as such, each of them."""
+    own = written("results", addenda="child") if style == "child" else written("results")
+    documents = written("mdm")[0].only({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
+    ris = destination(mappings=own if style == "child" else (documents, *own))
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        for words in ("One.", "Two."):
+            await sign_addendum(page, words)
+            await hospital.client.release_addendum(A1)
+            await hospital.follow()
+        await hospital.delivered(2)
+        await page("unsign")
+        await hospital.follow()
+        sent = [Message.parse(each) for each in await hospital.delivered(4)]
+    place = {"child": "OBR-3", "mdm": "TXA-12"}[style]
+    about = [message.value(place) for message in sent]
+    if style == "child":
+        assert about == ["A1-A1", "A1-A2", "A1-A1", "A1-A2"]
+        assert [m.named("OBX")[-1].value("OBX-4") for m in sent] == ["2", "3", "2", "3"]
+    else:
+        assert sent[2].value("TXA-13") == about[0]
+    assert [m.named("OBX")[-1].value("OBX-11") for m in sent[2:]] == ["W", "W"]
 
 
 async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None:

@@ -106,3 +106,71 @@ async def test_a_new_order_without_a_name_has_the_one_that_is_known(hospital: Ho
     await hospital.send(adt("A08", "M1", name=NEW))
     await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER, name=""))
     assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+
+
+@pytest.mark.parametrize("merge", [False, True])
+async def test_an_order_with_the_new_name_waits_for_the_correction(
+    hospital: Hospital, *, merge: bool
+) -> None:
+    """It is parked while the service knows another name, and applied when it is that name."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER, name=NEW))
+    assert hospital.states() == {"done", "parked"}
+    if merge:
+        await hospital.send(adt("A40", "M3", "M1", name=NEW))
+        assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+        return
+    await hospital.send(adt("A08", "M2", name=NEW))
+    await hospital.send(adt("A08", "M1"))
+    assert hospital.states() == {"done", "parked"}
+    await hospital.send(adt("A31", "M1", name=NEW))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+
+
+async def test_it_waits_under_a_merged_identifier_too(hospital: Hospital) -> None:
+    """The correction names the survivor, the order named who was merged into her."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER, name=NEW))
+    assert hospital.states() == {"done", "parked"}
+    await hospital.send(adt("A08", "M2", name=NEW))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+
+
+@pytest.mark.parametrize("sent", [2, None])
+async def test_what_was_said_of_it_meanwhile_counts(
+    hospital: Hospital, *, sent: int | None
+) -> None:
+    """A cancel that came behind an order which waited stands, whatever the times say."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=sent, name=NEW))
+    await hospital.send(told(line("CA", "P2", "F2"), sent=sent, name=NEW))
+    await hospital.send(adt("A08", "M1", name=NEW))
+    assert await listed(hospital) == {"F1": NEW}
+
+
+@pytest.mark.parametrize("event", ["A08", "A28"])
+async def test_a_correction_of_somebody_who_has_no_orders_yet(
+    hospital: Hospital, event: str
+) -> None:
+    """It overtook her first order, which comes under her old name and is corrected all the same."""
+    await hospital.send(adt(event, "M1", name=NEW))
+    await hospital.send(told(line("NW", "P1", "F1"), sent=2))
+    assert await listed(hospital) == {"F1": NEW}
+
+
+async def test_orders_that_a_merge_brings_are_corrected(hospital: Hospital) -> None:
+    """The survivor was corrected after the merge was sent, and before it came."""
+    await hospital.send(adt("A08", "M2", name=NEW))
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    late = adt("A40", "M2", "M1").replace(b"20261121120000", b"20261121110000")
+    await hospital.send(late)
+    assert await listed(hospital) == {"F1": NEW}
+
+
+async def test_who_has_not_heard_of_a_merge(hospital: Hospital) -> None:
+    """Names the old number and the old name: the order is the survivor's, under her name."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(adt("A40", "M2", "M1", name=NEW))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}

@@ -290,3 +290,9 @@ async def test_a_service_without_batches(hospital: Hospital) -> None:
     await hospital.send(message(group("A3"), group("A4")))
     assert await accessions(hospital, "A3") == ["A3", "A4"]
     assert len(calls) == 1
+
+
+async def test_more_orders_than_one_call_links(hospital: Hospital) -> None:
+    """Sixty orders of one study are one report."""
+    await hospital.send(message(*(group(f"A{number:02}") for number in range(60))))
+    assert await accessions(hospital, "A00") == [f"A{number:02}" for number in range(60)]

@@ -85,6 +85,35 @@ async def test_a_bad_message_spoils_no_batch(database: Database) -> None:
         assert b"MSA|AE|B2" in reply
 
 
+@pytest.mark.parametrize(
+    ("trailer", "other", "place"), [(b"BTS|2", b"BTS|3", "BTS-1"), (b"FTS|1", b"FTS|7", "FTS-1")]
+)
+async def test_a_batch_that_announces_others_is_refused(
+    database: Database, trailer: bytes, other: bytes, place: str
+) -> None:
+    """Nothing of it is applied, and each answer says why; once it is right it is taken."""
+    async with open_desk(database) as desk:
+        (reply,) = await desk.send(BATCH.replace(trailer, other))
+        assert reply.count(b"MSA|AE|B") == 2
+        assert desk.rows("state, error_place") == [("refused", place)] * 2
+        await desk.send(BATCH)
+        assert desk.rows("state, ack_code")[2:] == [("queued", "AA")] * 2
+
+
+async def test_a_batch_that_lost_all_it_announces(database: Database) -> None:
+    """An answer without acknowledgments could be taken for a good one: it is refused itself."""
+    async with open_desk(database) as desk:
+        (reply,) = await desk.send(b"BHS|^~\\&|A|B\rBTS|2\r")
+        assert b"MSA|AR|" in reply
+
+
+async def test_stored_takes_a_batch_as_it_is(database: Database) -> None:
+    """Where a listener promises no more than to keep what comes, it does."""
+    async with open_desk(database, acknowledge=Acknowledge.STORED) as desk:
+        (reply,) = await desk.send(BATCH.replace(b"BTS|2", b"BTS|3"))
+        assert reply.count(b"MSA|AA|B") == 2
+
+
 ENHANCED = {
     ("AL", "AL"): (["CA", "AA"], ["CR"]),
     ("AL", "NE"): (["CA"], ["CR"]),

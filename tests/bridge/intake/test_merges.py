@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.intake.identity import lane
 from bridge.intake.listening import Listening, Merged
 from bridge.store import merged_patients
 from bridge.store.database import Database
@@ -168,3 +169,12 @@ async def test_what_a_merge_brings_together_is_read_together(hospital: Hospital)
     assert sorted(groups, key=len) == [{"F3"}, {"F1", "F2"}]
     (reports,) = zip(*hospital.rows("SELECT DISTINCT report_id FROM bridge_order"), strict=True)
     assert sorted(reports) == sorted(row["reportId"] for row in rows)
+
+
+async def test_two_lanes_after_a_merge(hospital: Hospital) -> None:
+    """A message under the old number takes its turn among those of the survivor as well."""
+    await hospital.send(told(line("NW", "P1", "F1")))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(told(line("XO", "P1", "F1"), mrn="M1"))
+    lanes = hospital.rows("SELECT lane_1, lane_2, state FROM message ORDER BY id DESC LIMIT 1")
+    assert lanes == [(lane(f"{SITE}|M1"), lane(f"{SITE}|M2"), "done")]

@@ -81,6 +81,10 @@ def test_what_is_refused_is_counted_once() -> None:
         ("OBR-18", "A1", ""),
         ("OBR-24", "MRI", "MRI"),
         ("OBR-4.2", "x" * 41, ""),
+        ("$order.Modality", "XY", "XY"),
+        ("$order.PatientName", "Doe", ""),
+        ("$signer.name", "Reader", ""),
+        ("$", "whatever", ""),
     ],
 )
 def test_what_may_be_about_a_person_has_no_name(place: str, code: str, kept: str) -> None:

@@ -20,14 +20,14 @@ def test_every_pair_is_decided(action: Action, state: OrderState) -> None:
 
 @pytest.mark.parametrize("state", OVERTAKEN)
 @pytest.mark.parametrize(
-    ("sent_at", "closed_at", "overtaken"),
+    ("sent_at", "turned_at", "overtaken"),
     [(1, 2, True), (2, 2, False), (3, 2, False), (None, 2, False), (1, None, False)],
 )
 def test_a_new_order_that_was_overtaken(
-    state: OrderState, sent_at: int | None, closed_at: int | None, *, overtaken: bool
+    state: OrderState, sent_at: int | None, turned_at: int | None, *, overtaken: bool
 ) -> None:
     """Only an earlier time of the sender's own proves that the cancel or hold is newer."""
-    after = decide(Action.CREATE, state, sent_at, closed_at)[1]
+    after = decide(Action.CREATE, state, sent_at, turned_at)[1]
     assert (after is state) is overtaken
 
 
@@ -46,10 +46,34 @@ def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
 def test_what_was_ordered_again_is_not_closed_by_an_older_word(
     action: Action, sent_at: int | None, *, overtaken: bool
 ) -> None:
-    """A cancel or hold that was sent before the newest order or release does nothing."""
+    """A cancel or hold that was sent before the newest order does nothing."""
     for state in OPEN:
         step, after = decide(action, state, sent_at, None, opened_at=2)
         assert ((step, after) == (Step.NOTHING, state)) is overtaken
+
+
+@pytest.mark.parametrize("sent_at", [1, 3])
+def test_a_release_ends_no_later_hold(sent_at: int) -> None:
+    """Nor does an examination; and a hold ends neither of them that was sent after it."""
+    held = OrderState.HELD
+    assert (decide(Action.RELEASE, held, sent_at, 2)[1] is held) is (sent_at < 2)
+    assert (decide(Action.CHANGE, held, sent_at, 2, examined=True)[1] is held) is (sent_at < 2)
+    after = decide(Action.HOLD, OrderState.ORDERED, sent_at, 2)[1]
+    assert (after is held) is (sent_at > 2)
+
+
+def test_neither_release_nor_examination_undoes_a_cancel() -> None:
+    """The order is cancelled, whichever of them comes first."""
+    for action in CLOSING - {Action.HOLD}:
+        assert decide(action, OrderState.ORDERED, 1, 2)[1] is OrderState.CANCELLED
+    assert decide(Action.RELEASE, OrderState.CANCELLED, 2, 1)[1] is OrderState.CANCELLED
+
+
+def test_a_held_order_that_was_ordered_again() -> None:
+    """A cancel of before that order does not end what is held since."""
+    held = OrderState.HELD
+    assert decide(Action.CANCEL, held, 1, 3, opened_at=2)[1] is held
+    assert decide(Action.CANCEL, held, 2, 3, opened_at=1)[1] is OrderState.CANCELLED
 
 
 @pytest.mark.parametrize("state", OrderState)

@@ -236,3 +236,23 @@ async def test_examined_after_all(hospital: Hospital) -> None:
     await hospital.send(told(line("XO", "P1", "F1", status="CM"), sent=3))
     assert await listed(hospital) == {}
     assert last(hospital) == ("done", "examined_after_cancel")
+
+
+async def test_examined_before_the_cancel_came(hospital: Hospital) -> None:
+    """A cancellation that was sent before the examination stands, and people are told."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("XO", "P1", "F1", status="CM"), sent=9))
+    await hospital.send(told(line("CA", "P1", "F1"), sent=5))
+    assert await listed(hospital) == {}
+    assert last(hospital) == ("done", "examined_after_cancel")
+
+
+async def test_an_order_behind_its_change_is_linked(hospital: Hospital) -> None:
+    """What a change was silent about, the order that it overtook says: the study, too."""
+    study = "ZDS|1.2.3.4^A^Application^DICOM\r"
+    await hospital.send(told(line("NW", "P1", "F1") + study, sent=1))
+    await hospital.send(told(line("XO", "P2", "F2"), sent=5))
+    await hospital.send(told(line("NW", "P2", "F2") + study, sent=2))
+    record = await hospital.report("F2")
+    assert record is not None
+    assert [each.accession for each in record.orders] == ["F1", "F2"]

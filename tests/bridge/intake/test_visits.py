@@ -134,3 +134,14 @@ async def test_nothing_of_whom_it_was_goes_along(hospital: Hospital) -> None:
     (tags,) = row["orders"]
     assert (tags["PatientBirthDate"], tags["PatientAge"]) == ("19960101", "030Y")
     assert "Race" not in tags
+
+
+async def test_an_order_that_was_cancelled_under_the_number_it_moves_to(
+    hospital: Hospital,
+) -> None:
+    """The cancellation was sent after the move and came before it: it stands."""
+    cancel = order("A1", "M2", name="MOVER^MIRA").replace(b"ORC|NW", b"ORC|CA")
+    await hospital.send(cancel.replace(b"|20261121||ORM", b"|20261121130000||ORM"))
+    await hospital.send(order("A1").replace(b"|20261121||ORM", b"|20261121100000||ORM"))
+    await hospital.send(adt("A45", "M2", "M1||||V1", visit="V1"))
+    assert (await hospital.client.worklist(SITE)).items == ()

@@ -127,14 +127,14 @@ def watch(database: Database, tell: list[object], clock: list[int]) -> Watch:
     """A watch over one paused listener."""
     return Watch(
         database,
-        Thresholds(),
+        Thresholds,
         dict,
         tell,  # type: ignore[arg-type]
         Metrics(),
         lambda: clock[0],
         0,
         0,
-        frozenset({"listener a"}),
+        lambda: frozenset({"listener a"}),
     )
 
 
@@ -222,8 +222,8 @@ async def test_what_is_seen(database: Database) -> None:
         concerns.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
         watch(database, [], [NOW]),
-        thresholds=Thresholds(refused=1, disk_free=2),
-        names=frozenset({"destination d", "destination well"}),
+        thresholds=lambda: Thresholds(refused=1, disk_free=2),
+        names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,
     )
     assert [each.key for each in looking.look()] == [

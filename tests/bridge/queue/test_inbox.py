@@ -4,7 +4,7 @@ import threading
 
 from sqlalchemy import text
 
-from bridge.queue import browse, operate
+from bridge.queue import browse, hashing, operate
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import Claimed, Outcome
@@ -60,6 +60,24 @@ class TestClaiming:
         assert inbox.claim(NOW, 10) == []
         done(inbox, merge)
         assert ids_of(inbox.claim(NOW, 10)) == [after_one, after_two]
+
+    def test_a_patient_who_was_merged_since(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A message that waits in a second lane from now on keeps its place in both."""
+        other = Inbox(store, "other-node")
+        first, second, third, behind = keep(intake, "1", "2", "2", "1")
+        assert ids_of(inbox.claim(NOW, 1)) == [first]
+        assert ids_of(other.claim(NOW, 1)) == [second]
+        lane = hashing.lane("SITE1", "2")
+        inbox.settle([Outcome(first, Event.POSTPONED, retry_at=NOW, lane=lane)], NOW)
+        assert inbox.claim(NOW, 10) == other.claim(NOW, 10) == []
+        done(other, second)
+        (again,) = other.claim(NOW, 10)
+        assert (again.message_id, again.lanes[1]) == (first, lane)
+        assert inbox.claim(NOW, 10) == []
+        done(other, first)
+        assert ids_of(inbox.claim(NOW, 10)) == [third, behind]
 
     def test_refused_messages_are_not_handed_out(self, intake: Intake, inbox: Inbox) -> None:
         """A refused message never reaches a worker, and holds up nobody."""
@@ -152,9 +170,9 @@ class TestSettling:
         assert other.reclaim(NOW + 1000) == 0
         assert other.reclaim(NOW + 1001) == 1
         assert [each.attempts for each in other.claim(NOW + 1001, 10)] == [2]
-        assert inbox.settle([Outcome(message_id, Event.GIVEN_UP)], NOW) == set()
+        assert inbox.settle([Outcome(message_id, Event.GIVEN_UP)], NOW).held == set()
         assert state_of(store, message_id) is State.CLAIMED
-        assert other.settle([Outcome(message_id, Event.ACCEPTED)], NOW) == {message_id}
+        assert other.settle([Outcome(message_id, Event.ACCEPTED)], NOW).held == {message_id}
         assert state_of(store, message_id) is State.DONE
 
     def test_an_extended_lease_holds(self, intake: Intake, inbox: Inbox, store: Database) -> None:

@@ -122,7 +122,7 @@ class Lanes(RuleBasedStateMachine):
         numbers = data.draw(st.lists(st.sampled_from(self._held(name)), min_size=1, unique=True))
         retry_at = self.now + delay if event is Event.POSTPONED else None
         outcomes = [Outcome(number, event, retry_at=retry_at) for number in numbers]
-        assert self.nodes[name].settle(outcomes, self.now) == set(numbers)
+        assert self.nodes[name].settle(outcomes, self.now).held == set(numbers)
         states = {
             Event.ACCEPTED: State.DONE,
             Event.POSTPONED: State.QUEUED,

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.queue import browse, operate
-from bridge.queue.errors import IllegalTransition, NoSuchRow
+from bridge.queue.errors import IllegalTransition, NoSuchRow, NotAsChosen
 from bridge.queue.inbox import Inbox
 from bridge.queue.operate import Routing
 from bridge.queue.states import Event, State
@@ -53,6 +53,20 @@ class TestOperating:
         inbox.claim(NOW, 10)
         done(inbox, second)
         assert operate.replay_message(store, parked) == 1
+
+    def test_who_is_slower_replays_nothing(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """What was chosen because it was parked is left alone once somebody has replayed it."""
+        (parked,) = keep(intake, "1")
+        inbox.claim(NOW, 10)
+        inbox.settle([Outcome(parked, Event.GIVEN_UP)], NOW)
+        operate.replay_message(store, parked, chosen=State.PARKED)
+        inbox.claim(NOW, 10)
+        done(inbox, parked)
+        with pytest.raises(NotAsChosen):
+            operate.replay_message(store, parked, chosen=State.PARKED)
+        assert inbox.claim(NOW, 10) == []
 
     def test_replay_of_a_refused_message(
         self, intake: Intake, inbox: Inbox, store: Database

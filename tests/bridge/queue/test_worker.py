@@ -8,7 +8,8 @@ import pytest
 from typing_extensions import override
 
 from bridge.queue import browse
-from bridge.queue.inbox import Inbox
+from bridge.queue.inbox import Handful, Inbox
+from bridge.queue.lanes import Settled
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import Claimed, Outcome
@@ -170,7 +171,7 @@ class Flaky(Inbox):
     away = 2
 
     @override
-    def settle(self, outcomes: Sequence[Outcome], now: int) -> set[int]:
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
         """Fail twice, then settle."""
         if self.away:
             self.away -= 1
@@ -231,3 +232,47 @@ def test_notify_wakes_at_once(bench: Bench) -> None:
 
     asyncio.run(story())
     assert bench.all_done()
+
+
+def without_looking(bench: Bench, **settings: int) -> None:
+    """Run a worker that hardly ever looks by itself, until all is applied."""
+
+    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+        return [accepted(each) for each in batch]
+
+    async def story() -> None:
+        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=60, **settings)
+        await worker.start()
+        async with asyncio.timeout(30):
+            while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
+                await asyncio.sleep(0.005)
+        await worker.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_what_moves_up_is_claimed_at_once(bench: Bench, batch: int) -> None:
+    """Neither what stood behind another nor what was too much for one batch waits for a look."""
+    bench.keep("1", "1", "1", "2", "2", "3", "4", "1")
+    without_looking(bench, batch=batch)
+
+
+class Counted(Inbox):
+    """An inbox that counts how often it is asked."""
+
+    asked = 0
+
+    @override
+    def take(self, now: int, limit: int) -> Handful:
+        """Count, and take."""
+        self.asked += 1
+        return super().take(now, limit)
+
+
+def test_nothing_is_asked_for_in_vain(bench: Bench) -> None:
+    """Where nothing stood behind what was claimed, one claim is enough."""
+    bench.keep("1", "2", "3")
+    bench.inbox = Counted(bench.store, "node")
+    without_looking(bench)
+    assert bench.inbox.asked == 1

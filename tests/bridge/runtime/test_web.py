@@ -1,11 +1,14 @@
 """The socket that the web application is served on."""
 
 import asyncio
+import json
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from bridge.runtime.web import bind
+from bridge.runtime.web import MAX_HEADERS, WebServer, bind
 from config.quantities import Address
 
 pytestmark = pytest.mark.anyio
@@ -25,3 +28,42 @@ async def test_no_answer_is_held_back() -> None:
         _, writer = await asyncio.open_connection(*listening.getsockname())
         assert await seen == 1
         writer.close()
+
+
+_LONG = (
+    b"GET / HTTP/1.1\r\nX-Long: "  # not a byte more than is read: what is unread cuts answers off
+)
+
+
+async def _nothing(
+    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Any]
+) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (b"\x0bMSH|^~\\&|RIS\x1c\r\n\r\n", 400, "malformed_http"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "malformed_http"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "malformed_http"),
+        (_LONG.ljust(MAX_HEADERS + 1, b"x"), 431, "headers_too_large"),
+    ],
+)
+async def test_what_is_no_http_gets_a_problem_body(sent: bytes, status: int, code: str) -> None:
+    """Errors: also what no application can be asked about is refused in the one shape."""
+    server = WebServer(_nothing, Address("127.0.0.1:0"))
+    await server.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
+        head, _, body = (await asyncio.wait_for(reader.read(), 30)).partition(b"\r\n\r\n")
+        writer.close()
+    finally:
+        await server.stop()
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"application/problem+json" in head
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["message"] == problem["detail"]

@@ -1,6 +1,8 @@
 """Files on their way out, and which of those that wait are whole."""
 
 import asyncio
+import errno
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 from bridge.delivery.replies import answers
 from bridge.transports.folders.fate import Fate, fate, settled
-from bridge.transports.folders.files import Folder
+from bridge.transports.folders.files import Folder, fitting
 from bridge.transports.folders.sender import FolderSender
 from mappings.hl7.ack import build_ack, read_ack
 from mappings.hl7.header import peek
@@ -114,6 +116,55 @@ async def test_no_answer_no_folder(tmp_path: Path) -> None:
 def test_fates(replies: list[bytes], expected: Fate) -> None:
     """All accepted, any refused, or our own trouble."""
     assert fate(replies) is expected
+
+
+def test_a_file_goes_to_another_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `done` is mounted from elsewhere, or was removed, a file is put aside all the same."""
+
+    def elsewhere(source: Path, target: Path) -> None:
+        if source.parent != target.parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        os.rename(source, target)  # noqa: PTH104  # what is replaced is Path's own
+
+    monkeypatch.setattr(Path, "rename", elsewhere)
+    for words in (b"one", b"two"):
+        (tmp_path / "a.hl7").write_bytes(words)
+        Folder(tmp_path).move("a.hl7", "done")
+    assert [path.name for path in everything(tmp_path)] == ["done"]
+    found = {path.name: path.read_bytes() for path in everything(tmp_path / "done")}
+    assert found == {"a.hl7": b"one", "a.2.hl7": b"two"}
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what could not be written, nor what a killed process had begun to write."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / ".000000000000001-A.hl7.tmp").write_bytes(b"half")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(NotConnected):
+            await send(sender(tmp_path), result("A"))
+    assert everything(tmp_path) == []
+    await send(sender(tmp_path), result("A"))
+    assert len(everything(tmp_path)) == 1
+
+
+def test_the_longest_names(tmp_path: Path) -> None:
+    """What is made of a file's name is a name that the file system takes."""
+    name = "N" * 255
+    for _ in range(2):
+        (tmp_path / name).write_bytes(b"x")
+        Folder(tmp_path).move(name, "done")
+    Folder(tmp_path).put(f"done/{fitting(name, '.ack')}", b"y")
+    Folder(tmp_path).put(f"done/{name}", b"z")
+    assert len(everything(tmp_path / "done")) == 3
 
 
 def test_nothing_overtakes_a_file_that_grows() -> None:

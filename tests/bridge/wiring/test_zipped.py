@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from bridge.console.errors import Conflict, ConsoleError, Impossible, Unknown
+from bridge.console.parcels import Parcel
 from bridge.store.database import Database
 from bridge.wiring import stores
+from bridge.wiring.activating import Who, activate_files
 from bridge.wiring.arriving import NotImported
 from bridge.wiring.homes import make_home
+from bridge.wiring.present import current
+from bridge.wiring.shelf import in_force
 from bridge.wiring.zipped import ZippedInterfaces, packed, unpacked
 from config import Settings, load
 
@@ -37,7 +41,21 @@ class Home:
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)
         stores.migrate_bridge(self.database)
-        self.parcels = ZippedInterfaces(self.settings, self.database)
+        self.parcels = ZippedInterfaces(self.settings, self.database, lambda: 1_000)
+
+    @property
+    def current(self) -> Settings:
+        """The settings in force."""
+        return current(self.settings, self.database)
+
+    def file(self, name: str) -> str:
+        """What the definition `ris-u` in force has in a file."""
+        return in_force(self.settings, self.database)("ris-u")[name]
+
+
+def parcel(data: bytes, mark: str, *, replace: bool = False) -> Parcel:
+    """A ZIP that Ann takes in."""
+    return Parcel(data, mark, "ann", "a test", replace)
 
 
 @pytest.fixture
@@ -71,12 +89,14 @@ def test_an_interface_travels(homes: tuple[Home, Home]) -> None:
         "codes/ours.csv": None,
         "ris-u.yaml": None,
     }
-    assert load(second.path).listener == [], "nothing was written yet"
-    done = second.parcels.take_in(data, shown["mark"], replace=False)
+    assert second.current.listener == [], "nothing is in force yet"
+    done = second.parcels.take_in(parcel(data, shown["mark"]))
     assert done["files"] == ["codes/ours.csv", "ris-u.yaml"]
-    settings = load(second.path)
-    assert settings.listener[0].mappings == ["ris-u"]
-    assert (second.path / "bridge.toml").read_text() == shown["settings"]["after"]
+    assert second.current.listener[0].mappings == ["ris-u"]
+    assert str(second.current.destination[0].address) == "127.0.0.1:9"
+    assert second.file("codes/ours.csv") == "code,value\nX,CT\n"
+    assert (second.path / "bridge.toml").read_text() == "", "files are nobody's here"
+    assert second.parcels.pack(["ris-u", "back"]) == data, "and it leaves as it came"
     with pytest.raises(Impossible, match="used more than once"):
         second.parcels.look(data)
     with pytest.raises(Unknown):
@@ -84,21 +104,22 @@ def test_an_interface_travels(homes: tuple[Home, Home]) -> None:
 
 
 def test_what_changed_since_it_was_looked_at_is_shown_again(homes: tuple[Home, Home]) -> None:
-    """Another file, or other settings: nothing is written."""
+    """Another version in force: nothing is taken in; nor is one replaced unasked."""
     first, second = homes
     data = first.parcels.pack(["ris-u"])
     mark = second.parcels.look(data)["mark"]
     file = second.path / "mappings" / "ris-u.yaml"
     file.write_text("include: orders.yaml\n")
+    activate_files(second.settings, second.database, ["ris-u"], Who("ben", 1))
     with pytest.raises(Conflict):
-        second.parcels.take_in(data, mark, replace=True)
+        second.parcels.take_in(parcel(data, mark, replace=True))
     shown = second.parcels.look(data)
     assert {each["name"]: each["before"] for each in shown["files"]}["ris-u.yaml"]
     with pytest.raises(Impossible, match=r"ris-u\.yaml"):
-        second.parcels.take_in(data, shown["mark"], replace=False)
-    assert load(second.path).listener == []
-    second.parcels.take_in(data, shown["mark"], replace=True)
-    assert "ours" in file.read_text()
+        second.parcels.take_in(parcel(data, shown["mark"]))
+    assert second.current.listener == []
+    second.parcels.take_in(parcel(data, shown["mark"], replace=True))
+    assert "ours" in second.file("ris-u.yaml")
 
 
 LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'
@@ -130,7 +151,7 @@ def test_what_is_refused_changes_nothing(homes: tuple[Home, Home], data: bytes, 
     _, second = homes
     with pytest.raises(ConsoleError, match=why):
         second.parcels.look(data)
-    assert (second.path / "bridge.toml").read_text() == ""
+    assert second.current.listener == []
 
 
 def test_a_folder_in_a_zip_is_taken_for_the_zip() -> None:

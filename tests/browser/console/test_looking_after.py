@@ -122,14 +122,20 @@ def test_an_interface_leaves_and_another_comes(ward: Ward, page: Page, tmp_path:
     expect(dialog.get_by_text("Adds: ris-2")).to_be_visible()
     expect(dialog.get_by_text('name = "ris-2"')).to_be_visible()
     assert complaints(page) == []
-    names = [each.name for each in load(ward.house.home).destination]
-    assert "ris-2" not in names
+    assert "ris-2" not in destinations(ward)
     dialog.get_by_label("Why").fill("a second receiver")
     dialog.get_by_role("button", name="Take it in").click()
     expect(page.get_by_role("status").filter(has_text="Taken in: ris-2")).to_be_visible()
-    assert "ris-2" in [each.name for each in load(ward.house.home).destination]
+    assert "ris-2" in destinations(ward), "in force at once, and in no file"
+    assert "ris-2" not in [each.name for each in load(ward.house.home).destination]
     deeds = ward.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
     assert (deeds[0]["subject"], deeds[0]["reason"]) == ("interface ris-2", "a second receiver")
+
+
+def destinations(ward: Ward) -> list[str]:
+    """The destinations in force."""
+    found = ward.call(CHIEF, "GET", "channels").json()["destinations"]
+    return [each["name"] for each in found]
 
 
 def test_nothing_typed_is_lost_when_a_session_ends(ward: Ward, page: Page) -> None:

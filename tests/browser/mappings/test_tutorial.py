@@ -19,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from mappings.hl7.files import messages_in
-from tests.acceptance.wire import Sender
+from tests.acceptance.wire import Sender, Sink, sink
 from tests.browser.mappings.conftest import (
     KEEPER,
     Desk,
@@ -185,6 +185,80 @@ def test_8_one_step_back(desk: Desk, window: Page) -> None:
     expect(newest).to_contain_text("It has not")
     expect(window.get_by_role("row")).to_have_count(4)
     picture(window, "9-history")
+
+
+@pytest.fixture(scope="module")
+def street() -> Iterator[Sink]:
+    """The department across the street."""
+    with sink() as running:
+        yield running
+
+
+def result(desk: Desk, street: Sink, accession: str) -> str:
+    """Sign the report of an order, and give what the department across the street is sent."""
+    desk.house.draft("S907", accession, "No fracture.")
+    desk.house.sign("S907", accession)
+    deadline = time.monotonic() + 30
+    while not street.received:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return street.received[-1].decode()
+
+
+def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
+    """A form: checked as it is filled in, tried for real, and at work without a restart."""
+    window.get_by_role("link", name="Connections").click()
+    window.get_by_role("button", name="New destination").click()
+    form = window.get_by_role("dialog", name="New destination")
+    form.get_by_label("Name", exact=True).fill("street")
+    form.get_by_label("Host and port").fill("127.0.0.1")
+    expect(form.get_by_text('write "host:port"')).to_be_visible()
+    form.get_by_label("Host and port").fill(f"127.0.0.1:{street.port}")
+    expect(form.get_by_text('write "host:port"')).to_have_count(0)
+    form.get_by_label("Fields of MSH and others").fill("receiving_application = STREET")
+    form.get_by_label("Layout of the text").select_option("repetitions")
+    form.get_by_role("button", name="Try the connection").click()
+    expect(form.get_by_text("Stays connected")).to_be_visible()
+    form.get_by_label("Why").fill("Results for the department across the street")
+    picture(window, "10-destination")
+    form.get_by_role("button", name="Put into force").click()
+    row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
+    expect(row).to_contain_text("running")
+    picture(window, "11-connections")
+    connected(desk, 1)
+    message = result(desk, street, "S26-907")
+    assert "|STREET|" in message.split("\r")[0]
+    assert "No fracture." in message
+
+
+def connected(desk: Desk, times: int) -> None:
+    """Wait until the service has begun to send there so many times."""
+    deadline = time.monotonic() + 30
+    while len(re.findall(r" connected .*street", desk.house.log())) < times:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_10_changed_and_back(desk: Desk, window: Page) -> None:
+    """Switched off by the same form, and on again by one step back."""
+    open_settings = window.get_by_role("button", name="Settings street")
+    open_settings.click()
+    form = window.get_by_role("dialog", name="Destination street")
+    form.get_by_role("checkbox", name="Switched on").uncheck()
+    form.get_by_label("Why", exact=False).first.fill("They move house")
+    form.get_by_role("button", name="Put into force").click()
+    row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
+    expect(row).to_contain_text("off")
+    open_settings.click()
+    past = form.get_by_role("table", name="What was in force")
+    expect(past.get_by_role("row")).to_have_count(2)
+    form.get_by_label("Why it goes back").fill("They are there again")
+    back = form.get_by_role("button", name="Roll back one step")
+    back.scroll_into_view_if_needed()
+    picture(window, "12-one-step-back")
+    back.click()
+    expect(row).to_contain_text("running")
+    connected(desk, 2)
 
 
 def test_the_tutorial_names_what_is_there() -> None:

@@ -209,6 +209,16 @@ def test_a_file_does_not_overwrite_what_was_written(service: Service) -> None:
     assert case.content("A1") == "Dictated."
 
 
+def test_a_preliminary_read_keeps_its_words(service: Service) -> None:
+    """update-dicomsr: a later file does not change what has been read, though none wrote in it."""
+    case = Case(service)
+    ok(service.launch(READER, dicomSR=files(basic("Read."))))
+    ok(case.post("prelim", "A1", prelimGroup="Night", prelimTag="Resident"))
+    read = case.content("A1")
+    ok(case.post("update-dicomsr", "A1", dicomSR=files(basic("Later.", SOPInstanceUID="1.2.4"))))
+    assert case.content("A1") == read == "Finding: Read."
+
+
 def test_an_identifier_of_a_file_that_is_too_long(service: Service) -> None:
     """dicomSR: what a file says of the patient is held to the limits of the request."""
     body = {
@@ -255,3 +265,12 @@ def test_a_verified_observer(service: Service) -> None:
     observer.VerifyingObserverIdentificationCodeSequence = [code("READ")]
     ok(service.launch(dicomSR=files(basic(VerifyingObserverSequence=[observer]))))
     assert stored(service)["ReportingPhysician"] == "READ^ER"
+
+
+def test_a_name_in_a_file_renames_nobody(service: Service) -> None:
+    """ForceUpdatePatientName true: `PatientName` must be present in clinicalInfo."""
+    ok(service.launch(tags={"PatientName": "DOE^JANE"}))
+    sent = files(basic(PatientName="ROE^JANE"))
+    answer = service.launch(accession="A2", dicomSR=sent, forceUpdatePatientName=True)
+    assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")
+    assert stored(service)["PatientName"] == "DOE^JANE"

@@ -17,7 +17,8 @@ POSTS = {
     "report/launch/clinical/batch": [launch_body()],
 }
 PROBLEM = {
-    *("type", "title", "status", "detail", "instance", "code", "errors", "requestId", "message")
+    *("type", "title", "status", "detail", "instance", "code", "errors", "requestId", "message"),
+    "retryable",
 }
 
 
@@ -31,6 +32,7 @@ def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     assert body["message"] == body["detail"] != ""
     assert body["requestId"] == answer.headers["x-request-id"]
     assert re.fullmatch(r"[a-z_]+", body["code"])
+    assert body["retryable"] is (body["code"] in ("changed", "too_many_requests", "unavailable"))
     assert body["type"].endswith(body["code"])
     for each in body["errors"]:
         assert set(each) == {"pointer", "message"}

@@ -116,6 +116,7 @@ def test_when_names_differ(service: Service, known: str, given: str, same: bool)
         assert answer.status_code == (200 if same else 409)
         if not same:
             assert answer.json()["code"] == "patient_name_mismatch"
+            assert answer.json()["retryable"] is False
             assert given not in answer.text
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mappings.hl7 import AckCode, Malformed, Message, build_ack, peek, read_ack
-from mappings.hl7.batch import join_acks, split
+from mappings.hl7.batch import join_acks, miscounted, split
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ONE = b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5\rNTE|1||MSH in the text\r"
@@ -45,6 +45,28 @@ def test_other_line_ends(end: bytes) -> None:
 def test_no_batch(raw: bytes) -> None:
     """Without FHS or BHS in front there is no batch, however many headers follow."""
     assert split(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (BATCH + ONE + TWO + b"BTS|3\r", "BTS-1"),
+        (BATCH + ONE + TWO + b"BTS|02|comment\r", ""),
+        (BATCH + ONE + TWO + b"BTS\r", ""),
+        (BATCH + ONE + TWO + b"BTS|two\r", ""),
+        (BATCH + b"BTS|1\r", "BTS-1"),
+        (b"BHS$^~\\&$A\r" + ONE + b"BTS$2\r", "BTS-1"),
+        (FILE + BATCH + ONE + b"BTS|1\r" + BATCH + TWO + b"BTS|2\rFTS|2\r", "BTS-1"),
+        (FILE + BATCH + ONE + b"BTS|1\r" + BATCH + TWO + b"BTS|1\rFTS|3\r", "FTS-1"),
+        (FILE + BATCH + ONE + TWO + b"BTS|2\rFTS|2\r", ""),
+        (FILE + ONE + TWO + b"FTS|1\r", ""),
+        (FILE + ONE + TWO + b"FTS|3\r", "FTS-1"),
+        (FILE + b"FTS|0\r", ""),
+    ],
+)
+def test_announced_numbers(raw: bytes, place: str) -> None:
+    """BTS-1 counts the messages of its batch, FTS-1 batches, or messages, or nothing."""
+    assert miscounted(raw) == place
 
 
 def test_empty_batch() -> None:

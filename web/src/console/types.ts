@@ -76,6 +76,12 @@ export interface Channel {
   sites: string[];
   /** Whether it serves others' sites too: seen, and not changed, by whom sites limit. */
   shared: boolean;
+  /** Whether it is not switched off. */
+  enabled: boolean;
+  /** Why a node could not begin with it; empty: all could. */
+  trouble: string;
+  /** Whose word it is: `file`, `console`, or `both` where the console's overrules bridge.toml. */
+  source: string;
   /** After how many milliseconds without a message somebody is told; 0: never. */
   silence: number;
 }

@@ -55,6 +55,9 @@ class ChangeBody(BaseModel):
     addenda: int | None = Field(
         default=None, description="Place of a released addendum among those of the export"
     )
+    cancelled: bool | None = Field(
+        default=None, description="Of a deleted report: whether its order does not come back"
+    )
     text: ReleasedTextBody | None = Field(
         default=None, description="With `texts`, and where the quota of exports allows it"
     )

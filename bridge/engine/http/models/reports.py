@@ -69,10 +69,12 @@ class DeleteBody(OneReport):
     `POST /api/report/delete`.
 
     `onlyWhenOrdered` is ours: refuse (400) where somebody has begun to read, in the same
-    transaction, so that a cancelled order never takes a text with it.
+    transaction, so that a cancelled order never takes a text with it. So is `setAside`: the order
+    may come back (it is held, or moved), so that the change feed does not call it cancelled.
     """
 
     onlyWhenOrdered: Flag = False  # spelled like the document's fields
+    setAside: Flag = False
 
 
 class StatusBody(Body):

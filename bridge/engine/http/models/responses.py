@@ -47,7 +47,7 @@ class ProblemError(BaseModel):
 
 
 class ProblemBody(BaseModel):
-    """RFC 9457, with `code`, `errors`, `requestId` and `message`."""
+    """RFC 9457, with `code`, `errors`, `requestId`, `message` and `retryable`."""
 
     model_config = example(
         {
@@ -60,6 +60,7 @@ class ProblemBody(BaseModel):
             "errors": [],
             "requestId": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
             "message": "the report is signed",
+            "retryable": False,
         }
     )
 
@@ -72,6 +73,7 @@ class ProblemBody(BaseModel):
     errors: list[ProblemError]
     requestId: str
     message: str
+    retryable: bool
 
 
 class Owner(BaseModel):

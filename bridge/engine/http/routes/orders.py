@@ -37,7 +37,9 @@ async def delete(body: DeleteBody, request: Request) -> Response:
         request,
         "delete",
         place_of(body.clinicalInfo),
-        lambda work: gone.append(delete_report(work, triple, only_ordered=body.onlyWhenOrdered)),
+        lambda work: gone.append(
+            delete_report(work, triple, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside)
+        ),
     )
     # Pending links of an order without a report are revoked all the same, and stay so.
     if gone and not gone[-1]:

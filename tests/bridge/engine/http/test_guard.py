@@ -78,7 +78,7 @@ def test_a_problem_body_has_all_members(service: Service) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     assert set(problem) == {
         *("type", "title", "status", "detail", "instance", "code"),
-        *("errors", "requestId", "message"),
+        *("errors", "requestId", "message", "retryable"),
     }
     assert problem["status"] == answer.status_code == 400
     assert problem["errors"][0]["pointer"] == "/clinicalInfo"

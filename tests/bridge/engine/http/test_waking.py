@@ -1,5 +1,6 @@
 """Who waits for changes is woken by the commit, also by that of another process."""
 
+import asyncio
 import secrets
 
 import pytest
@@ -29,6 +30,21 @@ def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
 
     assert service.runner.run(waiting())
     assert service.get("report/changes").json()["changes"][-1]["event"] == "report_signed"
+
+
+def test_who_passes_over_an_event_is_not_woken_by_it(service: Service) -> None:
+    """A launched order wakes who waits for anything, and not who waits for other news."""
+    changed, orders = service.application.state.engine.work.changed, {"order_registered"}
+
+    async def bells() -> tuple[asyncio.Future[None], asyncio.Future[None]]:
+        return changed.bell(), changed.bell(orders)
+
+    every, others = service.runner.run(bells())
+    service.launch(lazyLaunch=True, registerOrder=True)
+    assert service.runner.run(heard(every, LONG))
+    assert not others.done()
+    service.launch(userInfo=user())
+    assert service.runner.run(heard(others, LONG))
 
 
 def test_events_that_are_passed_over(service: Service) -> None:

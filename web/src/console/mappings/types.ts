@@ -150,7 +150,7 @@ export interface Unknown {
 export interface Parcel {
   mark: string;
   channels: string[];
-  definitions: { name: string; stays: boolean }[];
-  settings: { before: string; after: string };
+  definitions: { name: string; replaces: boolean }[];
+  settings: string;
   files: { name: string; before: string | null; after: string }[];
 }

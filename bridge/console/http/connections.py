@@ -1,0 +1,88 @@
+"""Listeners and destinations set up by hand: a form, checks as it is filled in, and its history."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from bridge.console.connections import Change, Plan
+from bridge.console.http.channels import Kind, Name
+from bridge.console.http.connection_bodies import BackBody, ConnectionName, PlanBody, SettingsBody
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait
+from bridge.console.permissions import Permission
+
+router = APIRouter(prefix="/api/connections")
+_NEEDS = (Permission.CONNECT,)
+
+
+@router.get("")
+async def form(person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
+    """Describe what is asked for."""
+    person.grant.require(Permission.CONNECT)
+    async with backstage.gate:
+        return await asyncio.to_thread(backstage.connections.form)
+
+
+@router.get("/{kind}/{name}")
+async def connection(
+    kind: Kind, name: Name, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Give the settings of one, and what they were."""
+    person.grant.require(Permission.CONNECT)
+    return await asyncio.to_thread(backstage.connections.connection, kind, name)
+
+
+@router.post("/{kind}/check")
+async def check(
+    kind: Kind, body: PlanBody, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Say what is wrong with settings, field by field; nothing is kept."""
+    person.grant.require(Permission.CONNECT)
+    plan = Plan(kind, body.table, body.new)
+    async with backstage.gate:
+        return await asyncio.to_thread(backstage.connections.check, plan)
+
+
+@router.post("/{kind}/try")
+async def try_out(
+    kind: Kind, body: PlanBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Mapping[str, Any]:
+    """Connect as settings say, and tell what was found; no message is sent."""
+    wanted = Act(_NEEDS, "test", f"{kind} {str(body.table.get('name', ''))[:64]}")
+    plan = Plan(kind, body.table, body.new)
+    work = backstage.connections.try_out
+    return {"steps": list(await act_and_wait(request, person, wanted, lambda: work(plan)))}
+
+
+@router.put("/{kind}/{name}")
+async def save(
+    kind: Kind,
+    name: ConnectionName,
+    body: SettingsBody,
+    request: Request,
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> Mapping[str, Any]:
+    """Put settings into force on all nodes."""
+    wanted = Act(_NEEDS, "set up", f"{kind} {name}", reason=body.reason)
+    email = person.grant.email
+    change = Change(kind, name, email, body.reason, body.begun_on, body.table, body.new)
+    async with backstage.gate:
+        return await act(request, person, wanted, lambda: backstage.connections.save(change))
+
+
+@router.post("/{kind}/{name}/rollback")
+async def rollback(
+    kind: Kind,
+    name: ConnectionName,
+    body: BackBody,
+    request: Request,
+    person: PersonDep,
+    backstage: BackstageDep,
+) -> Mapping[str, Any]:
+    """Put the settings before into force again."""
+    wanted = Act(_NEEDS, "roll back", f"{kind} {name}", reason=body.reason)
+    change = Change(kind, name, person.grant.email, body.reason, body.begun_on)
+    async with backstage.gate:
+        return await act(request, person, wanted, lambda: backstage.connections.rollback(change))

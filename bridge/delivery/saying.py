@@ -1,0 +1,76 @@
+"""
+What a message says, as mappings take it: the orders' values, the report's words.
+
+Pure. What is sent to whom, and whether, is the composer's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from bridge.engine_client.models import Export, ExportedText, Person, Said
+from bridge.store.order_index import IndexedOrder
+from mappings.procedures import procedures_of
+from mappings.results import (
+    WITHDRAWALS,
+    Addendum,
+    ResultEvent,
+    ResultOrder,
+    Signer,
+)
+
+WITHDRAWN = "This report has been withdrawn."
+"""Stands for the text of a retracted report: what is in the editor by now is a draft."""
+
+
+def orders_of(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultOrder]:
+    """
+    Join what the service says of an order with what its sender said; the service is newer.
+
+    An order of several procedures answers for each of them.
+    """
+    said = dict(index.tags) if index else {}
+    merged = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
+    metadata = merged.pop("Metadata", None) or {}
+    order = ResultOrder(
+        tags={tag: str(value) for tag, value in merged.items()},
+        metadata=metadata,
+        placer=index.placer if index else "",
+        filler=index.filler if index else "",
+        echo=index.echo if index else (),
+    )
+    head, parts = procedures_of(order.echo, "")
+    if not parts:
+        return [order]
+    first, *others = [replace(order, echo=(*head, *each.lines)) for each in parts]
+    return [first, *(replace(each, placer="", filler="") for each in others)]
+
+
+def texts_of(event: ResultEvent, export: Export | Said | None, addenda: int) -> dict[str, Any]:
+    """Give the text, its signer and so many of its addenda; of a withdrawal what it says."""
+    if event in WITHDRAWALS:
+        return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}
+    if export is None:
+        return {}
+    return {
+        "report_text": export.report.content,
+        "signed_at": _moment(export.report.signed_at),
+        "signed_by": _signer(export.report.signed_by),
+        "addenda": tuple(_addendum(each) for each in export.addenda[:addenda]),
+    }
+
+
+def _addendum(text: ExportedText) -> Addendum:
+    return Addendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
+
+
+def _signer(person: Person | None) -> Signer:
+    return Signer(person.name, person.email) if person else Signer()
+
+
+def _moment(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else None

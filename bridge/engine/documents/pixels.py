@@ -1,0 +1,62 @@
+"""
+The pixels of a key image, decoded and encoded anew.
+
+Loaded with the first image. What may be sent at all, `images` decides.
+"""
+
+from io import BytesIO
+
+from PIL import ExifTags, Image, ImageOps
+from PIL.Image import DecompressionBombError, DecompressionBombWarning
+
+from bridge.engine.documents.errors import BadImage, ImageFault
+
+
+def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
+    """
+    Return the picture encoded anew, its width and its height; `kind` is PIL's name of the format.
+
+    JPEG stays JPEG, the others become PNG. Raises `BadImage`.
+    """
+    try:
+        return _reencode(data, kind, max_pixels)
+    except BadImage:
+        raise
+    except (DecompressionBombError, DecompressionBombWarning):
+        raise BadImage(ImageFault.TOO_MANY_PIXELS) from None
+    except Exception:  # noqa: BLE001  # decoders raise what they like on hostile bytes
+        raise BadImage(ImageFault.MALFORMED) from None
+
+
+def _reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
+    picture = Image.open(BytesIO(data), formats=(kind,))
+    if picture.width * picture.height > max_pixels:  # known from the header, nothing decoded yet
+        raise BadImage(ImageFault.TOO_MANY_PIXELS)
+    picture.load()
+    upright = _upright(picture)
+    encoded = _jpeg(upright) if kind == "JPEG" else _png(upright)
+    return encoded, upright.width, upright.height
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """Apply the camera's orientation, since the tag that says it is not kept."""
+    if picture.getexif().get(ExifTags.Base.Orientation, 1) == 1:
+        return picture
+    return ImageOps.exif_transpose(picture)
+
+
+def _jpeg(picture: Image.Image) -> bytes:
+    buffer = BytesIO()
+    if picture.mode == "CMYK":
+        picture = picture.convert("RGB")  # browsers disagree about CMYK
+    # `keep` takes over the quantization tables: the least loss that re-encoding allows.
+    quality = "keep" if picture.format == "JPEG" else 95
+    picture.save(buffer, "JPEG", quality=quality, exif=b"", icc_profile=None, comment=b"")
+    return buffer.getvalue()
+
+
+def _png(picture: Image.Image) -> bytes:
+    buffer = BytesIO()
+    picture.info = {key: value for key, value in picture.info.items() if key == "transparency"}
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()

@@ -1,0 +1,110 @@
+"""
+What a form asks for a listener or destination: its keys, their kinds, choices and defaults.
+
+Read from the models, so that no setting is left out of a form. Pure.
+"""
+
+import types
+from collections.abc import Iterator, Mapping
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+class FieldKind(StrEnum):
+    """How a value is asked for."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    SECONDS = "seconds"
+    YES = "yes"
+    CHOICE = "choice"
+    SEVERAL = "several"  # of choices
+    WORDS = "words"  # a list
+    PAIRS = "pairs"  # keys with values
+    FILE = "file"  # a path, relative to HOME
+
+
+def fields(model: type[BaseModel], inside: str = "") -> Iterator[Mapping[str, Any]]:
+    """
+    Describe the keys of a section; those of a section in it have its name before them.
+
+    Each has `name`, `kind`, `choices`, `default`, `required` and `help`.
+    """
+    for name, field in model.model_fields.items():
+        key = f"{inside}{field.alias or name}"
+        section = _section(field)
+        if section is not None:
+            yield from fields(section, f"{key}.")
+            continue
+        kind, choices = _kind(field)
+        default = field.get_default(call_default_factory=True)
+        yield {
+            "name": key,
+            "kind": kind,
+            "choices": choices,
+            "default": None if field.is_required() else plain(default),
+            "required": field.is_required(),
+            "help": field.description or "",
+        }
+
+
+def written(section: BaseModel) -> dict[str, Any]:
+    """Give a section as its file has it: keys whose values are not the defaults."""
+    found = {}
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            found[field.alias or name] = written(value)
+        elif value != field.get_default(call_default_factory=True):
+            found[field.alias or name] = plain(value)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Give a value as a file has it."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, Path | str):
+        return str(value)
+    return value
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    found = [
+        each
+        for each in _options(field.annotation)
+        if isinstance(each, type) and issubclass(each, BaseModel)
+    ]
+    return found[0] if found else None
+
+
+def _kind(field: FieldInfo) -> tuple[FieldKind, list[str]]:
+    options = [each for each in _options(field.annotation) if each is not type(None)]
+    first = options[0]
+    if get_origin(first) is Literal:
+        return FieldKind.CHOICE, list(get_args(first))
+    if get_origin(first) is dict:
+        return FieldKind.PAIRS, []
+    if get_origin(first) is list:
+        (inner,) = get_args(first)
+        of_choices = get_origin(inner) is Literal
+        return (FieldKind.SEVERAL, list(get_args(inner))) if of_choices else (FieldKind.WORDS, [])
+    if isinstance(first, type) and issubclass(first, StrEnum):
+        return FieldKind.CHOICE, [each.value for each in first]
+    if first is float:
+        return FieldKind.SECONDS, []
+    return {bool: FieldKind.YES, int: FieldKind.NUMBER, Path: FieldKind.FILE}.get(
+        first, FieldKind.TEXT
+    ), []
+
+
+def _options(annotation: Any) -> list[Any]:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return list(get_args(annotation))
+    return [annotation]

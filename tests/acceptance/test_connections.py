@@ -1,0 +1,200 @@
+"""Senders and receivers set up in the console while the service runs: it goes on with them."""
+
+import base64
+import socket
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bridge.wiring.zipped import packed
+from tests.acceptance.cluster import Cluster
+from tests.acceptance.house import House, free_port
+from tests.acceptance.orders import order
+from tests.acceptance.receiver import Receiver
+from tests.acceptance.wire import Sender, sink, verdict
+from tests.browser.signing_in import PASSWORD
+from tests.conftest import empty
+
+pytestmark = pytest.mark.slow
+
+MARA = "mara@example.org"
+NUMBERS = count(7600)
+WITHIN = 30.0
+
+
+class Console:
+    """The console as a page of it calls it."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        form = {"email": MARA, "password": PASSWORD, "token": "", "next": ""}
+        answer = httpx.post(f"{house.url}/reporting/login", data=form, timeout=30)
+        self.cookies = dict(answer.cookies)
+
+    def call(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """Call an endpoint."""
+        url, headers = f"{self.house.url}/console/api/{path}", {"origin": self.house.url}
+        return httpx.request(
+            method, url, json=body, cookies=self.cookies, headers=headers, timeout=30
+        )
+
+    def put(self, kind: str, name: str, table: dict[str, Any] | None, new: bool = False) -> None:
+        """Put settings into force."""
+        body = {"table": table, "reason": "a test", "begun_on": self.version(kind, name)}
+        answer = self.call("PUT", f"connections/{kind}/{name}", {**body, "new": new})
+        assert answer.status_code == 200, answer.text
+
+    def version(self, kind: str, name: str) -> str:
+        """Give what is in force of one; empty where the console says nothing of it."""
+        found = self.call("GET", f"connections/{kind}/{name}").json().get("in_force")
+        return found["version"] if found else ""
+
+
+def enrol(house: House) -> None:
+    """Add who may set up everything."""
+    body = {"email": MARA, "name": "Mara Keeper", "role": "user", "password": PASSWORD}
+    house.post("/api/admin/sites/SITE1/users", body, expect=None)
+    house.bridge("console", "grant", MARA, "--role", "system-administrator", "--bodies")
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A service without any receiver."""
+    house = House(Path(tmp_path_factory.mktemp("connections")) / "home")
+    house.make()
+    house.start()
+    enrol(house)
+    yield Console(house)
+    assert house.stop() == 0
+    house.kill()
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """Wait until it holds."""
+    until = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def signed(house: House, port: int = 0) -> str:
+    """Order something and sign its report; give the accession."""
+    number = next(NUMBERS)
+    with Sender(port or house.mllp_port) as sender:
+        assert verdict(sender.ask(order(number, accession=f"A{number}")))[0] == "AA"
+    wait(lambda: house.row(f"A{number}") is not None)
+    house.draft(f"M{number}", f"A{number}", "Nothing found.")
+    house.sign(f"M{number}", f"A{number}")
+    return f"A{number}"
+
+
+def test_a_receiver_comes_changes_and_goes(console: Console) -> None:
+    """By MLLP first, then by HTTP, then not at all, and back by one step; never a restart."""
+    house, web = console.house, Receiver()
+    with sink() as first:
+        console.put("destination", "street", {"address": f"127.0.0.1:{first.port}"}, new=True)
+        wait(lambda: "connected" in house.log())
+        one = signed(house)
+        wait(lambda: any(one.encode() in each for each in first.received))
+        console.put("destination", "street", {"address": f"http://127.0.0.1:{web.port}/hl7"})
+        wait(lambda: house.log().count(" connected ") > 1)
+        two = signed(house)
+        wait(lambda: any(two.encode() in body for _, body in web.received))
+        assert not any(two.encode() in each for each in first.received)
+        off = {"address": f"http://127.0.0.1:{web.port}/hl7", "enabled": False}
+        console.put("destination", "street", off)
+        wait(lambda: house.log().count(" ended ") > 1)
+        three = signed(house)
+        body = {"reason": "on again", "begun_on": console.version("destination", "street")}
+        done = console.call("POST", "connections/destination/street/rollback", body)
+        assert done.status_code == 200, done.text
+        wait(lambda: house.log().count(" connected ") > 2)
+        four = signed(house)
+        wait(lambda: any(four.encode() in body for _, body in web.received))
+        assert not any(three.encode() in body for _, body in web.received)
+    web.server.shutdown()
+    web.server.server_close()
+
+
+def test_a_listener_comes_and_goes(console: Console) -> None:
+    """Orders come in by its port as soon as it is there, and are applied when it is off again."""
+    house, port = console.house, free_port()
+    table = {"bind": f"127.0.0.1:{port}", "site": "SITE1"}
+    console.put("listener", "north", table, new=True)
+
+    def open_now() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait(open_now)
+    signed(house, port)
+    console.put("listener", "north", {**table, "enabled": False})
+    wait(lambda: not open_now())
+    house.settle()
+
+
+def test_a_port_that_is_taken_is_said_and_tried_again(console: Console) -> None:
+    """The page says that the listener could not begin, until it can."""
+
+    def trouble() -> str:
+        found = console.call("GET", "channels").json()["listeners"]
+        return next(str(each["trouble"]) for each in found if each["name"] == "south")
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        table = {"bind": f"127.0.0.1:{port}", "site": "SITE1"}
+        console.put("listener", "south", table, new=True)
+        wait(lambda: "is it in use?" in trouble())
+    wait(lambda: not trouble())
+    signed(console.house, port)
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(240)
+def test_all_nodes_go_on_with_an_interface_that_one_took_in(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """A ZIP with a listener, a receiver and a definition: taken in at one node, at work on both."""
+    empty(postgres_url)
+    cluster, port = Cluster(tmp_path, postgres_url), free_port()
+    try:
+        cluster.make()
+        cluster.start()
+        one, two = cluster.nodes
+        enrol(one)
+        with sink() as receiver:
+            data = packed(interface(port, receiver.port))
+            console, body = Console(one), {"zip": base64.b64encode(data).decode()}
+            mark = console.call("POST", "interfaces/look", body).json()["mark"]
+            taken = {**body, "mark": mark, "replace": False, "reason": "a test"}
+            answer = console.call("POST", "interfaces/import", taken)
+            assert answer.status_code == 200, answer.text
+            for node in (one, two):
+                wait(lambda node=node: f":{port}" in node.log())
+                wait(lambda node=node: "connected" in node.log())
+            for _ in range(6):
+                accession = signed(two, port)
+                wait(lambda it=accession: any(it.encode() in each for each in receiver.received))
+    finally:
+        cluster.close()
+
+
+def interface(port: int, receiver: int) -> dict[str, str]:
+    """An interface whose listener both nodes of one machine share."""
+    text = f"""
+[[listener]]
+name = "north"
+bind = "127.0.0.1:{port}"
+share_port = true
+site = "SITE1"
+mappings = ["north"]
+[[destination]]
+name = "street"
+address = "127.0.0.1:{receiver}"
+"""
+    return {"interface.toml": text, "mappings/north.yaml": "include: orders.yaml\n"}

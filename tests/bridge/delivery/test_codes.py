@@ -1,0 +1,62 @@
+"""Codes that a results definition's tables have not: whoever composes a message tells of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.delivery.composer import Composer
+from bridge.queue.outbox import Outbox
+from bridge.store.database import Database
+from bridge.wiring.rendering import outgoing
+from config import load
+from mappings.codes import Missed
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from tests.bridge.delivery.equipment import Time, destination
+from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.intake.desk import order
+
+SOURCES = {
+    **read_folder(DEFINITIONS),
+    "codes/bodies.csv": "code,value\nHEAD,HEAD\n",
+    "street.yaml": """
+include: results.yaml
+segments:
+  - MSH: {9: $message, 10: $control_id}
+  - ZBP: {1: {value: $order.Accession, codes: bodies}}
+""",
+}
+SETTINGS = """
+[[destination]]
+name = "ris"
+address = "127.0.0.1:9"
+mapping = "street"
+layout = "lines"
+"""
+
+
+@pytest.mark.anyio
+async def test_whoever_composes_tells_which_codes_are_missing(
+    tmp_path: Path, database: Database
+) -> None:
+    """By the name and version that are in force, whatever words the destination lays over them."""
+    (tmp_path / "bridge.toml").write_text(SETTINGS, "utf-8")
+    settings = load(tmp_path)
+    mappings = outgoing(settings, settings.destination[0], lambda _: SOURCES)
+    here = destination(mappings=mappings)
+    told: list[tuple[str, str, list[Missed]]] = []
+    async with open_hospital(tmp_path, database, here) as hospital:
+        hospital.couriers[0].pause()
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "No bleeding.")
+        await hospital.follow()
+        (claimed,) = Outbox(database, "another").claim("ris", hospital.time(), 1, "")
+        composer = Composer(
+            hospital.client, database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]]))
+        )
+        anew = replace(claimed, payload=None)
+        known = composer.look_up([anew])[anew.delivery_id]
+        await composer.compose(anew, known, here)
+    version = compile_sources(SOURCES, "street").version
+    assert version != mappings[0].version, "the words are part of it"
+    assert told == [("street", version, [Missed("bodies", "A1", "$order.Accession", "keep")])]

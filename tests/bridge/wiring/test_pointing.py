@@ -1,0 +1,62 @@
+"""`bridge check` says where in the settings something stands, whatever finds it."""
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from bridge.wiring.checks import check_home
+from config import SettingsError, load
+from mappings.compiler import DEFINITIONS
+
+HOME = """[database]
+url = "sqlite:///none.db"
+[[listener]]
+name = "ris"
+bind = "127.0.0.1:0"
+mappings = ["orders", "nowhere"]
+  charset = "klingon"
+tls = { certificate = "missing.pem", key = "missing.key" }
+[[listener]]
+name = "other"
+bind = "127.0.0.1:0"
+mappings = ["results"]
+[[destination]]
+name = "pacs"
+address = "127.0.0.1:9"
+mapping = "orders"
+"""
+
+
+def made(folder: Path, text: str) -> Path:
+    """A home with these settings."""
+    copytree(DEFINITIONS, folder / "mappings")
+    (folder / "bridge.toml").write_text(text, "utf-8")
+    return folder
+
+
+def test_listeners_and_destinations(tmp_path: Path) -> None:
+    """The line of what is wrong where it can be told, else that of the connection."""
+    found = [(each.place, each.message) for each in check_home(made(tmp_path, HOME))]
+    file = tmp_path / "bridge.toml"
+    for place, word in (
+        ("2:1: database.url", "does not exist"),
+        ("6:1: listener ris", "nowhere"),
+        ("7:3: listener ris", "charset"),
+        ("8:1: listener ris", "tls.certificate"),
+        ("12:1: listener other", "not a mapping of incoming"),
+        ("15:1: destination pacs", "nobody answers"),
+        ("16:1: destination pacs", "no mapping of outgoing"),
+    ):
+        assert any(each[0] == f"{file}:{place}" and word in each[1] for each in found), place
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("[http]\nbind = = 1\n", "2:8"), ('[http]\nbind = "', "2:9")]
+)
+def test_what_is_no_toml(tmp_path: Path, text: str, place: str) -> None:
+    """The parser's own line and column."""
+    with pytest.raises(SettingsError) as raised:
+        load(made(tmp_path, text))
+    (mistake,) = raised.value.mistakes
+    assert mistake.place == f"{tmp_path / 'bridge.toml'}:{place}"
