@@ -8,7 +8,7 @@ that accession when it is given another number. Nothing is ever sought beyond on
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bridge.intake.order_rules import CASCADING
+from bridge.intake.order_rules import CASCADING, OrderState
 from bridge.intake.planning import ORDERS, key_of
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import CHILD_OF, Action, OrderEvent
@@ -58,7 +58,7 @@ def numbers_of(event: OrderEvent) -> set[str]:
         return set()
     parents = {each.value for each in event.link_signals if each.kind == CHILD_OF}
     own = {event.placer, event.filler} - {""}
-    return parents | own if event.accession in own else parents
+    return parents | own if event.accession in own or event.action is Action.CHANGE else parents
 
 
 def resolved(
@@ -79,6 +79,16 @@ def resolved(
     accession = found[0].key.accession
     info = {**event.clinical_info, "Accession": accession}
     return replace(event, accession=accession, clinical_info=info), False
+
+
+def has_other_accession(
+    event: OrderEvent, index: Mapping[Key, IndexedOrder], numbered: Iterable[IndexedOrder]
+) -> bool:
+    """Tell whether a change gives an order that stands, by its numbers, another accession."""
+    if event.action is not Action.CHANGE or event.accession in {event.placer, event.filler}:
+        return False
+    own = (each for each in numbered if each.state == OrderState.ORDERED)
+    return key_of(event) not in index and any(_is_same(event, each) for each in own)
 
 
 def _is_same(event: OrderEvent, order: IndexedOrder) -> bool:

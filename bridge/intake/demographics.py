@@ -65,11 +65,19 @@ def as_corrected(event: OrderEvent, sent_at: int | None, words: Words) -> OrderE
 
 
 def _is_former(event: OrderEvent, words: Words) -> bool:
-    """Tell whether an order calls its patient what she was called under her merged identifier."""
-    word = words.get((event.site, event.prior_mrn))
-    names = (event.clinical_info.get("PatientName"), word and word.tags.get("PatientName"))
-    given, known = (str(name or "").casefold().replace("^", " ").split() for name in names)
-    return bool(known) and given == known
+    """
+    Tell whether an order names a merged identifier and nobody else than her who was merged.
+
+    By the name that she had there, or has as the survivor.
+    """
+    given = _folded(event.clinical_info.get("PatientName"))
+    known = (words.get((event.site, mrn)) for mrn in (event.prior_mrn, event.mrn))
+    names = [_folded(word.tags.get("PatientName")) for word in known if word is not None]
+    return bool(event.prior_mrn and given) and given in names
+
+
+def _folded(name: object) -> list[str]:
+    return str(name or "").casefold().replace("^", " ").split()
 
 
 def last_word(

@@ -40,7 +40,7 @@ from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
 
-FOR_PEOPLE = ("report_kept", "several_orders", "examined_after_cancel")
+FOR_PEOPLE = ("report_kept", "several_orders", "other_accession", "examined_after_cancel")
 """Notes that ask for a person; the first is the message's code: `bridge messages list` shows it."""
 
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
@@ -162,7 +162,7 @@ class Forwarder:
             for each in revisits(event, run.index.values()):
                 await self._revisit(run, each)
         tasks = plan(run.job.events, run.index, run.job.occasion)
-        run.notes += ["several_orders"] if run.job.doubtful else []
+        run.notes += [run.job.doubt] if run.job.doubt else []
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
             if registers:
                 await self._register_all(run, list(together))

@@ -10,7 +10,13 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.addressing import Patient, numbers_of, resolved, surviving
+from bridge.intake.addressing import (
+    Patient,
+    has_other_accession,
+    numbers_of,
+    resolved,
+    surviving,
+)
 from bridge.intake.demographics import as_corrected
 from bridge.intake.family import child_signals
 from bridge.intake.order_rules import CASCADING
@@ -103,8 +109,10 @@ def _addressed(connection: Connection, jobs: Sequence[Job], index: Index) -> Seq
     for job in jobs:
         answers = [resolved(event, index, found) for event in job.events]
         events = [event for event, _ in answers]
-        doubtful = any(doubt for _, doubt in answers)
-        addressed.append(replace(job, events=events, doubtful=doubtful))
+        several = any(doubt for _, doubt in answers)
+        other = any(has_other_accession(event, index, found) for event in events)
+        doubt = "several_orders" if several else "other_accession" if other else ""
+        addressed.append(replace(job, events=events, doubt=doubt))
     for order in found:
         index.setdefault(order.key, order)
     return addressed

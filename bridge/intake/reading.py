@@ -45,8 +45,8 @@ class Job:
     occasion: Occasion
     events: Sequence[OrderEvent]
     merged: Merged = Merged.REDIRECT
-    doubtful: bool = False
-    """Whether a number that it gives, and no accession, is that of several orders."""
+    doubt: str = ""
+    """The code by which it wants a person: a number of several orders, another accession."""
     words: Words = field(default_factory=dict)
     """What was last said of its patients by messages before it."""
 

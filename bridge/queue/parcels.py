@@ -19,6 +19,8 @@ from bridge.store.writer import Writer
 
 PIECE = 64 * 2**10
 """Bytes that are written at once."""
+LONGEST_REST = 0.02
+"""Seconds after a piece: where a piece takes longer, it is because others have their turns."""
 ORPHANED = 24 * 3600 * 1000
 """Milliseconds for which pieces may wait for the row of their message."""
 
@@ -58,8 +60,8 @@ def put_apart(
     """
     Keep an arrival's content, durably and piece by piece; give what is still to be kept of it.
 
-    `rest` is given the seconds each piece took: others write meanwhile. What is there already,
-    of a retransmit or of an attempt that was cut short, is not written again.
+    `rest` is given the seconds each piece took, up to a limit: others write meanwhile. What is
+    there already, of a retransmit or of an attempt that was cut short, is not written again.
     """
     key, payload = (arrival.identity, short(arrival.digest)), arrival.payload
     starts = range(0, len(payload), PIECE)
@@ -72,7 +74,7 @@ def put_apart(
         began = time.perf_counter()
         with writer.transaction() as cursor:
             cursor.execute(_PIECE, (*key, number, payload[start : start + PIECE]))
-        rest(time.perf_counter() - began)
+        rest(min(time.perf_counter() - began, LONGEST_REST))
     return replace(arrival, payload=b"")
 
 

@@ -128,21 +128,11 @@ class Intake:
         async def adopt(found: Senders) -> None:
             self._forwarder.adopt(self._known(found))
             await gates.adopt(found, self._board)
-            await tell()
+            await self._tell(gates)
 
         async def begin() -> None:
             await gates.open(must)
-            await tell()
-
-        async def tell() -> None:
-            await asyncio.to_thread(
-                troubles.note,
-                self._database,
-                Kind.LISTENER,
-                self._owner,
-                dict(gates.troubles),
-                now_ms(),
-            )
+            await self._tell(gates)
 
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
@@ -158,6 +148,13 @@ class Intake:
                 lambda: gates.troubles,
             ).part(),
         ]
+
+    async def _tell(self, gates: Gates) -> None:
+        """Write down what could not begin here."""
+        found, now = dict(gates.troubles), now_ms()
+        await asyncio.to_thread(
+            troubles.note, self._database, Kind.LISTENER, self._owner, found, now
+        )
 
     def _compiled(self) -> Senders:
         """Compile what is in force. Blocking."""

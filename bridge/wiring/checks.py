@@ -82,6 +82,23 @@ def _placed(home: Path, found: Sequence[Finding]) -> list[Finding]:
     ]
 
 
+def as_in_force(settings: Settings) -> Settings:
+    """Lay what the console says over the settings, where there is a database that can be read."""
+    url = settings.database_url()
+    if _missing(url):
+        return settings
+    try:
+        database = Database(url)
+    except (BridgeError, ArgumentError):
+        return settings
+    try:
+        return present.current(settings, database)
+    except BridgeError:
+        return settings  # the check that asks nobody says why
+    finally:
+        database.dispose()
+
+
 def _what_is_left(home: Path) -> Iterator[Finding]:
     """Look at listeners and destinations beside mistakes that keep the settings from being read."""
     settings = remains(home)

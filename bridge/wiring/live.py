@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 
 from bridge.contract import TOKEN_HEADER
-from bridge.wiring.checks import Finding, Severity
+from bridge.wiring.checks import Finding, Severity, as_in_force
 from bridge.wiring.secret_files import read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress, Where
@@ -28,13 +28,23 @@ _REFUSED: Final = frozenset({401, 403})
 def check_live(home: Path) -> list[Finding]:
     """Ask everybody; return what was found. Settings that cannot be read find nothing here."""
     try:
-        settings = load(home)
+        settings = as_in_force(load(home))
     except SettingsError:
         return []  # the check that asks nobody has said what is wrong
     return [
         *_service(settings),
-        *(found for each in settings.listener for found in _folder(settings, each.bind)),
-        *(found for each in settings.destination for found in _destination(settings, each)),
+        *(
+            found
+            for each in settings.listener
+            if each.enabled
+            for found in _folder(settings, each.bind)
+        ),
+        *(
+            found
+            for each in settings.destination
+            if each.enabled
+            for found in _destination(settings, each)
+        ),
     ]
 
 

@@ -174,3 +174,12 @@ async def test_who_has_not_heard_of_a_merge(hospital: Hospital) -> None:
     await hospital.send(adt("A40", "M2", "M1", name=NEW))
     await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER))
     assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+
+
+async def test_a_date_of_birth_under_a_merged_identifier(hospital: Hospital) -> None:
+    """Who has not heard of the merge has not heard of the correction since, either."""
+    await hospital.send(adt("A40", "M2", "M1"))
+    right = adt("A08", "M2").replace(b"19700101", b"19800101")
+    await hospital.send(right.replace(b"20261121120000", b"20261121123000"))
+    await hospital.send(told(line("NW", "P1", "F1"), sent=AFTER))
+    assert await listed(hospital, "PatientBirthDate") == {"F1": "19800101"}

@@ -256,3 +256,13 @@ async def test_an_order_behind_its_change_is_linked(hospital: Hospital) -> None:
     record = await hospital.report("F2")
     assert record is not None
     assert [each.accession for each in record.orders] == ["F1", "F2"]
+
+
+async def test_a_change_that_gives_another_accession(hospital: Hospital) -> None:
+    """Both orders stand, for only people know which is right, and they are told."""
+    await hospital.send(told(line("NW", "P1", "F1", accession="A1"), sent=1))
+    await hospital.send(told(line("XO", "P1", "F1", accession="A9"), sent=2))
+    assert set(await listed(hospital)) == {"A1", "A9"}
+    assert last(hospital) == ("done", "other_accession")
+    await hospital.send(told(line("XO", "P1", "F1", accession="A9"), sent=3))
+    assert last(hospital) == ("done", "")

@@ -17,6 +17,7 @@ from bridge.wiring.checks import check_home
 from bridge.wiring.connecting import SetUp
 from bridge.wiring.connections import every, source
 from bridge.wiring.homes import make_home
+from bridge.wiring.live import check_live
 from bridge.wiring.present import current
 from config import Settings, load
 
@@ -135,6 +136,9 @@ def test_the_consoles_word_goes_before_the_files(office: Office) -> None:
     assert source(office.settings, now, Kind.DESTINATION, "back") == "both"
     told = [each.message for each in check_home(office.settings.home)]
     assert "is as the console says it, whatever bridge.toml says" in told
+    office.put("street", {"address": "127.0.0.1:1"}, new=True)
+    asked = [each.place for each in check_live(office.settings.home)]
+    assert asked == ["destination street"], "each is asked as it is in force"
     office.put("back", None, on=version)
     assert office.address("back") == "127.0.0.1:9"
     assert source(office.settings, office.settings, Kind.DESTINATION, "back") == "file"

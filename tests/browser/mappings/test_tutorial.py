@@ -225,16 +225,16 @@ def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
     row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
     expect(row).to_contain_text("running")
     picture(window, "11-connections")
-    connected(desk, 1)
+    logged(desk, "connected", 1)
     message = result(desk, street, "S26-907")
     assert "|STREET|" in message.split("\r")[0]
     assert "No fracture." in message
 
 
-def connected(desk: Desk, times: int) -> None:
-    """Wait until the service has begun to send there so many times."""
+def logged(desk: Desk, event: str, times: int) -> None:
+    """Wait until the service has begun, or ended, to send there so many times."""
     deadline = time.monotonic() + 30
-    while len(re.findall(r" connected .*street", desk.house.log())) < times:
+    while len(re.findall(rf" {event} .*street", desk.house.log())) < times:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -249,6 +249,7 @@ def test_10_changed_and_back(desk: Desk, window: Page) -> None:
     form.get_by_role("button", name="Put into force").click()
     row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
     expect(row).to_contain_text("off")
+    logged(desk, "ended", 1)
     open_settings.click()
     past = form.get_by_role("table", name="What was in force")
     expect(past.get_by_role("row")).to_have_count(2)
@@ -258,7 +259,7 @@ def test_10_changed_and_back(desk: Desk, window: Page) -> None:
     picture(window, "12-one-step-back")
     back.click()
     expect(row).to_contain_text("running")
-    connected(desk, 2)
+    logged(desk, "connected", 2)
 
 
 def test_the_tutorial_names_what_is_there() -> None:
