@@ -89,13 +89,13 @@ class PostgresPath(HotPath):
 
     @override
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
-        cursor.execute(sql.POSTGRES_RETRANSMITTED, (ids,), prepare=True)
-        cursor.execute(sql.POSTGRES_STORED_ACKS, (ids,), prepare=True)
+        cursor.execute(sql.POSTGRES_RETRANSMITTED, {"ids": ids}, prepare=True)
+        cursor.execute(sql.POSTGRES_STORED_ACKS, {"ids": ids}, prepare=True)
         return _acks(cursor)
 
     @override
     def acknowledged(self, cursor: Any, ids: list[int]) -> None:
-        cursor.execute(sql.POSTGRES_ACKNOWLEDGED, (ids,), prepare=True)
+        cursor.execute(sql.POSTGRES_ACKNOWLEDGED, {"ids": ids}, prepare=True)
 
 
 def _acks(cursor: Any) -> dict[int, tuple[bytes, str]]:

@@ -6,7 +6,8 @@ worker's business.
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +31,7 @@ _CLAIMED = among("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
         m.attempts, m.received_at, m.flags, m.message_type, m.doubts
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
-    WHERE m.id IN :ids ORDER BY m.id
+    WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
 _NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
 _SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
@@ -56,12 +57,18 @@ class Inbox:
     """
 
     def __init__(
-        self, database: Database, owner: str, *, lease: int = LEASE, parked_block: bool = False
+        self,
+        database: Database,
+        owner: str,
+        *,
+        lease: int = LEASE,
+        parked_block: bool = False,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lease = lease
         self._database = database
         self._owner = owner
-        self._line = Line(database, INBOX, parked_block=parked_block)
+        self._line = Line(database, INBOX, parked_block=parked_block, timer=timer)
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""

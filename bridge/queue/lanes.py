@@ -6,17 +6,19 @@ out to stand behind another is marked `blocked` and looked at again when that on
 row is passed over at most once for each it waits for, so a claim costs the same at any backlog.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import BigInteger, Connection, Row, bindparam, text
 
+from bridge.queue.floor import Floor
 from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
 from bridge.queue.states import Event, Failure, State, after
 from bridge.store.database import Database
 from bridge.store.presence import absent
-from bridge.store.steps import Step, among, ask, carry_out
+from bridge.store.steps import Step, among, ask, carry_out, is_asked_once
 
 Place = tuple[int, int]
 """A lane, and the id of the row that stands there."""
@@ -80,18 +82,31 @@ class Line:
     """The lanes of one queue. Every method wants a connection in a write transaction."""
 
     def __init__(
-        self, database: Database, statements: LineStatements, *, parked_block: bool
+        self,
+        database: Database,
+        statements: LineStatements,
+        *,
+        parked_block: bool,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         """With `parked_block` what is parked keeps its place, and all of its lane waiting."""
         self._sql = statements
         self._staying = {State.QUEUED, State.PARKED} if parked_block else {State.QUEUED}
-        self._candidates = text(f"{statements.candidates} {database.skip_locked}")
+        self._are_seen = database.dialect == "postgresql"
+        # Messages lie in partitions there: most are left alone most of the time.
+        parted = self._are_seen and statements is INBOX
+        due = statements.candidates_from if parted else statements.candidates
+        self._floor = Floor()
+        self._timer = timer
+        self._candidates = text(f"{due} {database.skip_locked}")
+        if parted:  # written out, not bound: a plan for all partitions would lock each of them
+            written = bindparam("floor", type_=BigInteger(), literal_execute=True)
+            self._candidates = self._candidates.bindparams(written)
         self._guard = text(f"{statements.guard} {database.share_unlocked}").bindparams(
             bindparam("places", expanding=True)
         )
         self._held = among(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
-        self._are_seen = database.dialect == "postgresql"
         # SQLite has one writer, so ids become visible in their order: all up to one can be
         # given their places when the first of them is asked for. Where messages are only
         # accepted that is a page of the lanes' index less for each.
@@ -109,10 +124,12 @@ class Line:
     ) -> Taken:
         """Take up to `limit` heads for the owner."""
         window = max(limit, _WINDOW)
-        parameters = {"now": now, "channel": channel, "limit": window}
+        floor = self._floor.at(self._timer())
+        parameters = {"now": now, "channel": channel, "limit": window, "floor": floor}
         claimed: list[int] = []
         for _ in range(_ROUNDS):
             rows = connection.execute(self._candidates, parameters).all()
+            self._floor.found(floor, [row.id for row in rows], self._timer())
             if self._enrols and rows:
                 self._enrol(connection, max(row.id for row in rows))
             free, blocked = self._sort_out(connection, [row.id for row in rows])
@@ -244,8 +261,14 @@ class Line:
     def _let_go(self, connection: Connection, how: Step, places: Sequence[Place]) -> bool:
         """Free places, then let those move up who stood behind them; tell whether any did."""
         carry_out(connection, how, places)
-        done = carry_out(connection, self._sql.unblock_head, [(lane,) for lane, _ in places])
-        return done is not None and done.rowcount != 0
+        lanes = [(lane,) for lane, _ in places]
+        if not lanes:
+            return False
+        if not is_asked_once(connection):
+            return connection.exec_driver_sql(self._sql.unblock_head, lanes).rowcount != 0
+        heads = connection.exec_driver_sql(self._sql.heads.together, self._sql.heads.columns(lanes))
+        waiting = sorted({each for each in heads.scalars() if each is not None})
+        return bool(waiting) and ask(connection, self._sql.unblock, waiting).rowcount != 0
 
     def _places(self, rows: Sequence[Row[Any]]) -> list[Place]:
         """Give each row's places, in an order that is the same for everyone: no deadlocks."""

@@ -1,43 +1,24 @@
 """
-Forget what is finished and old.
+Forget what is finished and old: whole partitions where there are any, the rest row by row.
 
-In transactions so short, with pauses between, that no acknowledgment waits long for housekeeping.
 What is queued, in hand or parked is never touched, nor is the newest row: its id must not be given
 twice.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, TableClause, delete, func, select
+from sqlalchemy import Connection, delete, func, not_, select
 
-from bridge.queue import parcels
+from bridge.queue import parcels, shedding
 from bridge.queue.ages import id_at, newest_id
-from bridge.queue.states import State
-from bridge.queue.tables import (
-    DELIVERY,
-    DELIVERY_BODY,
-    MESSAGE,
-    MESSAGE_BODY,
-    MESSAGE_EDIT,
-    MESSAGE_NUMBER,
-)
+from bridge.queue.sweeping import BATCH, DELIVERIES, MESSAGES, Archive, Stored, Sweep
+from bridge.queue.tables import MESSAGE, MESSAGE_BODY, MESSAGE_EDIT, MESSAGE_NUMBER
 from bridge.store import concerns
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
-
-BATCH = 500
-FEWEST = 20
-HOLD = 0.004
-"""Seconds that one batch may keep others from writing: about what a commit takes."""
-REST = 4
-"""So many times as long as a batch took nothing is done."""
-_FINISHED = [State.DONE, State.IGNORED, State.REFUSED, State.CANCELLED]
-
-
-Archive = Callable[[str, Sequence[Mapping[str, Any]]], object]
+from bridge.store.partitions import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +29,6 @@ class Pruned:
     deliveries: int
 
 
-def next_batch(size: int, took: float, most: int = BATCH) -> int:
-    """Give how many rows to take when so many took so long (s)."""
-    fits = int(size * HOLD / max(took, HOLD / BATCH))
-    return max(min(FEWEST, most), min(fits, 2 * size, most))
-
-
 def prune(
     database: Database,
     before: int,
@@ -62,6 +37,7 @@ def prune(
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.perf_counter,
     archive: Archive | None = None,
+    patience: int = 0,
 ) -> Pruned:
     """
     Delete what came and was settled before `before` (ms), at most `batch` rows in a transaction.
@@ -72,89 +48,57 @@ def prune(
     what it raises keeps them.
 
     With a message goes the memory of its control id: a retransmit of it is then a new message.
+
+    A full partition of messages that all came within `patience` (ms) waits until all are old.
     """
-    sweep = _Sweep(database, before, batch, pause, clock, archive)
-    return Pruned(
-        messages=sweep.table(MESSAGE, MESSAGE_BODY, "message_id", "received_at"),
-        deliveries=sweep.table(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at"),
-    )
+    sweep = Sweep(database, batch, pause, clock, archive)
+    end = _end(database, MESSAGES, before)
+    shed = shedding.shed(sweep, before, end)
+    end = shedding.left_alone(database, end, patience)
+    rows = _row_by_row(sweep, MESSAGES, before, end, shed.waiting)
+    end = _end(database, DELIVERIES, before)
+    return Pruned(shed.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sweep:
-    database: Database
-    before: int
-    most: int
-    pause: Callable[[float], None]
-    clock: Callable[[], float]
-    archive: Archive | None
+def _end(database: Database, stored: Stored, before: int) -> int:
+    """
+    Give the id before which to stop: what is younger is never looked through.
 
-    def table(self, rows: TableClause, bodies: TableClause, key: str, came: str) -> int:
-        """Go through a table by id, which is by age; give how many rows went."""
-        end = self._end(rows, came)
-        gone, after, size = 0, 0, min(FEWEST, self.most)
-        while True:
-            with self.database.forgetting() as connection:
-                begun = self.clock()
-                self.database.serialize(connection, "retention")  # nothing is archived twice
-                ids = self._old(connection, rows, came, after, end, size)
-                if self.archive is not None and ids:
-                    self.archive(rows.name, _contents(connection, rows, bodies, key, ids))
-                _remove(connection, rows, bodies, key, ids)
-            took = self.clock() - begun
-            gone += len(ids)
-            if len(ids) < size:
-                return gone
-            after, size = ids[-1], next_batch(size, took, self.most)
-            self.pause(took * REST)
+    That of the first young row, or of the newest, which stays: its id must not be given again.
+    """
+    with database.read() as connection:
+        key = stored.rows.c.id
+        young = key >= id_at(connection, stored.rows, stored.came, before)
+        first = connection.execute(select(key).where(young).order_by(key).limit(1)).scalar()
+        return newest_id(connection, stored.rows) if first is None else first
 
-    def _end(self, rows: TableClause, came: str) -> int:
-        """Give the id before which to stop: what is younger is never looked through."""
-        with self.database.read() as connection:
-            return min(id_at(connection, rows, came, self.before), newest_id(connection, rows))
 
-    def _old(
-        self, connection: Connection, rows: TableClause, came: str, after: int, end: int, size: int
-    ) -> list[int]:
-        old = (
-            select(rows.c.id)
-            .where(rows.c.id > after, rows.c.id < end, rows.c[came] < self.before)
-            .where(rows.c.state.in_([state.value for state in _FINISHED]))
-            .where(func.coalesce(rows.c.settled_at, 0) < self.before)
-            .order_by(rows.c.id)
-            .limit(size)
+def _row_by_row(
+    sweep: Sweep, stored: Stored, before: int, end: int, but: Sequence[Partition] = ()
+) -> int:
+    rows, bodies = stored.rows, stored.bodies
+    others = [not_(rows.c.id.between(each.low, each.high - 1)) for each in but]
+
+    def some(connection: Connection, after: int, size: int) -> list[int]:
+        old = select(rows.c.id).where(
+            rows.c.id > after, rows.c.id < end, stored.is_old(before), *others
         )
-        return list(connection.execute(old).scalars())
+        return list(connection.execute(old.order_by(rows.c.id).limit(size)).scalars())
+
+    def forget(connection: Connection, ids: Sequence[int]) -> None:
+        if rows is MESSAGE:
+            shedding.forget_identities(connection, ids)
+            _forget_beside(connection, ids)
+        connection.execute(delete(bodies).where(bodies.c[stored.key].in_(ids)))
+        connection.execute(delete(rows).where(rows.c.id.in_(ids)))
+
+    return sweep.go(stored, some, forget)
 
 
-def _remove(
-    connection: Connection, rows: TableClause, bodies: TableClause, key: str, ids: Sequence[int]
-) -> None:
-    connection.execute(delete(bodies).where(bodies.c[key].in_(ids)))
-    connection.execute(delete(rows).where(rows.c.id.in_(ids)))
-    if rows is MESSAGE:
-        concerns.forget(connection, Subject.MESSAGE, ids)
-        for others in (MESSAGE_NUMBER, MESSAGE_EDIT):
-            connection.execute(delete(others).where(others.c.message_id.in_(ids)))
-
-
-def _contents(
-    connection: Connection, rows: TableClause, bodies: TableClause, key: str, ids: Sequence[int]
-) -> list[Mapping[str, Any]]:
-    content = [column for column in bodies.c if column.name != key]
-    joined = (
-        select(*rows.c, *content)
-        .outerjoin_from(rows, bodies, bodies.c[key] == rows.c.id)
-        .where(rows.c.id.in_(ids))
-        .order_by(rows.c.id)
-    )
-    found = connection.execute(joined).mappings().all()
-    if rows is not MESSAGE:
-        return [dict(each) for each in found]
-    return [
-        {**each, "payload": parcels.content(connection, each["id"], each["payload"])}
-        for each in found
-    ]
+def _forget_beside(connection: Connection, ids: Sequence[int]) -> None:
+    concerns.forget(connection, Subject.MESSAGE, ids)
+    for others in (MESSAGE_NUMBER, MESSAGE_EDIT):
+        connection.execute(delete(others).where(others.c.message_id.in_(ids)))
 
 
 def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int:

@@ -5,7 +5,9 @@ The ledger, the lanes and the tests of their query plans use these very texts. `
 `outbox` fill in the names of tables; the clauses that lock rows are the Database's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import TextClause, text
 
@@ -17,9 +19,10 @@ SQLITE_KNOWN = """
     SELECT m.identity, m.digest, m.edition, m.id, m.ack_code
     FROM json_each(?) AS asked CROSS JOIN message AS m ON m.identity = asked.value
 """
+# What makes two messages the same stands apart there: partitions share no unique index.
 POSTGRES_KNOWN = """
-    SELECT m.identity, m.digest, m.edition, m.id, m.ack_code
-    FROM message AS m WHERE m.identity = ANY(%s)
+    SELECT i.identity, i.digest, i.edition, i.message_id, i.ack_code
+    FROM message_identity AS i WHERE i.identity = ANY(%s)
 """
 
 COLUMNS = (
@@ -58,7 +61,10 @@ _GIVEN = f"""
 """  # noqa: S608  # our own names
 _STORED = f"""
     numbered AS MATERIALIZED (
-        SELECT nextval('message_id_seq') AS id, g.* FROM (SELECT * FROM given ORDER BY place) AS g
+        SELECT nextval('message_ids') AS id, g.* FROM (SELECT * FROM given ORDER BY place) AS g
+    ), identities AS (
+        INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
+        SELECT identity, digest, edition, id, ack_code FROM numbered
     ), messages AS (
         INSERT INTO message (id, {_NAMES}) SELECT id, {_NAMES} FROM numbered
     ), bodies AS (
@@ -76,29 +82,35 @@ POSTGRES_INSERT = f"WITH given AS MATERIALIZED ({_GIVEN}), {_STORED}"
 # And nothing of it where one of the identities is known: a transaction by itself.
 POSTGRES_INSERT_NEW = f"""
     WITH asked AS MATERIALIZED ({_GIVEN}), known AS MATERIALIZED (
-        SELECT 1 FROM asked JOIN message AS m ON m.identity = asked.identity LIMIT 1
+        SELECT 1 FROM asked JOIN message_identity AS i ON i.identity = asked.identity LIMIT 1
     ), given AS MATERIALIZED (
         SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM known)
     ), {_STORED}
 """  # noqa: S608  # our own names
 
+# The ids are given where they are compared, however often: by what they are, and not by what
+# another step finds, PostgreSQL leaves out the partitions that cannot have them.
 _RETRANSMITTED = """
     UPDATE message SET retransmits = retransmits + 1,
         acknowledgment = CASE acknowledgment WHEN 'delivered' THEN 'pending'
                                              ELSE acknowledgment END
-    WHERE id IN ({ids})
+    WHERE id {ids}
 """
 _STORED_ACKS = """
     SELECT b.message_id, b.ack, m.ack_code FROM message_body AS b
-    JOIN message AS m ON m.id = b.message_id WHERE b.message_id IN ({ids})
+    JOIN message AS m ON m.id = b.message_id WHERE b.message_id {ids} AND m.id {ids}
 """
 _ACKNOWLEDGED = """
     UPDATE message SET acknowledgment = 'delivered'
-    WHERE id IN ({ids}) AND acknowledgment = 'pending'
+    WHERE id {ids} AND acknowledgment = 'pending'
 """
-_SQLITE_GIVEN, _POSTGRES_GIVEN = "SELECT value FROM json_each(?)", "SELECT unnest(%s::bigint[])"
+_SQLITE_GIVEN, _POSTGRES_GIVEN = "IN (SELECT value FROM json_each(?1))", "= ANY(%(ids)s::bigint[])"
 # In the order in which outcomes lock the same rows: neither ever waits for the other in a circle.
-_POSTGRES_LOCKED = "SELECT id FROM message WHERE id = ANY(%s::bigint[]) ORDER BY id FOR UPDATE"
+_POSTGRES_LOCKED = """
+    = ANY(%(ids)s::bigint[]) AND id IN (
+        SELECT id FROM message WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE
+    )
+"""
 SQLITE_RETRANSMITTED = _RETRANSMITTED.format(ids=_SQLITE_GIVEN)
 SQLITE_STORED_ACKS = _STORED_ACKS.format(ids=_SQLITE_GIVEN)
 SQLITE_ACKNOWLEDGED = _ACKNOWLEDGED.format(ids=_SQLITE_GIVEN)
@@ -116,6 +128,7 @@ class LineStatements:
 
     lanes: tuple[str, ...]
     candidates: str  # a locking clause of the Database follows
+    candidates_from: str  # the same, from an id on
     blockers: Among
     guard: str
     block: Among
@@ -126,7 +139,9 @@ class LineStatements:
     enter: Step
     free_lane: Step
     settle: Step
-    unblock_head: Step
+    unblock_head: str  # SQLite's, for each lane
+    heads: Step  # PostgreSQL's: first the ids, which name the partition, then the rows
+    unblock: Among
     overdue: str
     extend: Among
     enrol: TextClause
@@ -135,7 +150,7 @@ class LineStatements:
 
 _CANDIDATES = """
     SELECT id, {lanes} FROM {table}
-    WHERE {channel} state = 'queued' AND blocked = 0 AND not_before <= :now
+    WHERE {channel} {since} state = 'queued' AND blocked = 0 AND not_before <= :now
     ORDER BY not_before DESC, id LIMIT :limit
 """
 # What stands before it in a lane, or is in hand there: one of them is enough.
@@ -203,30 +218,20 @@ _SETTLE = (
         lease_until = NULL, failure = s.failure, code = s.code, detail = s.detail,
         settled_at = s.settled_at
     FROM {given} AS s (id, state, not_before, failure, code, detail, settled_at)
-    WHERE m.id = s.id
+    WHERE m.id = s.id AND m.id = ANY(%s::bigint[])
     """,
 )
 _LANES = ("bigint",)
+_HEAD = "SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = {lane} ORDER BY o.{key} LIMIT 1"
+_UNBLOCK_HEAD = f"UPDATE {{table}} SET blocked = 0 WHERE blocked = 1 AND id = ({_HEAD})"  # noqa: S608  # our own names
+_HEADS = f"SELECT ({_HEAD}) AS id FROM {{given}} AS a (lane)"  # noqa: S608  # our own names
 # Heads are locked by id, as all others lock rows of the table.
-_UNBLOCK_HEAD = (
-    """
-    UPDATE {table} SET blocked = 0
-    WHERE blocked = 1 AND id =
-        (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = ? ORDER BY o.{key} LIMIT 1)
-    """,
-    """
-    WITH heads AS MATERIALIZED (
-        SELECT (SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = a.lane
-                ORDER BY o.{key} LIMIT 1) AS id
-        FROM {given} AS a (lane)
-    ), waiting AS MATERIALIZED (
-        SELECT m.id FROM {table} AS m
-        WHERE m.blocked = 1 AND m.id = ANY(ARRAY(SELECT h.id FROM heads AS h))
-        ORDER BY m.id FOR UPDATE
+_UNBLOCK = """
+    WITH waiting AS MATERIALIZED (
+        SELECT m.id FROM {table} AS m WHERE m.blocked = 1 AND m.id IN :ids ORDER BY m.id FOR UPDATE
     )
-    UPDATE {table} AS m SET blocked = 0 FROM waiting AS w WHERE m.id = w.id
-    """,
-)
+    UPDATE {table} AS m SET blocked = 0 FROM waiting AS w WHERE m.id = w.id AND m.id IN :ids
+"""
 _OVERDUE = """
     SELECT id, owner, {lanes} FROM {table}
     WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY lease_until
@@ -237,19 +242,27 @@ _EXTEND = """
 """
 
 
+def _step(
+    names: Mapping[str, str],
+    texts: tuple[str, str],
+    kinds: tuple[str, ...] = _PLACES,
+    claimed: int = 0,
+    again: tuple[int, ...] = (),
+) -> Step:
+    given = unnested(kinds)
+    ordered = _ORDERED.format(given=given)
+    locked = _LOCKED.format(**names, ordered=ordered)
+    more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
+    each, together = (template.format(**names, **more) for template in texts)
+    return Step(kinds, each, together, again=again)
+
+
 def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineStatements:
     names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
+    step = partial(_step, names)
 
-    def filled(template: str, lane: str = "") -> str:
-        return template.format(**names, lane=lane)
-
-    def step(texts: tuple[str, str], kinds: tuple[str, ...] = _PLACES, claimed: int = 0) -> Step:
-        given = unnested(kinds)
-        ordered = _ORDERED.format(given=given)
-        locked = _LOCKED.format(**names, ordered=ordered)
-        more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
-        each, together = (template.format(**names, **more) for template in texts)
-        return Step(kinds, each, together)
+    def filled(template: str, lane: str = "", since: str = "", given: str = "") -> str:
+        return template.format(**names, lane=lane, since=since, given=given)
 
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
@@ -257,6 +270,7 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
     return LineStatements(
         lanes=lanes,
         candidates=filled(_CANDIDATES),
+        candidates_from=filled(_CANDIDATES, since="id >= :floor AND"),
         blockers=among(blockers),
         guard=filled(_GUARD),
         block=among(filled(_BLOCK)),
@@ -266,8 +280,10 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         leave=step(_LEAVE),
         enter=step(_ENTER),
         free_lane=step(_MARK_LANE),
-        settle=step(_SETTLE, _SETTLED),
-        unblock_head=step(_UNBLOCK_HEAD, _LANES),
+        settle=step(_SETTLE, _SETTLED, again=(0,)),
+        unblock_head=filled(_UNBLOCK_HEAD, lane="?"),
+        heads=Step(_LANES, "", filled(_HEADS, lane="a.lane", given=unnested(_LANES))),
+        unblock=among(filled(_UNBLOCK)),
         overdue=filled(_OVERDUE),
         extend=among(filled(_EXTEND)),
         enrol=text(enrol),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -9,9 +10,16 @@ from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Step, now_ms
 from bridge.store.database import Database
+from bridge.store.partitions import make_room
 from bridge.wiring.pruning import prune_home
 from bridge.wiring.watching import watch
 from config import Settings
+
+ROOM_EVERY = 30.0
+"""Seconds between looks whether messages need another partition; half of one is free by then."""
+
+DAY = 86_400_000
+"""Milliseconds for which what is old may wait to be removed with all of its partition."""
 
 
 class Housekeeping:
@@ -28,6 +36,7 @@ class Housekeeping:
         self._log = structlog.get_logger("operations")
         self._settings = settings
         self._leads = leads
+        self._database = database
         self._watch = watch(settings, database, metrics, now_ms)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -38,7 +47,8 @@ class Housekeeping:
     async def _start(self) -> None:
         kept = self._settings.retention
         jobs: list[tuple[str, float, Callable[[], object]]] = [
-            ("alerts", self._settings.alerts.every, self._watch.look)
+            ("alerts", self._settings.alerts.every, self._watch.look),
+            ("partitions", ROOM_EVERY, partial(make_room, self._database)),
         ]
         if kept.keep or kept.max_size:
             jobs.append(("retention", kept.every, self._prune))
@@ -65,6 +75,7 @@ class Housekeeping:
             self._settings,
             kept.keep or None,
             max_size=kept.max_size,
+            patience=DAY,
             archive=None if kept.archive is None else self._settings.path(kept.archive),
         )
         self._log.info("pruned", count=sum(counts.values()))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, CursorResult
 
-from bridge.store.arrays import packed
+from bridge.store.arrays import Packed, packed
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
@@ -24,12 +24,19 @@ class Step:
     """
     `each` has a `?` for every value of a row, `together` a `%s` for every column of all rows.
 
-    `kinds` are the SQL types of the columns, in their order.
+    `kinds` are the SQL types of the columns, in their order; those of the positions `again` are
+    given `together` once more, at its end.
     """
 
     kinds: tuple[str, ...]
     each: str
     together: str
+    again: tuple[int, ...] = ()
+
+    def columns(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Packed, ...]:
+        """Give what `together` is asked with."""
+        values = packed(self.kinds, rows)
+        return (*values, *(values[each] for each in self.again))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +91,5 @@ def carry_out(
     if not rows:
         return None
     if is_asked_once(connection):
-        return connection.exec_driver_sql(step.together, packed(step.kinds, rows))
+        return connection.exec_driver_sql(step.together, step.columns(rows))
     return connection.exec_driver_sql(step.each, list(rows))

@@ -38,12 +38,14 @@ def prune_home(
     older_than: float | None,
     *,
     max_size: int = 0,
+    patience: int = 0,
     archive: Path | None = None,
 ) -> dict[str, int]:
     """
     Remove what is older than so many seconds; return how many of each.
 
     `max_size`: and of messages and deliveries the oldest, until the others have so many bytes.
+    `patience`: milliseconds for which the former may wait for others, see `retention.prune`.
     `archive`: a folder that gets them first. Raises OSError where it cannot be written.
     """
     now = time.time_ns() // 1_000_000
@@ -53,7 +55,8 @@ def prune_home(
     try:
         migrate_bridge(bridge)
         fits = newer_than_fits(bridge, max_size) if max_size else 0
-        counts = asdict(prune(bridge, max(before, fits), archive=keep))
+        waits = patience if before >= fits else 0
+        counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
         forget_orphans(bridge, now)
         patient_words.forget(bridge, before)
         read = _read_so_far(bridge)

@@ -7,6 +7,7 @@ from typing import Final
 
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
+from bridge.store.partitions import make_room
 from bridge.store.pool import Pool
 from config import Settings, load
 
@@ -36,8 +37,10 @@ def open_engine_database(settings: Settings) -> Database:
 
 
 def migrate_bridge(database: Database) -> tuple[str, ...]:
-    """Bring the bridge's tables to this release; give the revisions then in force."""
-    return upgrade(database)
+    """Bring the bridge's tables to this release, with room; give the revisions then in force."""
+    revisions = upgrade(database)
+    make_room(database)
+    return revisions
 
 
 def migrate_engine(database: Database) -> tuple[str, ...]:

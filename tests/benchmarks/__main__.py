@@ -9,7 +9,17 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.benchmarks import applied, engine, growth, intake, mapping, results, start, watching
+from tests.benchmarks import (
+    applied,
+    engine,
+    growth,
+    intake,
+    mapping,
+    removal,
+    results,
+    start,
+    watching,
+)
 from tests.benchmarks.tables import Options
 
 ROUNDS = 5
@@ -23,6 +33,7 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "engine": engine.main,
     "start": start.main,
     "growth": growth.main,
+    "removal": removal.main,
 }
 
 

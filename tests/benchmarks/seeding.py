@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from bridge.console.numbers import Kind, hashed, site_number
 from bridge.store.database import Database
+from bridge.store.partitions import SIZE, make_room
 
 CHUNK: Final = 200_000
 MESSAGES_A_DAY: Final = 1_000_000
@@ -109,6 +110,10 @@ DEEDS: Final = f"""
         'done'
     FROM n WHERE n.i % 100 = 0
 """  # noqa: S608  # our own names
+_IDENTITIES: Final = """
+    INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
+    SELECT identity, digest, edition, id, ack_code FROM message ORDER BY identity
+"""
 _TABLES = (
     "message", "message_body", "message_number", "bridge_order", "report_seen", "delivery",
     "delivery_body", "console_deed",
@@ -125,6 +130,7 @@ def seed(database: Database, count: int, now: int) -> None:
     }  # fmt: skip
     sqlite = database.dialect == "sqlite"
     bytes_of = ("CAST(", " AS BLOB)") if sqlite else ("convert_to(", ", 'UTF8')")
+    _make_room(database, count)
     with _without_indexes(database):
         for statement in (MESSAGES, BODIES, ORDERS, SEEN, DELIVERIES, DELIVERED, DEEDS):
             words = statement.replace("{open}", bytes_of[0]).replace("{close}", bytes_of[1])
@@ -149,6 +155,15 @@ def _in_chunks(
             connection.execute(words, {**known, "first": first, "last": last})
 
 
+def _make_room(database: Database, count: int) -> None:
+    """Make the partitions that so many messages would have had by now."""
+    if database.dialect == "postgresql":
+        for last in range(1, count + 1, SIZE // 4):
+            with database.write() as connection:
+                connection.execute(text("SELECT setval('message_ids', :last)"), {"last": last})
+            make_room(database)
+
+
 @contextmanager
 def _without_indexes(database: Database) -> Iterator[None]:
     """Drop what can be made again at once: a tree filled in no order is written many times."""
@@ -170,7 +185,7 @@ def _without_indexes(database: Database) -> Iterator[None]:
     yield
     for _, made in found:
         with database.write() as connection:
-            connection.exec_driver_sql(made)
+            connection.exec_driver_sql(made.replace(" ON ONLY ", " ON "))  # and its partitions
 
 
 def _finish(database: Database, count: int) -> None:
@@ -184,8 +199,9 @@ def _finish(database: Database, count: int) -> None:
         for number in faithful(count):
             _make_faithful(connection, number)
         if database.dialect == "postgresql":
-            for table in ("message", "delivery"):
-                last = f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))"  # noqa: S608  # our own names
+            connection.execute(text(_IDENTITIES))
+            for table, ids in (("message", "message_ids"), ("delivery", "delivery_id_seq")):
+                last = f"SELECT setval('{ids}', (SELECT max(id) FROM {table}))"  # noqa: S608  # our own names
                 connection.execute(text(last))
         connection.execute(text("ANALYZE"))
 

@@ -43,7 +43,8 @@ def walks(connection: Connection, statement: Statement) -> list[str]:
     rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
     text = "\n".join(str(row[-1]) for row in rows)
     found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
-    return [table for table in found if table in GROWING]
+    tables = {re.sub(r"_(from_\d+|rest)$", "", partition) for partition in found}
+    return sorted(tables & set(GROWING))
 
 
 async def story(hospital: Hospital) -> None:

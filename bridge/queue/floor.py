@@ -1,0 +1,39 @@
+"""
+From which id on to look for what is due, where messages lie in partitions.
+
+What waits is nearly always among the newest. So a look at all partitions is needed only now and
+then, for what was put off long ago or is replayed; in between, the others are left alone. Pure:
+the caller keeps time. Nothing is lost by it: lanes keep the order, whatever was looked at.
+"""
+
+from collections.abc import Sequence
+
+EVERY = 5.0
+"""Seconds between looks at everything: so late may be noticed what an old message waits for."""
+
+MARGIN = 100_000
+"""So far below the newest that was seen may another's transaction still have to commit."""
+
+
+class Floor:
+    """What one worker remembers of where it found something."""
+
+    def __init__(self, every: float = EVERY, margin: int = MARGIN) -> None:
+        """Ids are given in whole margins: few, so that whoever prepares statements has few."""
+        self._every = every
+        self._margin = margin
+        self._everything_at = float("-inf")
+        self._id = 0
+        self._newest = 0
+
+    def at(self, now: float) -> int:
+        """Give the id from which on to look, 0 for all of them; `now` is in seconds."""
+        return self._id if now < self._everything_at + self._every else 0
+
+    def found(self, floor: int, ids: Sequence[int], now: float) -> None:
+        """Take note of the candidates that a look from `floor` on has found."""
+        self._newest = max(self._newest, *ids) if ids else self._newest
+        if floor == 0:
+            self._everything_at = now
+            oldest = min([self._newest - self._margin, *ids])
+            self._id = max(0, oldest // self._margin * self._margin)

@@ -1,0 +1,32 @@
+"""Most partitions are left alone most of the time, and none for ever."""
+
+from bridge.queue.floor import Floor
+
+
+def test_at_first_everything_is_looked_at() -> None:
+    """And again whenever the time for it has come."""
+    floor = Floor(every=5.0, margin=10)
+    assert floor.at(100.0) == 0
+    floor.found(0, [57, 31], 100.0)
+    assert floor.at(104.9) == 30
+    assert floor.at(105.0) == 0
+
+
+def test_where_nothing_waits_the_newest_are_looked_at() -> None:
+    """From a margin below the newest that was ever seen: others' transactions commit later."""
+    floor = Floor(every=5.0, margin=10)
+    floor.found(0, [], 0.0)
+    assert floor.at(1.0) == 0
+    floor.found(0, [157], 0.0)
+    floor.found(140, [188], 1.0)
+    floor.found(0, [], 5.0)
+    assert floor.at(6.0) == 170
+
+
+def test_a_look_at_the_newest_says_nothing_of_the_others() -> None:
+    """What it finds does not put off the next look at everything, nor move the floor."""
+    floor = Floor(every=5.0, margin=10)
+    floor.found(0, [100], 0.0)
+    floor.found(90, [500], 4.0)
+    assert floor.at(4.5) == 90
+    assert floor.at(5.0) == 0

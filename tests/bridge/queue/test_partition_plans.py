@@ -1,0 +1,121 @@
+"""
+At a hundred partitions, what is done with messages looks into the one or two that they lie in.
+
+The plans are asked for with the very texts that run.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+
+from bridge.queue import inbox
+from bridge.queue import statements as sql
+from bridge.queue.ages import id_at
+from bridge.queue.tables import MESSAGE
+from bridge.store.arrays import packed
+from bridge.store.database import Database
+from bridge.store.steps import Among
+from tests.bridge.queue.parted import FIRST, go_on_from, names, own_database
+from tests.bridge.queue.people import NOW
+
+pytestmark = pytest.mark.postgres
+
+SIZE = 1000
+LAST = FIRST + 98 * SIZE
+"""Where the newest partition begins."""
+_MESSAGE = text("""
+    INSERT INTO message (id, received_at, listener, identity, digest, edition, message_type,
+        mapping, mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state)
+    VALUES (:id, :id, 'l', :id, :id, 0, 'ORM^O01', 'orders', 'v', 0, 'AA', 'delivered', '', '',
+        'done')
+""")
+IDS = [*range(LAST - 20, LAST + 20)]
+"""Of two partitions."""
+
+
+@pytest.fixture(scope="module")
+def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
+    """A database with a hundred partitions, all made before there was anything to put there."""
+    with own_database(postgres_server, migrated_template) as database:
+        go_on_from(database, FIRST - 1, SIZE)
+        for last in range(FIRST + SIZE - 1, LAST, SIZE):
+            go_on_from(database, last, SIZE)
+        assert len(names(database)) == 100
+        yield database
+
+
+def _touched(plan: str) -> set[str]:
+    """Name the partitions of messages and bodies that a plan looks into."""
+    return set(re.findall(r"\bmessage_(?:body_)?((?:from_\d+)|rest)\b(?!_)", plan))
+
+
+def _explained(store: Database, statement: str, values: object) -> str:
+    with store.write() as connection:
+        driver = store.driver(connection)
+        rows = driver.execute(f"EXPLAIN (VERBOSE) {statement}", values).fetchall()
+        return "\n".join(row[0] for row in rows)
+
+
+AMONG = {
+    "blockers": (sql.INBOX.blockers, {}),
+    "block": (sql.INBOX.block, {}),
+    "unblock": (sql.INBOX.unblock, {}),
+    "claim": (sql.INBOX.claim, {"owner": "o", "lease_until": NOW}),
+    "claimed": (inbox._CLAIMED, {}),
+    "extend": (sql.INBOX.extend, {"owner": "o", "lease_until": NOW}),
+}
+
+
+@pytest.mark.parametrize(("asked", "others"), list(AMONG.values()), ids=list(AMONG))
+def test_by_ids(store: Database, asked: Among, others: dict[str, object]) -> None:
+    """Among messages of two partitions, only those two are looked into."""
+    (array,) = packed((asked.kind,), [(each,) for each in IDS])
+    plan = _explained(store, asked.postgres, {"ids": array, **others})
+    assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
+
+
+def test_settling(store: Database) -> None:
+    """Outcomes are written where their messages lie, whatever they are joined with."""
+    step = sql.INBOX.settle
+    rows = [(each, "done", 0, "", "", "", NOW) for each in IDS]
+    plan = _explained(store, step.together, step.columns(rows))
+    assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
+
+
+def test_the_ledger(store: Database) -> None:
+    """Whether messages are known asks no partition; what is owed to them asks their own."""
+    plan = _explained(store, sql.POSTGRES_KNOWN, ([1, 2],))
+    assert "message_identity_pkey" in plan
+    assert _touched(plan) == set()
+    for statement in (
+        sql.POSTGRES_RETRANSMITTED, sql.POSTGRES_STORED_ACKS, sql.POSTGRES_ACKNOWLEDGED,
+    ):  # fmt: skip
+        plan = _explained(store, statement, {"ids": IDS})
+        assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
+
+
+def test_what_is_due(store: Database) -> None:
+    """It is looked for in the newest partitions, in order, by the index that is for it."""
+    spare = {"now": NOW, "limit": 100, "floor": LAST + 1}
+    with store.write() as connection:
+        due = text(f"EXPLAIN (FORMAT JSON) {sql.INBOX.candidates_from} {store.skip_locked}")
+        plan = json.dumps(connection.execute(due, spare).scalar_one())
+    assert _touched(plan) == {f"from_{LAST}", "rest"}
+    assert "Seq Scan" not in plan
+    assert '"Sort"' not in plan
+
+
+def test_the_first_that_came_at_a_time(store: Database) -> None:
+    """It is found among partitions, of which some are empty, and in the last one."""
+    ids = [5, 900, FIRST + 3, FIRST + 7 * SIZE, FIRST + 7 * SIZE + 1, LAST + 2, LAST + 3 * SIZE]
+    with store.write() as connection:
+        for number in ids:
+            connection.execute(_MESSAGE, {"id": number})
+        connection.execute(text("SELECT setval('message_ids', :last)"), {"last": ids[-1]})
+    for moment in (0, 5, 6, *(each + d for each in ids for d in (0, 1))):
+        with store.read() as connection:
+            found = id_at(connection, MESSAGE, "received_at", moment)
+        assert [each for each in ids if each < found] == [each for each in ids if each < moment]
