@@ -8,7 +8,7 @@ and its identities are copied. Nothing else is written anew.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
+revision = "0017"
 down_revision = "0016"
 branch_labels = None
 depends_on = None
