@@ -74,7 +74,7 @@ def test_axe_finds_nothing_at_the_login(furnished: ReadingRoom, page: Page) -> N
 
 def test_axe_finds_nothing_in_dialogs(furnished: ReadingRoom, page: Page) -> None:
     """The checks before signing, the preliminary read, a take menu that is open, microphones."""
-    report(page, furnished)
+    report(page, furnished, "A95")  # nobody else's: a window that is killed writes for a while yet
     page.click("#microphones")
     expect(page.locator("#microphone")).to_be_visible()
     assert violations(page) == []
@@ -125,7 +125,7 @@ def test_every_control_can_be_reached_and_shows_the_focus(
     furnished: ReadingRoom, page: Page
 ) -> None:
     """Tab goes through the report page, out of the text by Escape, and always shows where it is."""
-    report(page, furnished)
+    report(page, furnished, "A96")
     wanted: int = page.locator("button:visible, select:visible, input:visible").count()
     page.keyboard.press("Escape")
     reached = set()
