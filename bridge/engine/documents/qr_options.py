@@ -4,14 +4,14 @@ from enum import StrEnum
 
 
 class QrSize(StrEnum):
-    """`qrCodeOptions.size`."""
+    """Width of the QR code: 400 or 80 pixels."""
 
     STANDARD = "standard"
     MINI = "mini"
 
 
 class QrMode(StrEnum):
-    """`qrCodeOptions.mode`: the background that the code will stand on."""
+    """The background that the QR code is made for."""
 
     LIGHT = "light"
     DARK = "dark"

@@ -11,7 +11,6 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr_options import QrMode, QrSize
 from bridge.engine.errors import EngineError
 from bridge.engine.http.acting import actor_of
 from bridge.engine.http.auditing import origin
@@ -182,7 +181,7 @@ def _qr_code(link: str, options: QrCodeOptions) -> str:
     from bridge.engine.documents.qr import data_uri  # noqa: PLC0415  # slow to load
 
     try:
-        return data_uri(link, QrSize(options.size), QrMode(options.mode))
+        return data_uri(link, options.size, options.mode)
     except QrTooLong:
         detail = "the service's public address is too long for a QR code of this size"
         raise BadLaunch("qr_too_long", detail, pointer="/response/qrCodeOptions/size") from None

@@ -109,20 +109,6 @@ class ResponseType(StrEnum):
     ALL = "all"
 
 
-class QrSize(StrEnum):
-    """Width of the QR code: 400 or 80 pixels."""
-
-    STANDARD = "standard"
-    MINI = "mini"
-
-
-class QrMode(StrEnum):
-    """The background that the QR code is made for."""
-
-    LIGHT = "light"
-    DARK = "dark"
-
-
 def silent(default: StrEnum) -> BeforeValidator:
     """Take null for `default`, in an optional choice."""
     return BeforeValidator(

@@ -12,13 +12,12 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, StrictBool
 from pydantic.config import JsonDict
 
+from bridge.engine.documents.qr_options import QrMode, QrSize
 from bridge.engine.http.models.fields import (
     Body,
     Flag,
     Identifier,
     OptionalIdentifier,
-    QrMode,
-    QrSize,
     ResponseType,
     Tag,
     Text,
