@@ -93,4 +93,17 @@ def _is_plain(value: str) -> bool:
     return bool(parts.hostname) and not more
 
 
+def web_address(value: str, example: str, *, query: bool = False) -> str:
+    """Read the address of a service, without a slash at its end; `query`: it may have one."""
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+        parts = urlsplit("")
+    if not fits or parts.fragment or (parts.query and not query):
+        raise ValueError(f'write an address such as "{example}"')
+    return value.rstrip("/")
+
+
 AnyAddress = Annotated[Where, PlainValidator(parse_where)]

@@ -102,9 +102,18 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
         yield _line(section, field.alias or key, value, field)
 
 
+def shown(section: str, key: str, field: FieldInfo | None = None) -> str:
+    """Write what the example has for a key: an optional one's own, or the field's default."""
+    if optional := _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key):
+        return optional.partition("  # ")[0]
+    own = next((values for name, _, values in _MANY if name == section), {})
+    default = field.get_default(call_default_factory=True) if field else None
+    return _toml(key, own.get(key, default))
+
+
 def _line(section: str, key: str, value: Any, field: FieldInfo) -> str:
-    shown = _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key)
-    text = f"# {key} = {shown}" if shown else f"{key} = {_toml(key, value)}"
+    optional = _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key)
+    text = f"# {key} = {optional}" if optional else f"{key} = {_toml(key, value)}"
     if not field.description:
         return text
     return f"{text:<{_COLUMN}} # {field.description}"

@@ -4,13 +4,13 @@ The home folder of an installation: settings, mappings, secrets.
 `create` makes what is missing and never overwrites; secrets are readable by their owner only.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from config.example import fresh
 from config.settings import FILE_NAME
+from config.writing import write_new
 
 SECRET_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -45,9 +45,4 @@ def _constant(data: bytes) -> Callable[[], bytes]:
 
 
 def _write_new(path: Path, make: Callable[[], bytes], mode: int) -> bool:
-    if path.exists():
-        return False
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(make())
-    return True
+    return False if path.exists() else write_new(path, make(), mode)

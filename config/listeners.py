@@ -148,7 +148,7 @@ class Listener(Section):
             case WebAddress():
                 idle, kind = _FOLDER_ONLY, "HTTP"
                 if self.bind.secure != (self.tls is not None):
-                    raise ValueError("tls and an https:// address go together")
+                    raise ValueError("tls: goes together with an https:// address")
             case _:
                 idle, kind = (*_WEB_ONLY, *_FOLDER_ONLY), "MLLP"
         fields = type(self).model_fields
@@ -156,9 +156,9 @@ class Listener(Section):
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: no setting of {kind} listeners")
         if self.replies is Replies.ORDER and self.acknowledge is Acknowledge.STORED:
-            raise ValueError('replies = "order" needs acknowledge = "checked" or "applied"')
+            raise ValueError('replies: "order" needs acknowledge = "checked" or "applied"')
         if self.validation is Validation.REFUSE and self.acknowledge is Acknowledge.STORED:
-            raise ValueError('validate = "refuse" needs acknowledge = "checked" or "applied"')
+            raise ValueError('validate: "refuse" needs acknowledge = "checked" or "applied"')
         if self.profile is not None and self.validation is Validation.OFF:
             raise ValueError('profile: needs validate = "warn" or "refuse"')
         return self

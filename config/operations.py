@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from config.addresses import web_address
 from config.quantities import Bytes, Seconds
 from config.sections import Section
 
@@ -31,8 +32,7 @@ class Webhook(Section):
     @field_validator("url")
     @classmethod
     def _address(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")):
-            raise ValueError('write an address such as "https://alerts.example.org/bridge"')
+        web_address(value, "https://alerts.example.org/bridge", query=True)
         return value
 
 
@@ -71,6 +71,4 @@ class Tracing(Section):
     @field_validator("endpoint")
     @classmethod
     def _address(cls, value: str) -> str:
-        if value and not value.startswith(("http://", "https://")):
-            raise ValueError('write an address such as "http://127.0.0.1:4318"')
-        return value
+        return web_address(value, "http://127.0.0.1:4318") if value else value

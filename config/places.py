@@ -1,48 +1,129 @@
 """
 Find where a setting stands in TOML text.
 
-Only as good as a mistake's place needs it: tables, arrays of tables and `key = value` lines.
+A reader of what `tomllib` has read and keeps no places of: keys of tables, of arrays of tables and
+of inline tables, dotted or quoted, and the entries of lists. Pure.
 """
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-_TABLE: Final = re.compile(r"\s*\[(\[)?\s*([A-Za-z0-9_.-]+)\s*\]")
-_KEY: Final = re.compile(r'\s*"?([A-Za-z0-9_-]+)"?\s*=')
+Location = tuple[str | int, ...]
 
-
-def position(text: str, location: tuple[str | int, ...]) -> str:
-    """Return `:line:column` (from 1) of the setting at `location`, its table's, or ''."""
-    best, depth = "", 0
-    for place, line, column in _places(text):
-        shared = _shared(place, location)
-        if shared == len(place) and shared > depth:
-            best, depth = f":{line}:{column}", shared
-    return best
-
-
-def _shared(place: tuple[str | int, ...], location: tuple[str | int, ...]) -> int:
-    count = 0
-    for mine, theirs in zip(place, location, strict=False):
-        if mine != theirs:
-            break
-        count += 1
-    return count
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>[\s]+|\#[^\n]*)
+    |(?P<text>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*')
+    |(?P<mark>[=,.{}\[\]])
+    |(?P<bare>(?:\d{4}-\d\d-\d\d\ \d\d:)?[^\s\#=,.{}\[\]"']+)
+    |(?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
-def _places(text: str) -> list[tuple[tuple[str | int, ...], int, int]]:
-    places: list[tuple[tuple[str | int, ...], int, int]] = []
-    counts: dict[str, int] = {}
-    table: tuple[str | int, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        column = len(line) - len(line.lstrip()) + 1
-        if match := _TABLE.match(line):
-            name = match[2]
-            table = tuple(name.split("."))
-            if match[1]:
-                counts[name] = counts.get(name, -1) + 1
-                table = (*table, counts[name])
-            places.append((table, number, column))
-        elif match := _KEY.match(line):
-            places.append(((*table, match[1]), number, column))
-    return places
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def position(text: str, location: Location) -> str:
+    """Return `:line:column` (from 1) of the setting at `location`, of a part of it, its table's."""
+    best, depth, inside = -1, 0, -1
+    for place, at in _Reader(text).places():
+        if len(place) > depth and place == location[: len(place)]:
+            best, depth = at, len(place)
+        elif inside < 0 and place[: len(location)] == location:
+            inside = at
+    if depth < len(location) and inside >= 0:
+        best = inside
+    if not location or best < 0:
+        return ""
+    return line_and_column(text, best)
+
+
+def line_and_column(text: str, offset: int) -> str:
+    """Return `:line:column` (from 1) of an offset."""
+    before = text[:offset]
+    return f":{before.count(chr(10)) + 1}:{offset - before.rfind(chr(10))}"
+
+
+class _Reader:
+    """Goes once through a text that is TOML; what is none ends it early."""
+
+    def __init__(self, text: str) -> None:
+        found = (
+            _Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text)
+        )
+        self._left = [each for each in found if each.kind != "space"]
+        self._left.reverse()  # taken from the end
+        self._counts: dict[Location, int] = {}
+
+    def places(self) -> Iterator[tuple[Location, int]]:
+        """Give each place and the offset at which it stands."""
+        table: Location = ()
+        while self._left:
+            at = self._left[-1].at
+            if self._taken("["):
+                several = self._taken("[")
+                table = self._table(self._key(), several=several)
+                yield table, at
+                while self._taken("]"):
+                    pass
+            elif key := self._key():
+                yield from self._pair((*table, *key), at)
+            else:
+                return
+
+    def _pair(self, place: Location, at: int) -> Iterator[tuple[Location, int]]:
+        yield place, at
+        if self._taken("="):
+            yield from self._value(place)
+
+    def _value(self, place: Location) -> Iterator[tuple[Location, int]]:
+        if self._taken("{"):
+            while self._left and not self._taken("}"):
+                at = self._left[-1].at
+                if key := self._key():
+                    yield from self._pair((*place, *key), at)
+                elif not self._taken(","):
+                    return
+        elif self._taken("["):
+            entry = 0
+            while self._left and not self._taken("]"):
+                if self._taken(","):
+                    entry += 1
+                    continue
+                yield (*place, entry), self._left[-1].at
+                yield from self._value((*place, entry))
+        elif not self._key():  # a number with a point looks like a key with one
+            self._left.clear()
+
+    def _key(self) -> tuple[str, ...]:
+        """Take words with points between them."""
+        words: list[str] = []
+        while self._left and self._left[-1].kind in {"text", "bare"}:
+            token = self._left.pop()
+            words.append(token.text.strip("\"'") if token.kind == "text" else token.text)
+            if not self._taken("."):
+                break
+        return tuple(words)
+
+    def _taken(self, mark: str) -> bool:
+        if self._left and self._left[-1].kind == "mark" and self._left[-1].text == mark:
+            self._left.pop()
+            return True
+        return False
+
+    def _table(self, key: tuple[str, ...], *, several: bool) -> Location:
+        """Give the place of a table; what lies in one of several lies in the last of them."""
+        place: Location = ()
+        for last, word in ((at == len(key) - 1, word) for at, word in enumerate(key)):
+            place = (*place, word)
+            if last and several:
+                self._counts[place] = self._counts.get(place, -1) + 1
+            if place in self._counts:
+                place = (*place, self._counts[place])
+        return place

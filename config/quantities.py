@@ -13,6 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
+_CENTURY: Final = 36_525 * 86_400.0
+_LARGEST: Final = 2.0**50
 MAX_PORT: Final = 65535
 
 
@@ -32,34 +35,39 @@ class Address(str):
         return int(self.rpartition(":")[2])
 
 
-def _measure(value: object, units: dict[str, float] | dict[str, int], example: str) -> float:
+def _measure(
+    value: object, units: dict[str, float] | dict[str, int], most: float, example: str
+) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
-        if number < 0:
-            raise ValueError(f"must not be negative, write for example {example}")
-        return number
-    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    if match is None or match[2] not in units:
-        known = ", ".join(units)
-        raise ValueError(f"write a number and a unit ({known}), for example {example}")
-    return float(match[1]) * units[match[2]]
+        number: float = value
+    else:
+        match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+        if match is None or match[2] not in units:
+            known = ", ".join(units)
+            raise ValueError(f"write a number and a unit ({known}), for example {example}")
+        number = float(match[1]) * units[match[2]]
+    if number < 0:
+        raise ValueError(f"must not be negative, write for example {example}")
+    if not number <= most:  # nor is what is no number
+        raise ValueError(f"is too much, write for example {example}")
+    return float(number)
 
 
 def parse_duration(value: object) -> float:
     """Read `10s`, `250ms`, `5m`, `1h`, `7d` or a plain number of seconds; seconds out."""
-    return _measure(value, _SECONDS, '"10s"')
+    return _measure(value, _SECONDS, _CENTURY, '"10s"')
 
 
 def parse_size(value: object) -> int:
     """Read `16MiB`, `64KiB`, `1GiB` or a plain number of bytes; bytes out."""
-    return int(_measure(value, _BYTES, '"16MiB"'))
+    return int(_measure(value, _BYTES, _LARGEST, '"16MiB"'))
 
 
 def parse_address(value: object) -> Address:
     """Read `host:port` or `[ipv6]:port`."""
     host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = host.removeprefix("[").removesuffix("]")
-    if not colon or not bare or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+    if not colon or not bare or not _PORT.fullmatch(port) or int(port) > MAX_PORT:
         raise ValueError('write "host:port", for example "127.0.0.1:2575"')
     return Address(value)
 

@@ -4,7 +4,6 @@ What is left of settings without their mistakes: enough to look for the mistakes
 Never served from: what is left out has its default.
 """
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentMistake
 
+from config.errors import SettingsError
+from config.reading import read
 from config.settings import FILE_NAME, Settings
 
 _ROUNDS = 5  # a model is asked for the whole only once its parts are right
@@ -20,8 +21,8 @@ _ROUNDS = 5  # a model is asked for the whole only once its parts are right
 def remains(home: Path) -> Settings | None:
     """Give the settings of a home without what is wrong in them; None when nothing can be read."""
     try:
-        values = tomllib.loads((home / FILE_NAME).read_text("utf-8"))
-    except (OSError, ValueError):
+        values = read((home / FILE_NAME).read_text("utf-8"), home / FILE_NAME)
+    except (OSError, ValueError, SettingsError):
         return None
     values.pop("home", None)
     for _ in range(_ROUNDS):

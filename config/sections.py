@@ -4,10 +4,10 @@ The sections of `bridge.toml`, one model each; a field's description is its comm
 Unknown keys are errors: a misspelt setting must not be a setting silently left at its default.
 """
 
+import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from config.addresses import AnyAddress, FolderAddress, WebAddress
+from config.addresses import AnyAddress, FolderAddress, WebAddress, web_address
 from config.quantities import HostPort, Seconds, TimeZone, parse_address
 from config.rendering import Rendering
 
@@ -29,11 +29,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
+_POSTGRESQL: Final = re.compile(
+    r"postgresql\+psycopg://(.*@)?(\[[^]/?@]+\]|[^]\[/:?@]*)(:\d{1,5})?(/[^?]*)?(\?.*)?"
+)
+_SQLITE: Final = re.compile(r"sqlite:///[^?:]+")
+
+
 def _web_address(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
-        raise ValueError('write an address such as "https://reports.example.org"')
-    return value.rstrip("/")
+    return web_address(value, "https://reports.example.org")
 
 
 class Database(Section):
@@ -60,7 +63,7 @@ class Database(Section):
     @field_validator("url", "engine_url")
     @classmethod
     def _known_dialect(cls, value: str) -> str:
-        if value and not value.startswith(("sqlite:///", "postgresql+psycopg://")):
+        if value and not (_POSTGRESQL.fullmatch(value) or _SQLITE.fullmatch(value)):
             raise ValueError('write "sqlite:///file.db" or "postgresql+psycopg://user@host/name"')
         return value
 

@@ -4,12 +4,9 @@ Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_H
 `load` reports every mistake at once, each with file and line. It opens no other file.
 """
 
-import os
-import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pydantic_settings
 from pydantic import Field, ValidationError, model_validator
@@ -22,16 +19,18 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from config.addresses import FolderAddress
+from config.environment import unreadable_variables, variable
 from config.errors import Mistake, SettingsError
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
 from config.places import position
+from config.reading import read
 from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
 from config.sign_in import SignIn
+from config.wording import Refusal, refusals
 
 FILE_NAME = "bridge.toml"
-_AT: Final = re.compile(r" \(at line (\d+), column (\d+)\)")
 
 
 class Settings(BaseSettings):
@@ -158,19 +157,16 @@ def load(home: Path) -> Settings:
 
 def parse(text: str, home: Path, file: Path) -> Settings:
     """Read settings from TOML text; `file` is what mistakes are reported under."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError([_unreadable(error, text, file)]) from error
+    values = read(text, file)
     if "home" in values:
         raise SettingsError([Mistake(f"{file}{position(text, ('home',))}", "unknown key home")])
     try:
         settings = Settings(**{**values, "home": home.absolute()})
     except pydantic_settings.SettingsError as error:
-        raise SettingsError([Mistake("environment", str(error))]) from error
+        raise SettingsError(list(unreadable_variables(Settings))) from error
     except ValidationError as error:
         twice = list(_twice(values, text, file))
-        said = [each for each in error.errors() if each["loc"] or not twice]
+        said = [each for each in refusals(error, Settings) if each.location or not twice]
         raise SettingsError([*(_mistake(each, text, file) for each in said), *twice]) from error
     # The home is where the file lies, whatever a stray BRIDGE_HOME says.
     return settings.model_copy(update={"home": home.absolute()})
@@ -195,24 +191,7 @@ def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
             seen.add(value)
 
 
-def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistake:
-    """Say where it is no TOML; the parser puts that into words."""
-    last = text.rpartition("\n")[2]
-    said, line, column = str(error), text.count("\n") + 1, len(last) + 1
-    if found := _AT.search(said):
-        said, line, column = said[: found.start()], int(found[1]), int(found[2])
-    return Mistake(f"{file}:{line}:{column}", said)
-
-
-def _mistake(error: Any, text: str, file: Path) -> Mistake:
-    where = error["loc"] or error.get("ctx", {}).get("loc", ())
-    loc = tuple(part for part in where if isinstance(part, str | int))
-    name = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
-    variable = "BRIDGE_" + "__".join(str(part) for part in loc[:2]).upper()
-    place = f"{file}{position(text, loc)}"
-    if variable in os.environ:
-        place = variable
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        message = "unknown key"
-    return Mistake(place, f"{name}: {message}" if name else message)
+def _mistake(refusal: Refusal, text: str, file: Path) -> Mistake:
+    name = ".".join(str(part + 1) if isinstance(part, int) else part for part in refusal.location)
+    place = variable(refusal.location) or f"{file}{position(text, refusal.location)}"
+    return Mistake(place, f"{name}: {refusal.message}" if name else refusal.message)

@@ -5,8 +5,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from config.addresses import web_address
 from config.sections import Section
 
+_EXAMPLE = "https://id.example.org/realm"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -25,11 +27,11 @@ class OpenIDConnect(Section):
     @field_validator("issuer")
     @classmethod
     def _address(cls, value: str) -> str:
-        parts = urlsplit(value)
-        clear = parts.scheme == "http" and parts.hostname in _LOOPBACK
-        if not parts.netloc or parts.query or not (parts.scheme == "https" or clear):
-            raise ValueError('write an address such as "https://id.example.org/realm"')
-        return value.rstrip("/")
+        address = web_address(value, _EXAMPLE)
+        parts = urlsplit(address)
+        if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            raise ValueError(f'write an address such as "{_EXAMPLE}"')
+        return address
 
 
 class SignIn(Section):

@@ -10,7 +10,7 @@ from typing import NewType
 
 from mappings.datatypes import COMPONENTS, TIMES
 from mappings.hl7.delimiters import STANDARD, Delimiters
-from mappings.hl7.escapes import escape, unescape
+from mappings.hl7.escapes import escape, transcribe, unescape
 from mappings.hl7.times import Precision, parse_timestamp
 
 Encoded = NewType("Encoded", str)
@@ -73,7 +73,7 @@ def recode(raw: str, theirs: Delimiters, codec: str, *, kind: str) -> Encoded:
     if kind in TIMES:
         return _time(unescape(raw, theirs, codec))
     if kind not in COMPONENTS:
-        return plain(unescape(raw, theirs, codec).strip())
+        return _text(raw, theirs, codec)
     kinds = COMPONENTS[kind]
     parts = _cut(raw, theirs.component)[: len(kinds)]
     return components(
@@ -89,7 +89,7 @@ def recode_freely(raw: str, theirs: Delimiters, codec: str) -> Encoded:
                 [
                     subcomponents(
                         [
-                            plain(unescape(leaf, theirs, codec))
+                            Encoded(transcribe(leaf, theirs, codec))
                             for leaf in _cut(part, theirs.subcomponent)
                         ]
                     )
@@ -105,9 +105,14 @@ def _component(raw: str, theirs: Delimiters, codec: str, kind: str) -> Encoded:
     if kind in TIMES:
         return _time(unescape(raw, theirs, codec))
     if kind not in COMPONENTS:
-        return plain(unescape(raw, theirs, codec).strip())
+        return _text(raw, theirs, codec)
     leaves = _cut(raw, theirs.subcomponent)[: len(COMPONENTS[kind])]
-    return subcomponents([plain(unescape(leaf, theirs, codec).strip()) for leaf in leaves])
+    return subcomponents([_text(leaf, theirs, codec) for leaf in leaves])
+
+
+def _text(raw: str, theirs: Delimiters, codec: str) -> Encoded:
+    """Write a sender's text as it was escaped, without what surrounds it."""
+    return Encoded(transcribe(raw.strip(), theirs, codec))
 
 
 def _cut(raw: str, separator: str) -> list[str]:

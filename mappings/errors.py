@@ -6,6 +6,7 @@ What can go wrong with definitions (not with messages: those are `mappings.hl7.r
     * RuleFailed       a rule could not be followed; the message is parked or refused
         * HookFailed       an administrator's Python hook raised, or took too long
         * PatternFailed    a regular expression took too long
+        * CodeRefused      a result has a code that its receiver's table lacks
     * NotRenderable    an outbound definition has nothing for this event
 """
 
@@ -43,6 +44,13 @@ class PatternFailed(RuleFailed):
 
     def __init__(self) -> None:
         super().__init__("a regular expression took too long")
+
+
+class CodeRefused(RuleFailed):
+    """A code table with `unknown: refuse` lacks a code of a result. Tells table and place only."""
+
+    def __init__(self, table: str, place: str) -> None:
+        super().__init__(f"code table {table} has no entry for the value of {place}")
 
 
 class NotRenderable(MappingError):  # noqa: N818  # says what happened

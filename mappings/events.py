@@ -119,6 +119,7 @@ class OrderEvent:
     filler: str = ""
     echo: tuple[str, ...] = ()
     prior_mrn: str = ""
+    prior_name: str = ""
     order_control: str = ""
     order_status: str = ""
     examined: bool = False

@@ -58,7 +58,7 @@ class OutboundMapping:
         return replace(self, statuses=self.statuses.only(events))
 
     def render(self, result: ResultContext) -> bytes:
-        """Write one message as UTF-8. Raises NotRenderable when the event is not listed."""
+        """Write one message as UTF-8. Raises NotRenderable for an event not listed, CodeRefused."""
         codes = self.statuses.codes(result.event, result.earlier)
         if codes is None or not result.orders:
             raise NotRenderable(self.name, result.event)

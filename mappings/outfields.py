@@ -15,6 +15,7 @@ from mappings.codes import Missed
 from mappings.conditions import Test, compile_test
 from mappings.datatypes import COMPONENTS, NAMES, TIMES
 from mappings.encode import NOTHING, Encoded, components, plain, repeated, subcomponents
+from mappings.errors import CodeRefused
 from mappings.fetch import parse_path
 from mappings.frames import DESTINATION, VARIABLES, Frame, Variable, destination
 from mappings.hl7.delimiters import STANDARD
@@ -24,8 +25,8 @@ from mappings.workshop import Workshop
 
 Condition = Callable[[Frame], bool]
 
-UNKNOWN_CODES = ("keep", "empty")
-"""What becomes of a code that the table lacks; a result is never refused for one."""
+UNKNOWN_CODES = ("keep", "empty", "refuse")
+"""What becomes of a code that the table lacks: it stays, is left out, or nothing is written."""
 
 
 def compile_field(node: Node, shop: Workshop) -> Variable:
@@ -137,8 +138,8 @@ def _place(node: Node) -> str:
 
 
 def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Missed) -> Variable:
-    """Translate for the receiver; what the table does not have stays, or is left out."""
-    empty = missed.policy == "empty"
+    """Translate for the receiver; what the table does not have goes by the policy."""
+    empty, refuses = missed.policy == "empty", missed.policy == "refuse"
 
     def get(frame: Frame) -> Encoded:
         value = made(frame)
@@ -148,6 +149,8 @@ def _coded(made: Variable, look_up: Callable[[str], str | None], missed: Missed)
             return plain(code)
         if text and frame.context.missed is not None:
             frame.context.missed.append(missed._replace(code=text))
+        if text and refuses:
+            raise CodeRefused(missed.table, missed.place)
         return NOTHING if empty else value
 
     return get

@@ -20,7 +20,7 @@ from mappings.tags import TAGS, TagRule, compile_tags, fill
 from mappings.visits import VisitRules, compile_visit
 from mappings.workshop import Workshop
 
-KEYS = ("tags", "events", "prior_mrn", "visit")
+KEYS = ("tags", "events", "prior_mrn", "prior_name", "visit")
 REFUSE = "refuse"
 OTHERWISE = "*"
 ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE, Action.IGNORE)
@@ -38,6 +38,7 @@ class PatientPlan:
     prior_mrn: Rule
     prior_place: str
     visit: VisitRules | None = None
+    prior_name: Rule | None = None
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
@@ -88,6 +89,10 @@ class PatientPlan:
         value = self.prior_mrn(scope)
         return "" if value == NULL else value
 
+    def _prior_name(self, scope: Scope) -> str:
+        value = "" if self.prior_name is None else self.prior_name(scope)
+        return "" if value == NULL else value
+
     def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
         found = found or no_site(self.tags["SiteID"], scope)
@@ -131,6 +136,7 @@ class PatientPlan:
             reporting_app={},
             place=scope.place,
             prior_mrn=self._prior(scope) if moves else "",
+            prior_name=self._prior_name(scope) if moves else "",
             echo=_identity(scope) if moves else (),
             note=note,
             visit=visit if action in {Action.PATIENT_UPDATE, Action.VISIT_MOVE} else None,
@@ -168,4 +174,5 @@ def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> Pa
     before = len(shop.paths)
     rule = compile_rule(entries["prior_mrn"], shop)
     place = plain(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
-    return PatientPlan(tags, actions, rule, place, visit)
+    name = compile_rule(entries["prior_name"], shop) if "prior_name" in entries else None
+    return PatientPlan(tags, actions, rule, place, visit, name)

@@ -127,12 +127,18 @@ def _fields(name: str, entries: dict[str, Node], desk: _Desk) -> dict[int, Varia
         version = plain(desk.manner.version)
         fields[VERSION_FIELD] = lambda frame: version
     if desk.manner.echo == "whole" and name in WHOLE_ECHOES:
-        return _echoes(name) | fields
+        echoes = _echoes(name)
+        return echoes | {key: _first(own, echoes.get(key)) for key, own in fields.items()}
     return fields
 
 
+def _first(own: Variable, echo: Variable | None) -> Variable:
+    """Repeat a field where the definition's own has nothing to say, as in another version."""
+    return own if echo is None else lambda frame: own(frame) or echo(frame)
+
+
 def _echoes(name: str) -> dict[int, Variable]:
-    """Repeat every field of the order that the definition does not write itself."""
+    """Repeat every field of the order that may be repeated."""
     return {
         number: _repeated(Path(name, field=number), kind)
         for number, kind in enumerate(SHAPES[NEWEST_VERSION].fields[name], start=1)

@@ -19,7 +19,7 @@ from mappings.notebook import Notebook
 
 MAX_DEPTH = 40
 _REMEMBERED = 64  # files
-RULES = frozenset({"only", "prior_mrn"})
+RULES = frozenset({"only", "prior_mrn", "prior_name"})
 HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
 
 

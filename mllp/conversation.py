@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from mllp.contract import Peer, Service
 from mllp.deadline import Deadline
 from mllp.errors import FrameTimedOut, FramingError, TruncatedFrame
-from mllp.framing import Frame, FrameReader, frame
+from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, frame
 from mllp.gate import Gate, Hold
 from mllp.replies import ReplyQueue, Slot
 
@@ -129,6 +129,9 @@ class Conversation:
 
     def _take(self, arrived: Frame) -> None:
         self._deadline.stop()
+        if len(arrived.payload) == 1 and arrived.payload in COMMIT_BLOCKS:
+            self._observer.noise(1)  # it answers a reply of ours: an answer to it would have no end
+            return
         self._observer.frame_received(len(arrived.payload))
         slot = self._replies.reserve()
         if len(self._replies) >= self._window:

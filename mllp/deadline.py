@@ -1,7 +1,8 @@
 """
 One time limit that can be started, put off and stopped, on an injected clock.
 
-Putting it off is cheap: the clock's call stays where it is and looks again when it comes.
+Putting it off is cheap: the clock's call stays where it is and looks again when it comes. What
+arrives in the same turn of the reactor still puts it off, or stops it.
 """
 
 from collections.abc import Callable
@@ -50,5 +51,12 @@ class Deadline:
         remaining = self._due - self._clock.seconds()
         if remaining > 0:
             self._timer = self._clock.callLater(remaining, self._look)
+        else:  # a process that was stopped wakes up to its timers before it reads what has arrived
+            self._timer = self._clock.callLater(0, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self._due > self._clock.seconds():
+            self._look()
         else:
             self._expired()

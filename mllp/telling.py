@@ -6,12 +6,14 @@ can do. So a handler may have a method `direct`; the two ways of asking one lead
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeVar, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults, succeed
 
 from mllp.contract import Direct, Handler, Peer, Tell
 from mllp.framing import Frame
+
+_Reply = TypeVar("_Reply")
 
 
 def directly(handle: Handler) -> Direct:
@@ -31,3 +33,11 @@ def promised(direct: Direct, frame: Frame, peer: Peer) -> Deferred[Sequence[byte
     answered: Deferred[Sequence[bytes]] = Deferred()
     direct(frame, peer, answered.callback)  # failures as well
     return answered
+
+
+def together(answers: Sequence[_Reply | Deferred[_Reply]]) -> Deferred[list[_Reply]]:
+    """Wait for those answers that are still to come; all of them, in their order."""
+    return gatherResults(
+        [each if isinstance(each, Deferred) else succeed(each) for each in answers],
+        consumeErrors=True,
+    )

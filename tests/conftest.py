@@ -7,6 +7,7 @@ one for the whole run, shared by all workers.
 
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from itertools import count
@@ -102,7 +103,24 @@ def postgres_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
     ask_server(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
     yield address_of(postgres_server, name)
-    ask_server(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+    drop_database(postgres_server, name)
+
+
+def drop_database(server: str, name: str) -> None:
+    """
+    Drop a database, whoever uses it.
+
+    That asks for a checkpoint, which may find a file of another one gone that is dropped just now.
+    """
+    for tries in range(3):
+        try:
+            ask_server(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        except sqlalchemy.exc.InternalError:
+            if tries == 2:
+                raise
+            time.sleep(1)
+        else:
+            return
 
 
 def address_of(server: str, name: str) -> str:

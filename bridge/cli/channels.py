@@ -1,5 +1,6 @@
 """`bridge listeners`, `bridge destinations`, `bridge alerts`: what runs, what is told."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from bridge.operations.channels import Kind
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
-_COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at")
+_COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
 
 
 def _kind(text: str) -> "Kind":
@@ -25,7 +26,7 @@ def group_of(kind: str, what: str) -> typer.Typer:
 
     @group.command("list")
     def list_(home: Home, as_json: AsJson = False) -> None:
-        """List them, with since when and by whom they are paused."""
+        """List them: whether they run, since when and by whom they are paused, when last active."""
         from bridge.cli.show import rows, times
         from bridge.wiring.channels import listed
 
@@ -69,8 +70,10 @@ def list_alerts(home: Home, as_json: AsJson = False) -> None:
 
 @alerts.command()
 def test(home: Home) -> None:
-    """Tell everybody who would be told that this is a test."""
+    """Tell everybody who would be told that this is a test; exit 1 where somebody was not."""
     import time
+
+    import httpx
 
     from bridge.operations.alerts import News, Notice
     from bridge.operations.conditions import Condition, Severity
@@ -83,6 +86,16 @@ def test(home: Home) -> None:
         time.time_ns() // 1_000_000,
     )
     found = tellers(load(home))
-    for tell in found:
-        tell([notice])
-    print(f"told {len(found)}")
+    failed = False
+    for way, tell in found.items():
+        try:
+            tell([notice])
+        except (OSError, httpx.HTTPError) as error:
+            failed = True
+            print(f"{way}: {error}", file=sys.stderr)
+        else:
+            print(f"{way}: told")
+    if not found:
+        print("nobody is told: neither alerts.mail nor alerts.webhook is set")
+    if failed:
+        raise typer.Exit(1)

@@ -29,9 +29,10 @@ def check(
     ] = False,
 ) -> None:
     """Check settings, mappings, keys, database and destinations; name every mistake at once."""
-    from bridge.wiring.checks import Severity, check_home
+    from bridge.wiring.checks import check_home
+    from bridge.wiring.findings import Severity
 
-    findings = check_home(home)
+    findings = check_home(home, reach=not live)
     if live:
         from bridge.wiring.live import check_live
 

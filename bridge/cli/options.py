@@ -9,7 +9,9 @@ import typer
 if TYPE_CHECKING:  # a command that needs no queue does not load it
     from bridge.queue.states import State
 
-Home = Annotated[Path, typer.Option("--home", metavar="HOME", help="The home folder.")]
+Home = Annotated[
+    Path, typer.Option("--home", metavar="HOME", envvar="BRIDGE_HOME", help="The home folder.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
 Before = Annotated[int | None, typer.Option(metavar="ID", help="Only those before this id.")]

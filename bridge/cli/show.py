@@ -4,26 +4,25 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-
-_PAPER = 200  # columns, where no terminal says how wide it is
+from unicodedata import category
 
 
 def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print a list: JSON has every member, the table just `columns`."""
+    """
+    Print a list: JSON has every member, the table just `columns`.
+
+    A line that is too long for the terminal is wrapped by it: nothing is cut, ids least of all.
+    """
     if as_json:
         print(json.dumps(list(items), ensure_ascii=False, indent=2, default=str))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column.replace("_", " "), no_wrap=True)
-    for item in items:
-        table.add_row(*(_cell(item.get(each)) for each in columns))
-    console = Console()
-    console = console if console.is_terminal else Console(width=_PAPER)
-    console.print(table)
+    written = [
+        [name.replace("_", " "), *(_line(_cell(item.get(name))) for item in items)]
+        for name in columns
+    ]
+    widths = [max(map(len, column)) for column in written]
+    for line in zip(*written, strict=True):
+        print("  ".join(map(str.ljust, line, widths)).rstrip())
 
 
 def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> None:
@@ -33,9 +32,9 @@ def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> 
         return
     width = max(len(name) for name in item)
     for name, value in item.items():
-        print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
+        print(f"{name.replace('_', ' '):<{width}}  {_line(_cell(value))}")
     for name, text in texts.items():
-        print(f"\n{name}\n{text or '(nothing)'}")
+        print(f"\n{name}", *(map(_line, text.split("\n")) if text else ["(nothing)"]), sep="\n")
 
 
 def times(item: dict[str, Any]) -> dict[str, Any]:
@@ -58,6 +57,13 @@ def iso(value: int | None) -> str | None:
     if not value:
         return None
     return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _line(text: str) -> str:
+    """Write what a terminal would obey (a sender may have sent it) as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(ascii(c)[1:-1] if category(c).startswith("C") else c for c in text)
 
 
 def _cell(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Print what a definition makes of messages."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from bridge.wiring.samples import Sample, from_files, stored
 from bridge.wiring.stores import bridge_database
 from config import load as load_settings
 from mappings.compiler import Compiled, load
+from mappings.errors import RuleFailed
 from mappings.events import Issue
 from mappings.inbound import InboundMapping
 from mappings.outbound import OutboundMapping
@@ -67,7 +69,11 @@ def _show_written(
         raise typer.BadParameter("--orders must name a definition that reads messages")
     told = []
     for each in samples:
-        written = specimens(mapping, reader, each.payload, each.defaults, each.charset)
+        try:
+            written = specimens(mapping, reader, each.payload, each.defaults, each.charset)
+        except RuleFailed as failure:
+            print(f"{each.label}: {failure}", file=sys.stderr)
+            written = []
         texts = [one.decode().replace("\r", "\n") for one in written]
         told.append({"message": each.label, "hl7": texts})
     if as_json:

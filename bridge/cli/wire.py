@@ -30,21 +30,19 @@ def send(
 
 
 async def _send(address: str, messages: list[bytes], reply_timeout: float) -> int:
-    from twisted.internet import reactor
-
     from bridge.peers.sender import send as deliver
     from config.quantities import parse_address
 
     where = parse_address(address)
     refused = 0
-    async for answer in deliver(
-        reactor, where.host, where.port, messages, reply_timeout=reply_timeout
-    ):
+    async for answer in deliver(where.host, where.port, messages, reply_timeout=reply_timeout):
         refused += not answer.accepted
-        if answer.reply is None:
+        for reply in answer.replies:
+            print(reply.replace(b"\r", b"\n").decode("utf-8", "backslashreplace"))
+        if answer.trouble:
             print(f"no acknowledgment: {answer.trouble}", file=sys.stderr)
-        else:
-            print(answer.reply.replace(b"\r", b"\n").decode("utf-8", "backslashreplace"))
+        elif not answer.replies:
+            print("no acknowledgment: none was asked for", file=sys.stderr)
     return 1 if refused else 0
 
 

@@ -92,13 +92,13 @@ class Appraiser:
         return round(self._destination.retry.delay(tries, self._random) * 1000)
 
 
-def given_up(delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
-    """Give the outcome that leaves a delivery to a person."""
-    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, Failure.PERMANENT, code)
+def given_up(delivery: ClaimedDelivery, code: str, why: str = "") -> DeliveryOutcome:
+    """Give the outcome that leaves a delivery to a person; `why` in words without values."""
+    return DeliveryOutcome(delivery.delivery_id, Event.GIVEN_UP, Failure.PERMANENT, code, why)
 
 
 def not_composed(delivery: ClaimedDelivery, error: CompositionError) -> DeliveryOutcome:
     """Say what comes of a message that cannot be: nothing was owed, or a person must look."""
     if isinstance(error, NothingOwed):
         return DeliveryOutcome(delivery.delivery_id, Event.IGNORED, code=error.code)
-    return given_up(delivery, error.code)
+    return given_up(delivery, error.code, str(error))

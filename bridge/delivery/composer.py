@@ -4,18 +4,17 @@ Compose one message: the report's export, the order's numbers and segments, the 
 Asks the report service, unless it has said it all before, and the order index; sends nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
 from bridge.delivery.announcing import key_of
 from bridge.delivery.destinations import Destination, control_id
-from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, Unsettled
+from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, UnknownCode, Unsettled
 from bridge.delivery.history import (
     FINISHED,
     Told,
@@ -24,14 +23,16 @@ from bridge.delivery.history import (
     since_cancelled,
     told_before,
 )
+from bridge.delivery.needs import Exporter, Owed
 from bridge.delivery.saying import orders_of, texts_of
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Export, OrderKey, Said
+from bridge.engine_client.models import Export, Said
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.codes import Missed
+from mappings.errors import CodeRefused
 from mappings.outbound import OutboundMapping
 from mappings.results import (
     WITHDRAWALS,
@@ -54,8 +55,8 @@ TAKES_BACK: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyType(
 )
 """What a receiver must have been told of before it is told that it does not stand."""
 
-NO_REPORT = "report_not_found"
-"""What the report service says of a report that is not there (any more)."""
+NO_READ = frozenset({"report_not_found", "prelim_read_not_found"})
+"""What the report service says where a preliminary report is not there (any more)."""
 
 _LOOKS = 3
 """How often a report is read until nothing changes between its text and its files."""
@@ -67,48 +68,6 @@ Missing = Callable[[str, str, Collection[Missed]], None]
 
 def unmoved(_name: str, _version: str, _missed: Collection[Missed]) -> None:
     """Count no codes."""
-
-
-class Exporter(Protocol):
-    """What is needed of the engine's client."""
-
-    async def export_json(self, order: OrderKey) -> Export:
-        """Export a report."""
-
-    async def export_pdf(
-        self, order: OrderKey, time_zone: str | None = None, *, addenda: int | None = None
-    ) -> bytes:
-        """Export a report with its first addenda as PDF."""
-
-    async def export_rtf(
-        self,
-        order: OrderKey,
-        time_zone: str | None = None,
-        *,
-        content_only: bool = False,
-        addenda: int | None = None,
-    ) -> bytes:
-        """Export a report with its first addenda as RTF."""
-
-
-class Owed(Protocol):
-    """A delivery, queued or not: a `Release` or a `ClaimedDelivery`."""
-
-    @property
-    def report_id(self) -> str:
-        """Whose report."""
-
-    @property
-    def release_key(self) -> str:
-        """Its name within its destination."""
-
-    @property
-    def event(self) -> str:
-        """What happened."""
-
-    @property
-    def orders(self) -> Any:
-        """The orders with their tags, the status, and how many addenda are out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +124,7 @@ class Composer:
                 delivery, now.event, destination, mapping.manner.formats, known.told
             )
         except EngineFailure as failure:
-            if now.event is ResultEvent.PRELIMINARY and failure.code == NO_REPORT:
+            if now.event is ResultEvent.PRELIMINARY and failure.code in NO_READ:
                 raise Gone from None
             raise
         return self._written(delivery, known, destination, export, files)
@@ -207,10 +166,13 @@ class Composer:
             missed=missed,
             **texts_of(now.event, said, int(owed.orders["addenda"])),
         )
-        payload = mapping.render(context)
-        if missed:
-            self._missing(*mapping.identity, missed)
-        return payload, name
+        try:
+            return mapping.render(context), name
+        except CodeRefused as refused:
+            raise UnknownCode(str(refused)) from None
+        finally:
+            if missed:
+                self._missing(*mapping.identity, missed)
 
     async def _export(
         self,
@@ -220,27 +182,32 @@ class Composer:
         formats: Collection[Format],
         told: Sequence[Told],
     ) -> tuple[Export | None, dict[Format, bytes]]:
-        """Read the report, and its files such that they say the same."""
+        """Read the report, and its files such that they say the same; a read as it was then."""
         if event in SILENT or event in WITHDRAWALS:
             return None, {}
         order, addenda = key_of(delivery.orders["orders"][0]), int(delivery.orders["addenda"])
-        export = await self._exporter.export_json(order)
+        until = delivery.release_at if event is ResultEvent.PRELIMINARY else None
+        export = await self._exporter.export_json(order, prelim_until=until)
         _check_signed(delivery, event, export, told)
         for _ in range(_LOOKS):
             files = {
-                each: await self._file(order, each, destination.time_zone, addenda)
+                each: await self._file(each)(
+                    order, destination.time_zone, addenda=addenda, prelim_until=until
+                )
                 for each in formats
             }
-            before, export = export, await self._exporter.export_json(order) if files else export
+            if not files:
+                return export, files
+            before, export = export, await self._exporter.export_json(order, prelim_until=until)
             _check_signed(delivery, event, export, told)
             if before == export:
                 return export, files
         raise Unsettled
 
-    async def _file(self, order: OrderKey, wanted: Format, zone: str, addenda: int) -> bytes:
-        if wanted is Format.PDF:
-            return await self._exporter.export_pdf(order, zone, addenda=addenda)
-        return await self._exporter.export_rtf(order, zone, addenda=addenda)
+    def _file(self, wanted: Format) -> Callable[..., Awaitable[bytes]]:
+        return {Format.PDF: self._exporter.export_pdf, Format.RTF: self._exporter.export_rtf}[
+            wanted
+        ]
 
 
 def indexed(connection: Connection, owed: Sequence[Owed]) -> list[list[IndexedOrder | None]]:

@@ -24,7 +24,13 @@ from bridge.delivery.settling import Settling
 from bridge.delivery.writing import Writing
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, in_hand
+from bridge.queue.deliveries import (
+    INTERRUPTED,
+    NOT_CONNECTED,
+    ClaimedDelivery,
+    DeliveryOutcome,
+    in_hand,
+)
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import Alarm
 from bridge.store.errors import StoreError, StoreUnavailable
@@ -209,7 +215,8 @@ class Courier:
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
 
     async def _deliver(self, claimed: Sequence[ClaimedDelivery]) -> bool:
         """
@@ -229,7 +236,7 @@ class Courier:
                 return True
             outcome = await self._send(delivery, payload)
             if outcome is None:
-                await self._give_back()
+                await self._give_back(NOT_CONNECTED)
                 return False
             await self._settling.add(outcome)
         return True
@@ -242,7 +249,7 @@ class Courier:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected:
             self._breaker.failed(sent_at)
-            self._metrics.deliveries.labels(self.destination.name, "", "not_connected").inc()
+            self._metrics.deliveries.labels(self.destination.name, "", NOT_CONNECTED).inc()
             return None
         except ReplyLost as loss:
             return self._appraiser.judged(
@@ -261,8 +268,8 @@ class Courier:
             if outcome.retry_at is not None:
                 self._next_look.note(outcome.retry_at)
 
-    async def _give_back(self) -> None:
-        """Write down what was sent, and give back all that was not."""
+    async def _give_back(self, why: str = INTERRUPTED) -> None:
+        """Write down what was sent, and give back all that was not, with a code for why."""
         await self._settling.done()
         upcoming, self._next, self._handed = self._next, None, []
         if upcoming is not None:
@@ -270,7 +277,7 @@ class Courier:
         if self._in_hand:
             ids, self._in_hand = list(self._in_hand), {}
             with suppress(StoreUnavailable):  # the leases will end by themselves
-                await asyncio.to_thread(self._outbox.release, ids, self._clock())
+                await asyncio.to_thread(self._outbox.release, ids, self._clock(), why)
 
     async def _keep_leases(self) -> None:
         while True:

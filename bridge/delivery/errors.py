@@ -4,6 +4,7 @@ Why a result cannot be composed.
 * CompositionError
     * NothingToSay    no definition of the destination has a message for the event
     * NotSigned       the report is not signed (any more)
+    * UnknownCode     a code table of the definition lacks a code, and refuses it
     * Unsettled       the report changed each time it was read
     * NothingOwed     there is nothing to tell any more
         * NeverTold   the receiver was never told what would have to be taken back
@@ -39,6 +40,12 @@ class NotSigned(CompositionError):
     def __init__(self) -> None:
         """Say so."""
         super().__init__("the report is not signed any more")
+
+
+class UnknownCode(CompositionError):
+    """A code table lacks a code, and its definition says `unknown: refuse`."""
+
+    code = "unknown_code"
 
 
 class Unsettled(CompositionError):

@@ -29,6 +29,7 @@ NO_NEWS = (
     "addendum_signed",
 )  # fmt: skip
 """Events of which no destination is told: our own launches, writing, and what may be recalled."""
+GIVE_WAY = 0.001  # seconds that whoever sends what was learned goes first
 ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
 
 
@@ -110,6 +111,8 @@ class Follower:
         if page.changes or page.cursor > after:
             learned = await asyncio.to_thread(self._learner.learn, self._name, page)
             self._hand_over(learned.claimed)
+            if learned.claimed:
+                await asyncio.sleep(GIVE_WAY)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()
             if learned.queued > len(learned.claimed):

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
+from bridge.store.steps import among, ask
 from mappings.results import DocumentNames, ResultEvent
 
 ALL_ORDERS = "all"
@@ -29,10 +30,14 @@ _TOLD = text("""
     ORDER BY id
 """)
 
-_STANDING = text("""
+_STANDING = among(
+    """
     SELECT destination, report_id, release_key, event, state FROM delivery
     WHERE report_id IN :reports ORDER BY report_id, id
-""").bindparams(bindparam("reports", expanding=True))
+    """,
+    "reports",
+    "text",
+)
 _UNDECIDED = frozenset({State.QUEUED.value, State.CLAIMED.value, State.PARKED.value})
 
 
@@ -76,7 +81,7 @@ def standing(
 ) -> dict[tuple[str, str], list[Standing]]:
     """Read all deliveries of reports, in order, by destination and report."""
     found: dict[tuple[str, str], list[Standing]] = {}
-    for row in connection.execute(_STANDING, {"reports": list(reports)}) if reports else ():
+    for row in ask(connection, _STANDING, reports) if reports else ():
         about = found.setdefault((row.destination, row.report_id), [])
         about.append(Standing(row.release_key, row.event, row.state))
     return found

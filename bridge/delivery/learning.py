@@ -7,18 +7,7 @@ Blocking: call it from a thread. The change feed and the status poll both end he
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    bindparam,
-    select,
-    text,
-)
+from sqlalchemy import Connection
 
 from bridge.delivery.ahead import Ahead, Drafts
 from bridge.delivery.announcing import News, deliveries, news_of
@@ -29,31 +18,34 @@ from bridge.queue.outbox import Outbox
 from bridge.store import order_index, order_saving
 from bridge.store.database import Database
 from bridge.store.order_index import Key
+from bridge.store.steps import among, ask, plain, say, say_all
 from mappings.results import ResultEvent
+
+AT_ONCE = 4
+"""So many messages are written in the transaction that queues them; more, before it begins."""
 
 NEVER = 2**62
 """When a report that needs no more asking is asked for again, in ms."""
 
-_seen = Table(
-    "report_seen",
-    MetaData(),
-    *(Column(name, Text) for name in ("site", "accession", "mrn", "report_id", "status")),
-    *(Column(name, Integer) for name in ("final", "addenda")),
-    *(Column(name, BigInteger) for name in ("changed_at", "check_at")),
+_SEEN = among(
+    """
+    SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
+    FROM report_seen WHERE site = :site AND accession IN :accessions
+    """,
+    "accessions",
+    "text",
 )
 
-_SEEN = select(_seen).where(
-    _seen.c.site == bindparam("site"),
-    _seen.c.accession.in_(bindparam("accessions", expanding=True)),
+_RELEASED = among(
+    """
+    SELECT report_id FROM report_seen
+    WHERE site = :site AND accession IN :accessions AND final = 1
+    """,
+    "accessions",
+    "text",
 )
 
-_RELEASED = select(_seen.c.report_id).where(
-    _seen.c.site == bindparam("site"),
-    _seen.c.accession.in_(bindparam("accessions", expanding=True)),
-    _seen.c.final == 1,
-)
-
-_REMEMBER = text(
+_REMEMBER = plain(
     """
     INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
                              check_at)
@@ -65,9 +57,9 @@ _REMEMBER = text(
     """
 )
 
-_CURSOR = text("SELECT cursor FROM feed_cursor WHERE feed = :feed")
+_CURSOR = plain("SELECT cursor FROM feed_cursor WHERE feed = :feed")
 
-_ADVANCE = text(
+_ADVANCE = plain(
     """
     INSERT INTO feed_cursor (feed, cursor) VALUES (:feed, :cursor)
     ON CONFLICT (feed) DO UPDATE SET cursor = excluded.cursor
@@ -138,13 +130,12 @@ class Learner:
     def cursor(self, feed: str) -> int:
         """Give where a feed was read to; 0 at first."""
         with self.database.read() as connection:
-            found = connection.execute(_CURSOR, {"feed": feed}).scalar()
-            return int(found or 0)
+            return say(connection, _CURSOR, feed=feed).scalar() or 0
 
     def learn(self, feed: str, page: ChangePage) -> Learned:
         """Take a page of the feed in; give what it brought."""
         changes = [change for change in page.changes if change.record.orders]
-        owed, drafts = self._write_ahead(changes)
+        ahead = self._write_ahead(changes)
         with self.database.write() as connection:
             self.database.serialize(connection, f"feed {feed}")
             reports = {
@@ -152,22 +143,35 @@ class Learner:
             }
             order_saving.set_reports(connection, reports)
             known = seen_of(connection, [_anchor(change) for change in changes])
-            if owed is None or owed.known != known:
-                owed, drafts = self._owed(changes, known), Drafts()
+            if ahead is None:
+                owed, drafts = self._written(connection, changes, known)
+                messages = drafts.messages
+            elif ahead[0].known == known:
+                owed, messages = ahead[0], ahead[1].still(connection)
+            else:
+                owed, messages = self._owed(changes, known), {}
             queued, claimed = self._outbox.place(
-                connection, owed.releases, self.clock(), drafts.still(connection), self._rooms()
+                connection, owed.releases, self.clock(), messages, self._rooms()
             )
             remember(connection, owed.seen)
-            connection.execute(_ADVANCE, {"feed": feed, "cursor": page.cursor})
+            say(connection, _ADVANCE, feed=feed, cursor=page.cursor)
         return Learned(queued, claimed)
 
-    def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed | None, Drafts]:
-        """Write what the page says the words of, before anybody has to wait for the database."""
-        if self._ahead is None or not any(change.said for change in changes):
-            return None, Drafts()
+    def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed, Drafts] | None:
+        """Write what a page says the words of, before the others wait; None where it is little."""
+        if self._ahead is None or sum(each.said is not None for each in changes) <= AT_ONCE:
+            return None
         with self.database.read() as connection:
-            owed = self._owed(changes, seen_of(connection, [_anchor(each) for each in changes]))
-            prospect = self._ahead.look(connection, owed.releases, changes)
+            known = seen_of(connection, [_anchor(each) for each in changes])
+            return self._written(connection, changes, known)
+
+    def _written(
+        self, connection: Connection, changes: Sequence[Change], known: Mapping[Key, Seen]
+    ) -> tuple[_Owed, Drafts]:
+        owed = self._owed(changes, known)
+        if self._ahead is None or not any(each.said for each in changes):
+            return owed, Drafts()
+        prospect = self._ahead.look(connection, owed.releases, changes)
         return owed, self._ahead.drafts(prospect, self._destinations)
 
     def _owed(self, changes: Sequence[Change], before: Mapping[Key, Seen]) -> _Owed:
@@ -216,7 +220,7 @@ def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
             row.check_at,
         )
         for site, accessions in order_index.by_site(asked)
-        for row in connection.execute(_SEEN, {"site": site, "accessions": accessions})
+        for row in ask(connection, _SEEN, accessions, site=site)
     ]
     return {each.key: each for each in found if each.key in asked}
 
@@ -226,7 +230,7 @@ def released_of(connection: Connection, keys: Sequence[Key]) -> frozenset[str]:
     return frozenset(
         row.report_id
         for site, accessions in order_index.by_site(keys)
-        for row in connection.execute(_RELEASED, {"site": site, "accessions": accessions})
+        for row in ask(connection, _RELEASED, accessions, site=site)
     )
 
 
@@ -245,7 +249,7 @@ def remember(connection: Connection, seen: Sequence[Seen]) -> None:
         for each in seen
     ]
     if rows:
-        connection.execute(_REMEMBER, rows)
+        say_all(connection, _REMEMBER, rows)
 
 
 def _anchor(change: Change) -> Key:

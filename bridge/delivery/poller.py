@@ -14,14 +14,14 @@ from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
 from bridge.delivery.learning import Learner, Seen, remember
+from bridge.delivery.pacing import Pace
 from bridge.delivery.polling import after_record, after_silence, news_from, released_addenda
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, OrderKey, StatusRecord
 from bridge.store import order_index
 from bridge.store.order_index import Key
 
-BATCH = 500
-MOST_BATCHES = 50  # a round
+MOST = 25_000  # reports a round
 OVERLAP = 1000  # row ids looked at again: transactions need not commit in the order of their ids
 
 _NEW = text(
@@ -76,28 +76,30 @@ class StatusPoller:
         self._notify = notify
         self._every = round(every * 1000)
         self._highest = 0
+        self._pace = Pace()
 
     async def poll(self) -> int:
         """Make one round; give how many reports were asked for. Raises EngineFailure."""
         asked = 0
-        for _ in range(MOST_BATCHES):
-            due = await asyncio.to_thread(self._due)
+        while asked < MOST:
+            limit = self._pace.size
+            due = await asyncio.to_thread(self._due, limit)
             by_token: defaultdict[str, list[Seen]] = defaultdict(list)
             for seen in due:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
             for group in by_token.values():
                 await self._ask(group)
             asked += len(due)
-            if len(due) < BATCH:
+            if len(due) < limit:
                 break
         return asked
 
-    def _due(self) -> list[Seen]:
+    def _due(self, limit: int) -> list[Seen]:
         now = self._learner.clock()
         with self._learner.database.write() as connection:
             connection.execute(_NEW, {"after": max(0, self._highest - OVERLAP)})
             self._highest = int(connection.execute(_LAST).scalar_one())
-            rows = connection.execute(_DUE, {"now": now, "limit": BATCH}).all()
+            rows = connection.execute(_DUE, {"now": now, "limit": limit}).all()
         return [
             Seen(Key(r.site, r.mrn, r.accession), r.report_id, r.status, bool(r.final), *r[6:])
             for r in rows
@@ -115,12 +117,16 @@ class StatusPoller:
             self._notify()
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            return await self._service.status(keys)
+            records = await self._service.status(keys)
         except EngineFailure as failure:
             if failure.status == NOT_FOUND and not failure.is_unsupported:
                 return ()
             raise
+        self._pace.took(len(keys), loop.time() - began)
+        return records
 
     async def _count_addenda(self, record: StatusRecord) -> int:
         export = await self._service.export_json(record.orders[0])

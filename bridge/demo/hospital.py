@@ -83,7 +83,7 @@ class Hospital:
     async def send(self, system: System, messages: Sequence[bytes]) -> AsyncIterator[Exchange]:
         """Send one after the other over one connection; yield each exchange."""
         began = time.perf_counter()
-        replies = send(self._reactor, HOST, system.port, messages, reply_timeout=_REPLY_WITHIN)
+        replies = send(HOST, system.port, messages, reply_timeout=_REPLY_WITHIN)
         async for answer in replies:
             if answer.reply is None:
                 raise NoReply(system.name, answer.trouble)

@@ -99,6 +99,13 @@ class PrelimNotFound(NotFound):
     text = "the site has no such prelim group or tag"
 
 
+class PrelimReadNotFound(NotFound):
+    """The report had no preliminary read by then that still counts."""
+
+    code = "prelim_read_not_found"
+    text = "the report has no preliminary read of that time"
+
+
 class StateConflict(EngineError):  # noqa: N818  # named for what happened
     """The request is sound, and does not fit what is stored now."""
 

@@ -36,10 +36,16 @@ class Reports:
             "POST", "/api/report/export/html", order.site, member("html"), body=body
         )
 
-    async def export_json(self, order: OrderKey) -> Export:
-        """Export the JSON record: texts, times and people."""
+    async def export_json(self, order: OrderKey, *, prelim_until: int | None = None) -> Export:
+        """
+        Export the JSON record: texts, times and people.
+
+        `prelim_until` (ms) is for our own engine, here and below: the text is that of the latest
+        preliminary read by then.
+        """
+        body = one_report(order, prelimUntil=prelim_until)
         return await self._transport.call(
-            "POST", "/api/report/export/json", order.site, export, body=one_report(order)
+            "POST", "/api/report/export/json", order.site, export, body=body
         )
 
     async def export_rtf(
@@ -49,6 +55,7 @@ class Reports:
         *,
         content_only: bool = False,
         addenda: int | None = None,
+        prelim_until: int | None = None,
     ) -> bytes:
         """Export RTF, as bytes; our own engine shows only the first `addenda` addenda."""
         body = one_report(
@@ -57,6 +64,7 @@ class Reports:
             responseType="arraybuffer",
             contentOnly=content_only or None,
             addenda=addenda,
+            prelimUntil=prelim_until,
         )
         response = await self._transport.send(
             "POST", "/api/report/export/rtf", order.site, body=body
@@ -64,10 +72,15 @@ class Reports:
         return response.content
 
     async def export_pdf(
-        self, order: OrderKey, time_zone: str | None = None, *, addenda: int | None = None
+        self,
+        order: OrderKey,
+        time_zone: str | None = None,
+        *,
+        addenda: int | None = None,
+        prelim_until: int | None = None,
     ) -> bytes:
         """Export PDF with the first `addenda` addenda; an addition of our own engine."""
-        body = one_report(order, timeZone=time_zone, addenda=addenda)
+        body = one_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
         response = await self._transport.send(
             "POST", "/api/report/export/pdf", order.site, body=body
         )

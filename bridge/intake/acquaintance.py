@@ -41,10 +41,15 @@ class Acquaintance:
         self._listening = listening
         self._router = Router(listening)
         self._refuses = listening.merged is Merged.REFUSE
+        self._latest = (b"", self._refuses)
 
     def asks(self, payload: bytes) -> bool:
         """Whether there is anything to look up."""
-        return self._refuses or _MERGE in payload
+        latest, answer = self._latest  # each message is asked about twice in a row
+        if latest is not payload:
+            answer = self._refuses or _MERGE in payload
+            self._latest = payload, answer
+        return answer
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
         """Give what the examination adds. Blocking, where there is anything to look up."""

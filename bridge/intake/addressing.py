@@ -5,11 +5,13 @@ Pure. A merged patient is the survivor; an order that was ordered under one of i
 that accession when it is given another number. Nothing is ever sought beyond one patient.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bridge.intake.order_rules import CASCADING, OrderState
-from bridge.intake.planning import ORDERS, key_of
+from bridge.intake.forerunners import is_same
+from bridge.intake.order_rules import CASCADING, ORDERING, ORDERS, OrderState
+from bridge.intake.planning import key_of
+from bridge.intake.signals import is_closed_by, is_unordered
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import CHILD_OF, Action, OrderEvent
 
@@ -29,8 +31,17 @@ CONCERNED = ORDERS | {Action.PATIENT_UPDATE, Action.VISIT_MOVE}
 
 
 def surviving(event: OrderEvent, survivors: Mapping[Patient, str]) -> OrderEvent:
-    """Give an event to the survivor of its patient; an order remembers whose it was said to be."""
+    """
+    Give an event to the survivor of its patient; an order remembers whose it was said to be.
+
+    A merge into somebody who was merged on says no more of the survivor than who joins her.
+    """
+    if event.action is Action.VISIT_MOVE:
+        prior = survivors.get((event.site, event.prior_mrn), event.prior_mrn)
+        event = replace(event, prior_mrn=prior)
     mrn = survivors.get((event.site, event.mrn))
+    if mrn is not None and event.action is Action.PATIENT_MERGE and mrn != event.prior_mrn:
+        return replace(event, mrn=mrn, clinical_info={"PatientMRN": mrn})
     if mrn is None or event.action not in CONCERNED:
         return event
     info = {**event.clinical_info, "PatientMRN": mrn}
@@ -58,7 +69,15 @@ def numbers_of(event: OrderEvent) -> set[str]:
         return set()
     parents = {each.value for each in event.link_signals if each.kind == CHILD_OF}
     own = {event.placer, event.filler} - {""}
-    return parents | own if event.accession in own or event.action is Action.CHANGE else parents
+    return parents | own
+
+
+def is_known(event: OrderEvent, index: Mapping[Key, IndexedOrder]) -> bool:
+    """Tell whether the order that an event names is one that we know, by all that it says."""
+    known = index.get(key_of(event))
+    if known is None or is_unordered(known) or event.prior_mrn:
+        return False
+    return event.placer in {"", known.placer} and event.filler in {"", known.filler}
 
 
 def resolved(
@@ -71,14 +90,32 @@ def resolved(
     Several orders under one number are nobody's guess: the event stays as it is.
     """
     is_number = event.accession in {event.placer, event.filler}
-    if event.action not in ORDERS or not is_number or key_of(event) in index:
+    named = index.get(key_of(event))
+    ordered = named is not None and not is_unordered(named)
+    if event.action not in ORDERS or not is_number or ordered:
         return event, False
-    found = [each for each in numbered if _is_same(event, each)]
+    akin = [each for each in numbered if is_same(event, each)]
+    found = [each for each in akin if not is_unordered(each)]
+    if not found and named is None and event.action not in ORDERING:
+        found = akin[:1]  # whatever else is akin becomes one with it
     if len(found) != 1:
         return event, len(found) > 1 and event.action in CASCADING | {Action.REPLACE}
     accession = found[0].key.accession
     info = {**event.clinical_info, "Accession": accession}
     return replace(event, accession=accession, clinical_info=info), False
+
+
+def shares_end(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
+    """Tell whether what closed another order by a number may have been about an event's order."""
+    if event.action not in ORDERING:
+        return False
+    own = {event.placer, event.filler} - {""}
+    return any(
+        each.key[:2] == (event.site, event.mrn)
+        and not is_same(event, each)
+        and is_closed_by(each, own)
+        for each in numbered
+    )
 
 
 def has_other_accession(
@@ -87,14 +124,8 @@ def has_other_accession(
     """Tell whether a change gives an order that stands, by its numbers, another accession."""
     if event.action is not Action.CHANGE or event.accession in {event.placer, event.filler}:
         return False
-    own = (each for each in numbered if each.state == OrderState.ORDERED)
-    return key_of(event) not in index and any(_is_same(event, each) for each in own)
-
-
-def _is_same(event: OrderEvent, order: IndexedOrder) -> bool:
-    """Compare the numbers that both have: all must be equal, and there must be one."""
-    if (event.site, event.mrn) != (order.key.site, order.key.mrn):
+    standing = [each for each in numbered if each.state == OrderState.ORDERED]
+    own = [each for each in standing if not is_unordered(each)]
+    if key_of(event) in index or any(each.key == key_of(event) for each in own):
         return False
-    pairs: Sequence[tuple[str, str]] = ((event.placer, order.placer), (event.filler, order.filler))
-    both = [(one, other) for one, other in pairs if one and other]
-    return bool(both) and all(one == other for one, other in both)
+    return any(is_same(event, each) for each in own)

@@ -9,7 +9,13 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from bridge.intake.identity import digest, message_identity, payload_identity, single_identity
+from bridge.intake.identity import (
+    answers_us,
+    digest,
+    message_identity,
+    payload_identity,
+    single_identity,
+)
 from bridge.intake.listening import Listening, Replies, Reuse
 from bridge.intake.parts import marked
 from bridge.intake.replies import join, owed, owed_application
@@ -27,6 +33,9 @@ NewId = Callable[[], str]
 """Gives a control id that was never given before: at most 20 printable ASCII characters."""
 
 _PLAIN = (AckCode.ACCEPT,)  # what nearly every message is owed
+
+_ACKNOWLEDGMENTS = frozenset({"ACK", "MCF"})
+"""Where they answer us, answered only if they ask for it: that would have no end otherwise."""
 
 HEAD = 4096
 """How much of something unreadable is looked at for whom to answer."""
@@ -49,7 +58,7 @@ class Answers:
 
     def answer(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
         """Build all acknowledgments that are owed, in their stored form."""
-        return self._answer(verdict, _codes(verdict), payload, now)
+        return self._answer(verdict, _codes(verdict, payload), payload, now)
 
     def _answer(
         self, verdict: Verdict, codes: Sequence[AckCode], payload: bytes, now: datetime
@@ -90,7 +99,7 @@ class Answers:
         first = verdict.refusals[0] if verdict.refusals else None
         definition = verdict.definition
         content = digest(payload)
-        codes = _codes(verdict)
+        codes = _codes(verdict, payload)
         return Arrival(
             listener=self._name,
             identity=self._identity(verdict, content),
@@ -203,8 +212,11 @@ def _message_type(header: Header | None) -> str:
     return f"{header.message_code}^{header.trigger}" if header.trigger else header.message_code
 
 
-def _codes(verdict: Verdict) -> tuple[AckCode, ...]:
+def _codes(verdict: Verdict, payload: bytes) -> tuple[AckCode, ...]:
     header = verdict.header
-    if header is None or not header.enhanced:
+    if header is None:
         return (verdict.code,)
+    if not header.enhanced:
+        settled = header.message_code in _ACKNOWLEDGMENTS and answers_us(payload)
+        return () if settled else (verdict.code,)
     return owed(header, verdict.code).codes

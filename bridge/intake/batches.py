@@ -6,11 +6,16 @@ that announces messages and has none. Where others than those that came were ann
 them is taken: nobody knows which are missing.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
 from bridge.intake.verdict import Verdict
 from mappings.hl7.batch import miscounted, split
 from mappings.hl7.refusals import Malformed, Miscounted, Refusal
 from mllp.framing import Frame
 
+_Any = TypeVar("_Any")
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _MARKS = (b"FHS", b"BHS")
 
@@ -45,3 +50,9 @@ def unless(refusal: Refusal | None, verdict: Verdict) -> Verdict:
     if refusal is None:
         return verdict
     return verdict._replace(lanes=(), parts=(), refusals=(*verdict.refusals, refusal))
+
+
+def like(parts: Sequence[Sequence[object]], flat: Sequence[_Any]) -> Iterator[Sequence[_Any]]:
+    """Divide what is in one row as its messages were divided into parts."""
+    rest = iter(flat)
+    return (list(islice(rest, len(each))) for each in parts)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.intake.order_rules import is_earlier
-from bridge.intake.planning import ORDERS
+from bridge.intake.order_rules import ORDERS, is_earlier
 from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
@@ -53,10 +52,11 @@ def as_corrected(event: OrderEvent, sent_at: int | None, words: Words) -> OrderE
     """Let an order that was sent before its patient was corrected say what the correction says.
 
     So does one whose sender has not heard of a merge: it names who she was, number and name. One
-    that was sent after the correction says so only where it is silent itself.
+    that was sent after the correction says so only where it is silent itself. The same holds of
+    whom a visit moves to.
     """
     word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS:
+    if word is None or event.action not in ORDERS | {Action.VISIT_MOVE}:
         return event
     if not (is_earlier(sent_at, word.said_at) or _is_former(event, words)):
         known = {tag: value for tag, value in word.tags.items() if value}
@@ -70,6 +70,8 @@ def _is_former(event: OrderEvent, words: Words) -> bool:
 
     By the name that she had there, or has as the survivor.
     """
+    if event.action not in ORDERS:
+        return False
     given = _folded(event.clinical_info.get("PatientName"))
     known = (words.get((event.site, mrn)) for mrn in (event.prior_mrn, event.mrn))
     names = [_folded(word.tags.get("PatientName")) for word in known if word is not None]
@@ -86,7 +88,7 @@ def last_word(
     """Give what is to be remembered of who is merged: her name, by which late orders are known."""
     prior = (event.site, event.prior_mrn)
     names = [each.tags.get("PatientName") for each in orders if each.key[:2] == prior]
-    name = next((str(each) for each in names if each), "")
+    name = next((str(each) for each in names if each), event.prior_name)
     if sent_at is None or not name:
         return []
     known = words[prior].tags if prior in words else {}
@@ -112,9 +114,9 @@ def corrections(
     return found
 
 
-def anothers(tags: Mapping[str, Any], event: OrderEvent) -> dict[str, Any]:
-    """Give an order's tags with nothing of whom it was, and what an event says of whose it is."""
-    told = {tag: value for tag, value in said_in(event).items() if value}
+def anothers(tags: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    """Give an order's tags with nothing of whom it was, and what is said of whose it is."""
+    told = {tag: value for tag, value in said.items() if value}
     birth, study = told.get("PatientBirthDate", ""), str(tags.get("StudyDate", ""))
     age = age_at(birth, study) if birth and "PatientAge" not in told else ""
     others = {tag: value for tag, value in tags.items() if tag not in DEMOGRAPHICS}

@@ -8,15 +8,15 @@ negatively; what fails is logged by class and place. Runs on the reactor, never 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import accumulate, chain
-from typing import NamedTuple
+from itertools import chain
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from bridge.intake.answers import HEAD, Answers, NewId
-from bridge.intake.batches import looks_like_batch, miscount, open_batch, unless
+from bridge.intake.batches import like, looks_like_batch, miscount, open_batch, unless
+from bridge.intake.cases import Case, Replies, send_later, with_parts
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.needs import APPLIED, Inbox, Outcomes, all_applied
@@ -33,9 +33,8 @@ from mappings.hl7.tables import AckCode
 from mllp.contract import Peer, Tell
 from mllp.errors import FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
-from mllp.telling import promised
+from mllp.telling import promised, together
 
-Replies = Sequence[bytes]
 Clock = Callable[[], datetime]
 """Tells the time, with its zone."""
 
@@ -45,18 +44,7 @@ Rule = Callable[[Verdict, bytes], Verdict]
 """Gives what a verdict about a payload comes to in the end."""
 
 
-class _Case(NamedTuple):
-    """One frame on its way through."""
-
-    payload: bytes
-    verdict: Verdict
-    peer: Peer
-    now: datetime
-    further: tuple[int, ...] = ()
-    """Row ids of the other parts of the message."""
-
-
-Prepared = tuple[Sequence[_Case], Sequence[Arrival] | None]
+Prepared = tuple[Sequence[Case], Sequence[Arrival] | None]
 """The messages of a frame and their records; None where these could not be made."""
 
 
@@ -104,9 +92,9 @@ class IntakeHandler:
             self.keep(frame, self.prepare(frame, peer), tell)
             return
         now = self._clock()
-        self._keep(_Case(payload, self._judged(frame, now), peer, now), tell)
+        self._keep(Case(payload, self._judged(frame, now), peer, now), tell)
 
-    def _keep(self, case: _Case, tell: Tell, arrival: Arrival | None = None) -> None:
+    def _keep(self, case: Case, tell: Tell, arrival: Arrival | None = None) -> None:
         try:
             payload, verdict, _, now, _ = case
             arrival = arrival or self._answers.arrival(verdict, payload, now)
@@ -138,7 +126,7 @@ class IntakeHandler:
         else:
             self._inbox.acknowledged(receipt.message_id)
 
-    def _settle(self, tell: Tell, case: _Case, kept: Receipt | BaseException) -> None:
+    def _settle(self, tell: Tell, case: Case, kept: Receipt | BaseException) -> None:
         """Answer by what became of an arrival. Whatever fails here is told as well."""
         try:
             if isinstance(kept, BaseException):
@@ -154,10 +142,15 @@ class IntakeHandler:
         else:
             tell(replies)
 
-    def _stored(self, receipt: Receipt, case: _Case) -> Replies | Deferred[Replies]:
+    def _stored(self, receipt: Receipt, case: Case) -> Replies | Deferred[Replies]:
+        return self._answered(receipt, case, self._kept(split(receipt.ack)))
+
+    def _answered(
+        self, receipt: Receipt, case: Case, replies: Replies
+    ) -> Replies | Deferred[Replies]:
+        """Give what a stored message is answered, which `applied` may hold back."""
         self._counter.stored(receipt, case.verdict)
         self._inbox.acknowledged(receipt.message_id)
-        replies = self._kept(split(receipt.ack))
         verdict = case.verdict
         if (
             self._listening.acknowledge is Acknowledge.APPLIED
@@ -168,23 +161,22 @@ class IntakeHandler:
             return self._when_applied(receipt, replies, case)
         return replies
 
-    def _in_parts(self, case: _Case, whole: Arrival) -> Deferred[Replies]:
+    def _in_parts(self, case: Case, whole: Arrival) -> Deferred[Replies]:
         """Store the parts of a message that speaks of many patients, all or none."""
 
         def answer(receipts: Sequence[Receipt]) -> Replies | Deferred[Replies]:
-            further = tuple(each.message_id for each in receipts[1:])
-            return self._stored(receipts[0], case._replace(further=further))
+            return self._stored(receipts[0], with_parts(case, receipts))
 
         parts = self._answers.parted(whole, case.verdict)
         stored = Deferred.fromFuture(self._inbox.accept_many(parts))
         stored.addCallbacks(answer, self._not_stored, errbackArgs=(case,))
         return stored  # type: ignore[return-value]  # it gives what its callback gives
 
-    def _not_stored(self, failure: Failure, case: _Case) -> Replies:
+    def _not_stored(self, failure: Failure, case: Case) -> Replies:
         self._alarm(failure.value)
         return self._unavailable(case)
 
-    def _unavailable(self, case: _Case) -> Replies:
+    def _unavailable(self, case: Case) -> Replies:
         """Say no: what could not be stored must be sent again."""
         self._counter.refused(
             case.verdict.refusals[0] if case.verdict.refusals else InternalError()
@@ -197,7 +189,7 @@ class IntakeHandler:
         return [COMMIT_ACK, *replies] if self._listening.commit_blocks else replies
 
     def _when_applied(
-        self, receipt: Receipt, replies: Replies, case: _Case
+        self, receipt: Receipt, replies: Replies, case: Case
     ) -> Replies | Deferred[Replies]:
         """Hold the application acknowledgment back until the report service has answered."""
         header = case.verdict.header
@@ -210,11 +202,11 @@ class IntakeHandler:
             self._applied, self._not_stored, (replies[-1:], case), {}, (case,), {}
         )
         if replies[:-1]:  # something is told at once
-            answer.addCallback(_send_later, case.peer)
+            answer.addCallback(send_later, case.peer)
             return replies[:-1]
         return answer
 
-    def _applied(self, state: State, positive: Replies, case: _Case) -> Replies:
+    def _applied(self, state: State, positive: Replies, case: Case) -> Replies:
         """Answer by what became of it; unfinished is an error, so that the sender asks again."""
         if state in APPLIED:
             return positive
@@ -230,7 +222,7 @@ class IntakeHandler:
             stored = self._listening.acknowledge is Acknowledge.STORED
             flaw = None if stored else miscount(frame.payload)
         cases = [
-            _Case(each.payload, unless(flaw, self._judged(each, now)), peer, now)
+            Case(each.payload, unless(flaw, self._judged(each, now)), peer, now)
             for each in messages
         ]
         try:
@@ -248,7 +240,7 @@ class IntakeHandler:
             self._keep(cases[0], tell, None if wholes is None else wholes[0])
 
     def _keep_batch(
-        self, frame: Frame, cases: Sequence[_Case], wholes: Sequence[Arrival] | None
+        self, frame: Frame, cases: Sequence[Case], wholes: Sequence[Arrival] | None
     ) -> Deferred[Replies]:
         """Store all messages of a batch or none, and answer them in one batch."""
         if wholes is None:
@@ -260,12 +252,18 @@ class IntakeHandler:
             self._alarm(error)
             return succeed(self._joined(frame, [self._unavailable(each) for each in cases]))
 
-        def answer(of_parts: Sequence[Receipt]) -> Replies:
-            receipts = [of_parts[at] for at in [0, *accumulate(map(len, parts))][:-1]]
-            for receipt, case in zip(receipts, cases, strict=True):
-                self._counter.stored(receipt, case.verdict)
-                self._inbox.acknowledged(receipt.message_id)
-            return self._kept(self._joined(frame, [split(receipt.ack) for receipt in receipts]))
+        def answer(of_parts: Sequence[Receipt]) -> Replies | Deferred[Replies]:
+            kept = [
+                self._answered(receipts[0], with_parts(case, receipts), split(receipts[0].ack))
+                for case, receipts in zip(cases, like(parts, of_parts), strict=True)
+            ]
+            if not any(isinstance(each, Deferred) for each in kept):
+                return self._kept(self._joined(frame, kept))  # type: ignore[arg-type]  # as said
+            whole = together(kept).addCallback(partial(self._joined, frame))
+            if not self._listening.commit_blocks:
+                return whole
+            whole.addCallback(send_later, cases[0].peer)
+            return [COMMIT_ACK]
 
         def refuse(failure: Failure) -> Replies:
             self._alarm(failure.value)
@@ -278,6 +276,8 @@ class IntakeHandler:
         flat = [ack for each in replies for ack in each[-1:]]
         if COMMIT_NAK in flat:  # all are kept or none
             return [COMMIT_NAK]
+        if replies and not flat:  # none of its messages wants an answer
+            return []
         return [join_acks(frame.payload, flat, control_id=self._new_id(), now=self._clock())]
 
     def _alarm(self, error: BaseException | None) -> None:
@@ -287,9 +287,3 @@ class IntakeHandler:
 
 def _ruled(judge: _Judge, rule: Rule) -> _Judge:
     return lambda frame, now: rule(judge(frame, now), frame.payload)
-
-
-def _send_later(late: Replies, peer: Peer) -> None:
-    """Send the application acknowledgment; if the sender has gone, its retransmit asks for it."""
-    for each in late:
-        peer.send(each)

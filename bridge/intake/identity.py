@@ -4,10 +4,29 @@ Integers that stand for messages and link signals in indexes.
 Pure. Hashes, as `bridge.queue.hashing` makes them, so that no patient is in an index.
 """
 
+import re
+
 from bridge.queue.hashing import digest, identity, lane, signed64
 from mappings.hl7.header import Header
 
-__all__ = ["digest", "lane", "message_identity", "payload_identity", "signal", "single_identity"]
+__all__ = [
+    "answers_us",
+    "digest",
+    "lane",
+    "message_identity",
+    "payload_identity",
+    "signal",
+    "single_identity",
+]
+
+
+_OURS = rb"RB[0-9a-f]{18}"  # as `bridge.wiring.intake.ControlIds` gives them
+_ANSWERS_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OURS + rb"(?:\1|[\r\n]|$)")
+
+
+def answers_us(payload: bytes) -> bool:
+    """Tell whether a message acknowledges one of ours: an answer to it might have no end."""
+    return _ANSWERS_US.search(payload) is not None
 
 
 def message_identity(listener: str, header: Header) -> int:

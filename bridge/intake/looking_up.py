@@ -5,7 +5,7 @@ Blocking. Few statements for the whole batch, and those for numbers, children an
 only where a message gives cause.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -13,37 +13,59 @@ from sqlalchemy import Connection
 from bridge.intake.addressing import (
     Patient,
     has_other_accession,
+    is_known,
     numbers_of,
     resolved,
-    surviving,
+    shares_end,
 )
 from bridge.intake.demographics import as_corrected
 from bridge.intake.family import child_signals
-from bridge.intake.order_rules import CASCADING
-from bridge.intake.planning import ORDERS, PATIENTS, fold, key_of
+from bridge.intake.order_rules import CASCADING, ORDERS, PATIENTS
+from bridge.intake.planning import fold, key_of
 from bridge.intake.reading import Job
-from bridge.intake.signals import signals_after
-from bridge.store import merged_patients, order_index, patient_words
+from bridge.intake.signals import is_unordered, signals_after
+from bridge.intake.whereabouts import Whereabouts, asked_for, led
+from bridge.store import moved_visits, order_index, patient_words
+from bridge.store.moved_visits import Move
 from bridge.store.order_index import IndexedOrder, Key
-from mappings.events import OrderEvent
+from mappings.events import Action, OrderEvent
 
 Index = dict[Key, IndexedOrder]
-Survivors = Mapping[Patient, str]
 
 
-def merged(connection: Connection, jobs: Sequence[Job]) -> Survivors:
-    """Read which of the jobs' patients were merged into whom."""
-    everybody = {(event.site, event.mrn) for job in jobs for event in job.events}
-    return merged_patients.survivors(connection, everybody)
+def whereabouts(connection: Connection, jobs: Sequence[Job]) -> Whereabouts:
+    """Read which of the jobs' patients were merged into whom, and which of their visits moved."""
+    everybody = {
+        (event.site, mrn)
+        for job in jobs
+        for event in job.events
+        for mrn in (event.mrn, event.prior_mrn if event.action is Action.VISIT_MOVE else "")
+        if mrn
+    }
+    survivors, moves = moved_visits.whereabouts(connection, everybody)
+    if survivors:
+        others = {(site, mrn) for (site, _), mrn in survivors.items()} - everybody
+        moves |= moved_visits.whereabouts(connection, others)[1]
+    return Whereabouts(survivors, moves)
 
 
-def look_up(
-    connection: Connection, jobs: Sequence[Job], survivors: Survivors
-) -> tuple[list[Job], Index]:
+def lead(connection: Connection, jobs: Sequence[Job], where: Whereabouts) -> list[Job]:
+    """Give the jobs to whom they are about now; one for each, in order."""
+    if not where.moves:
+        return [led(job, where, {}) for job in jobs]
+    asked = [asked_for(job, where) for job in jobs]
+    known = order_index.find(connection, {key for keys, _, _ in asked for key in keys})
+    patients = {each for _, some, _ in asked for each in some}
+    numbers = {each for _, _, some in asked for each in some}
+    for order in order_index.numbered(connection, patients, numbers):
+        known.setdefault(order.key, order)
+    return [led(job, where, known) for job in jobs]
+
+
+def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Index]:
     """Address the jobs' events, and read the orders they are about with all that are akin."""
-    jobs = [_of_survivors(job, survivors) for job in jobs] if survivors else jobs
     jobs = _as_corrected(connection, jobs)
-    index = order_index.find(connection, map(key_of, _orders(jobs)))
+    index = order_index.find(connection, [key for each in _orders(jobs) for key in _keys(each)])
     jobs = _addressed(connection, jobs, index)
     events = _orders(jobs)
     signals = {each for event in events for each in _shown(event, index)}
@@ -52,7 +74,15 @@ def look_up(
     _children(connection, events, index)
     for order in order_index.of_patients(connection, _visited(jobs)):
         index.setdefault(order.key, order)
+    if any(map(is_unordered, index.values())):
+        jobs = [replace(job, heard=True) for job in jobs]
     return list(jobs), index
+
+
+def _keys(event: OrderEvent) -> list[Key]:
+    """Give the keys under which an order may be known: its patient's, and whose its visit was."""
+    key = key_of(event)
+    return [key, key._replace(mrn=event.prior_mrn)] if event.prior_mrn else [key]
 
 
 def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
@@ -86,11 +116,13 @@ def _visited(jobs: Sequence[Job]) -> set[Patient]:
         if event.visit is not None or event.action in PATIENTS
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
-    }
+    } | {(to.now.site, to.now.mrn) for job in jobs for to in _on(job)}
 
 
-def _of_survivors(job: Job, survivors: Survivors) -> Job:
-    return replace(job, events=[surviving(each, survivors) for each in job.events])
+def _on(job: Job) -> list[Move]:
+    """Give the moves that a job's merges may make orders follow."""
+    merges = any(each.action is Action.PATIENT_MERGE for each in job.events)
+    return list(job.moves.values()) if merges else []
 
 
 def _orders(jobs: Sequence[Job]) -> list[OrderEvent]:
@@ -99,9 +131,9 @@ def _orders(jobs: Sequence[Job]) -> list[OrderEvent]:
 
 def _addressed(connection: Connection, jobs: Sequence[Job], index: Index) -> Sequence[Job]:
     """Find the orders that messages name by other numbers than we know them by."""
-    unknown = [each for each in _orders(jobs) if key_of(each) not in index]
+    unknown = [each for each in _orders(jobs) if not is_known(each, index)]
     numbers = {number for each in unknown for number in numbers_of(each)}
-    patients = {(each.site, each.mrn) for each in unknown}
+    patients = {(each.site, mrn) for each in unknown for mrn in (each.mrn, each.prior_mrn) if mrn}
     found = order_index.numbered(connection, patients, numbers)
     if not found:
         return jobs
@@ -109,10 +141,10 @@ def _addressed(connection: Connection, jobs: Sequence[Job], index: Index) -> Seq
     for job in jobs:
         answers = [resolved(event, index, found) for event in job.events]
         events = [event for event, _ in answers]
-        several = any(doubt for _, doubt in answers)
+        several = any(doubt or shares_end(each, found) for each, doubt in answers)
         other = any(has_other_accession(event, index, found) for event in events)
         doubt = "several_orders" if several else "other_accession" if other else ""
-        addressed.append(replace(job, events=events, doubt=doubt))
+        addressed.append(replace(job, events=events, doubt=doubt or job.doubt))
     for order in found:
         index.setdefault(order.key, order)
     return addressed
@@ -126,8 +158,8 @@ def _shown(event: OrderEvent, index: Index) -> set[int]:
 
 
 def _children(connection: Connection, events: Sequence[OrderEvent], index: Index) -> None:
-    """Read the children of orders that are cancelled, held or released, and theirs."""
-    closing = [each for each in events if each.action in CASCADING]
+    """Read the children of orders that are cancelled, held, released or replaced, and theirs."""
+    closing = [each for each in events if each.action in CASCADING | {Action.REPLACE}]
     numbers = {number for each in closing for number in (each.placer, each.filler)}
     for known in (index.get(key_of(each)) for each in closing):
         numbers |= {known.placer, known.filler} if known else set()

@@ -11,6 +11,11 @@ from types import MappingProxyType
 
 from mappings.events import Action
 
+PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
+"""Actions on a patient, whatever orders there are."""
+
+ORDERS = frozenset(Action) - PATIENTS - {Action.IGNORE}
+
 
 class OrderState(StrEnum):
     """Where an order stands by the sender's word."""

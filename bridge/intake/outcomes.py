@@ -15,6 +15,9 @@ from bridge.queue.work import Claimed, Outcome
 PATIENCE = 12
 """Attempts whose outcome nobody knows, before a person has to look."""
 
+FORGOTTEN_FOR = 5_000
+"""Milliseconds until what could not be remembered is tried again."""
+
 UNFINISHED = frozenset({State.QUEUED, State.CLAIMED})
 
 LOOK_EVERY = 0.25  # seconds; another node may have applied it
@@ -37,9 +40,9 @@ def failed(claimed: Claimed, failure: EngineFailure, now: int) -> Outcome:
     )
 
 
-def unremembered(claimed: Claimed) -> Outcome:
-    """Decide what follows when the service has it and the index has not."""
-    return _outcome(claimed, Failure.AMBIGUOUS, "not_remembered")
+def unremembered(claimed: Claimed, now: int) -> Outcome:
+    """Decide what follows when the service has it and the index cannot be told."""
+    return _outcome(claimed, Failure.AMBIGUOUS, "not_remembered", retry_at=now + FORGOTTEN_FOR)
 
 
 def _outcome(

@@ -7,30 +7,24 @@ accession, and that is one report.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from bridge.intake.family import descend, parent_of
+from bridge.intake.family import descend, leaves_children, lost_parent, may_be_orphaned, parent_of
+from bridge.intake.forerunners import forerunners_of, heard_of, numbers
 from bridge.intake.order_rules import (
     CLOSING,
     OPEN,
     ORDERING,
+    ORDERS,
     OrderState,
     Rule,
     Step,
     decide,
     is_earlier,
 )
-from bridge.intake.signals import lasting, signals_of
+from bridge.intake.saying import kept, left, said, says_what, straggled, together
+from bridge.intake.signals import has_moved_away, is_unordered, marked, signals_of
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import Action, OrderEvent
-from mappings.procedures import Procedure, joined, procedures_of, remaining, updated
-
-DESCRIPTION = "StudyDescription"
-
-PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
-"""Actions on a patient, whatever orders there are."""
-
-ORDERS = frozenset(Action) - PATIENTS - {Action.IGNORE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +41,17 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One order, one step. `before` is None for an order we had not heard of."""
+    """
+    One order, one step. `before` is None for an order we had not heard of.
+
+    `absorbed` is what we had heard of it under a number, or where its visit was: it is one with it.
+    """
 
     step: Step
     event: OrderEvent
     before: IndexedOrder | None
     after: IndexedOrder
+    absorbed: Sequence[IndexedOrder] = ()
 
     @property
     def regroups(self) -> bool:
@@ -61,6 +60,7 @@ class Task:
             return False
         return (
             self.before is None
+            or bool(self.absorbed)
             or self.before.state != OrderState.ORDERED
             or self.before.signals != self.after.signals
             or self.event.action is Action.LINK
@@ -78,46 +78,33 @@ def fold(events: Iterable[OrderEvent]) -> list[OrderEvent]:
     for event in events:
         which = (event.action, key_of(event))
         first = folded.get(which)
-        folded[which] = event if first is None else _together(first, event)
+        folded[which] = event if first is None else together(first, event)
     return list(folded.values())
 
 
-def _together(first: OrderEvent, second: OrderEvent) -> OrderEvent:
-    head, parts = _procedures(first)
-    more = [each for each in _procedures(second)[1] if each not in parts]
-    echo, description = joined(head, [*parts, *more])
-    info = _merged(second.clinical_info, first.clinical_info)
-    return replace(
-        first,
-        clinical_info=info | ({DESCRIPTION: description} if description else {}),
-        echo=echo,
-        link_signals=tuple(dict.fromkeys([*first.link_signals, *second.link_signals])),
-        placer=first.placer or second.placer,
-        filler=first.filler or second.filler,
-    )
-
-
-def _procedures(event: OrderEvent) -> tuple[tuple[str, ...], list[Procedure]]:
-    return procedures_of(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
-
-
-def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay newer tags over older ones; Metadata key by key."""
-    merged = {**older, **newer}
-    if "Metadata" in older and "Metadata" in newer:
-        merged["Metadata"] = {**older["Metadata"], **newer["Metadata"]}
-    return merged
-
-
 def plan(
-    events: Sequence[OrderEvent], index: Mapping[Key, IndexedOrder], occasion: Occasion
+    events: Sequence[OrderEvent],
+    index: Mapping[Key, IndexedOrder],
+    occasion: Occasion,
+    *,
+    heard: bool = False,
 ) -> list[Task]:
-    """Decide each order event of a message, in order, each on what the one before left."""
+    """
+    Decide each order event of a message, in order, each on what the one before left.
+
+    `heard`: there may be something in the index that was said of its orders by a number alone.
+    """
     known = dict(index)
     tasks = []
     asked = _in_turn(fold(each for each in events if each.action in ORDERS))
-    for place, event in enumerate(descend(asked, index.values())):
-        task = _task(event, known, place, occasion)
+    for place, event in enumerate(descend(asked, index.values(), occasion.sent_at)):
+        if heard or event.prior_mrn:
+            task = _task(event, known, place, occasion)
+        else:  # nearly always: who looks for it goes through all orders of a batch
+            task = _step(event, known.get(key_of(event)), known, place, occasion)
+        heard = heard or is_unordered(task.after)
+        for each in task.absorbed:
+            del known[each.key]
         known[task.after.key] = task.after
         tasks.append(task)
     return tasks
@@ -137,6 +124,18 @@ def overtook(task: Task, occasion: Occasion) -> bool:
     return OrderState(before.state) in OPEN and is_earlier(occasion.sent_at, before.turned_at)
 
 
+def leaves_orphans(tasks: Iterable[Task], index: Mapping[Key, IndexedOrder]) -> bool:
+    """Tell whether orders stand after a message whose parent was replaced, before it or by it."""
+    asked = [task for task in tasks if may_be_orphaned(task.event)]
+    if not asked:  # hardly ever anything else
+        return False
+    known = {**index, **{task.after.key: task.after for task in asked}}.values()
+    return any(
+        leaves_children(task.event, known) or (task.regroups and lost_parent(task.event, known))
+        for task in asked
+    )
+
+
 def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
     """Take what is replaced off first: what takes its place may have the same accession."""
     return sorted(events, key=lambda each: each.action is not Action.REPLACE)
@@ -145,42 +144,113 @@ def _in_turn(events: Sequence[OrderEvent]) -> list[OrderEvent]:
 def _task(
     event: OrderEvent, known: Mapping[Key, IndexedOrder], place: int, occasion: Occasion
 ) -> Task:
-    before = known.get(key_of(event))
-    state = OrderState(before.state) if before else OrderState.UNKNOWN
+    key = key_of(event)
+    own = known.get(key)
+    rows = list(known.values())
+    absorbed = forerunners_of(key, numbers(event, own), rows, event.prior_mrn) if rows else []
+    before = heard_of(event, own, absorbed) if absorbed else own
+    task = _step(event, before, known, place, occasion)
+    return _with_all(task, own, absorbed) if absorbed else task
+
+
+def _with_all(task: Task, own: IndexedOrder | None, absorbed: Sequence[IndexedOrder]) -> Task:
+    """Let what was said before be done to the order as it stands under its own accession."""
+    listed = own is not None and own.state == OrderState.ORDERED
+    if task.after.state == OrderState.ORDERED:
+        return replace(task, step=Step.REGISTER, absorbed=absorbed)
+    return replace(task, step=Step.WITHDRAW if listed else task.step, absorbed=absorbed)
+
+
+def _step(
+    event: OrderEvent,
+    before: IndexedOrder | None,
+    known: Mapping[Key, IndexedOrder],
+    place: int,
+    occasion: Occasion,
+) -> Task:
     step, after = _decided(event, before, known, occasion)
-    if before is not None and step is Step.WITHDRAW and (left := _left(before, event)):
-        return _without_some(event, before, left, occasion)
+    if before is not None and step is Step.WITHDRAW and (parts := left(before, event)):
+        return Task(Step.REGISTER, event, before, kept(before, parts, occasion.message_id))
     if before is not None and step in {Step.NOTHING, Step.DETACH}:
-        return Task(step, event, before, before)
+        return Task(step, event, before, _unseen(before, event, occasion))
     base = before or IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    revived = state is OrderState.CANCELLED and step is Step.REGISTER
-    if revived:  # an order anew: nothing of the cancelled one counts
+    if before is not None and _is_anew(before, step, occasion):
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    closing, opened = step is Step.WITHDRAW, event.action in ORDERING
-    base = replace(
+    base = _turned(base, event, before, after, occasion)
+    if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
+        late = straggled(base, event)
+        late = replace(late, signals=marked(late.signals, event, before))
+        return Task(step, replace(event, location=""), before, late)
+    return Task(step, event, before, _newer(base, event, before, step, occasion))
+
+
+def _is_anew(before: IndexedOrder, step: Step, occasion: Occasion) -> bool:
+    """Tell whether an order begins again: nothing counts that was said of the cancelled one."""
+    revived = before.state == OrderState.CANCELLED and step is Step.REGISTER
+    return revived and not is_earlier(occasion.sent_at, before.said_at)
+
+
+def _turned(
+    base: IndexedOrder,
+    event: OrderEvent,
+    before: IndexedOrder | None,
+    after: OrderState,
+    occasion: Occasion,
+) -> IndexedOrder:
+    """Give an order its state after an event, and the times that go with it."""
+    state = OrderState(before.state) if before else OrderState.UNKNOWN
+    opened = event.action in ORDERING
+    return replace(
         base,
         state=after,
         last_message=occasion.message_id,
         turned_at=_turned_at(state, after, base, event, occasion),
         opened_at=_newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
     )
-    if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
-        return _straggling(step, event, before, base)
-    echo, tags = _said(base, event)
-    return Task(
-        step,
-        event,
-        before,
-        replace(
-            base,
-            placer=event.placer or base.placer,
-            filler=event.filler or base.filler,
-            tags=tags,
-            echo=base.echo if closing and base.echo else echo,
-            said_at=base.said_at if occasion.sent_at is None else occasion.sent_at,
-            signals=signals_of(base, event, closing=closing),
-        ),
+
+
+def _newer(
+    base: IndexedOrder,
+    event: OrderEvent,
+    before: IndexedOrder | None,
+    step: Step,
+    occasion: Occasion,
+) -> IndexedOrder:
+    """Lay what an event says over what is known of its order."""
+    closing = step is Step.WITHDRAW
+    echo, tags = said(base, event.echo, event.clinical_info)
+    unsaid = occasion.sent_at is None or not says_what(event)
+    return replace(
+        base,
+        placer=event.placer or base.placer,
+        filler=event.filler or base.filler,
+        tags=tags,
+        echo=base.echo if closing and base.echo else echo,
+        said_at=base.said_at if unsaid else occasion.sent_at,
+        signals=marked(signals_of(base, event, closing=closing), event, before),
     )
+
+
+def _unseen(before: IndexedOrder, event: OrderEvent, occasion: Occasion) -> IndexedOrder:
+    """
+    Keep what is said of an order that stays as it is: its numbers, and that it was ordered.
+
+    A cancelled one may have been ordered again before it was changed: the change counts then.
+    """
+    known = replace(
+        before,
+        placer=before.placer or event.placer,
+        filler=before.filler or event.filler,
+        signals=marked(before.signals, event, before),
+    )
+    changed = before.state == OrderState.CANCELLED and event.action is Action.CHANGE
+    later = is_earlier(before.turned_at, occasion.sent_at)
+    if not (changed and later and says_what(event)) or has_moved_away(before):
+        return known
+    if is_earlier(occasion.sent_at, before.said_at):
+        return known
+    echo, tags = said(before, event.echo, event.clinical_info)
+    return replace(known, tags=tags, echo=echo, said_at=occasion.sent_at)
 
 
 def _decided(
@@ -204,64 +274,6 @@ def _decided(
         examined=event.examined,
         came_first=occasion.is_behind(before),
     )
-
-
-def _straggling(
-    step: Step, event: OrderEvent, before: IndexedOrder | None, base: IndexedOrder
-) -> Task:
-    """
-    Take of a message that was overtaken by a newer one only what that one was silent about.
-
-    What the newer one said of the order stands; the step is what the state demands.
-    """
-    tags = _merged(event.clinical_info, base.tags)
-    head, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
-    more = remaining(_procedures(event)[1], known)
-    echo, description = joined(head, [*known, *more])
-    after = replace(
-        base,
-        placer=base.placer or event.placer,
-        filler=base.filler or event.filler,
-        tags={**tags, DESCRIPTION: description} if known and more and description else tags,
-        echo=echo if known else base.echo or event.echo,
-        signals=base.signals | lasting(base.signals, event),
-    )
-    return Task(step, replace(event, location=""), before, after)
-
-
-def _said(base: IndexedOrder, event: OrderEvent) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Give the echo and the tags of an order after a message about it, or about a part of it."""
-    tags = _merged(base.tags, event.clinical_info)
-    if not base.echo:
-        return event.echo, tags
-    _, known = procedures_of(base.echo, str(base.tags.get(DESCRIPTION, "")))
-    head, said = _procedures(event)
-    parts = updated(known, said) if said else known
-    echo, description = joined(head, parts)
-    if len(parts) <= len(said):
-        return echo or base.echo, tags
-    return echo, {**tags, DESCRIPTION: description} if description else tags
-
-
-def _left(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
-    """Give the procedures of an order that a cancellation or hold does not name."""
-    _, known = procedures_of(before.echo, str(before.tags.get(DESCRIPTION, "")))
-    return remaining(known, _procedures(event)[1]) if len(known) > 1 else []
-
-
-def _without_some(
-    event: OrderEvent, before: IndexedOrder, left: Sequence[Procedure], occasion: Occasion
-) -> Task:
-    """Keep an order for the procedures that are left of it."""
-    head, _ = procedures_of(before.echo, "")
-    echo, description = joined(head, left)
-    after = replace(
-        before,
-        last_message=occasion.message_id,
-        tags={**before.tags, DESCRIPTION: description},
-        echo=echo,
-    )
-    return Task(Step.REGISTER, event, before, after)
 
 
 def _newest(known: int | None, sent_at: int | None) -> int | None:

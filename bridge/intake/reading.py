@@ -17,6 +17,7 @@ from bridge.intake.listening import Definition, Listening, Merged
 from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
+from bridge.store.moved_visits import Moves
 from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import peek
@@ -49,6 +50,10 @@ class Job:
     """The code by which it wants a person: a number of several orders, another accession."""
     words: Words = field(default_factory=dict)
     """What was last said of its patients by messages before it."""
+    moves: Moves = field(default_factory=dict)
+    """Which of its patients' visits moved."""
+    heard: bool = False
+    """Whether orders of its batch were named by a number alone, and not ordered yet."""
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:

@@ -4,16 +4,16 @@ Link what belongs together and unlink what no longer does, after orders were reg
 An order that can no longer be linked stands alone; that is a note, not a failure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey
 from bridge.intake.grouping import Member, group_to_link, has_left
 from bridge.intake.order_rules import OrderState
 from bridge.intake.planning import Task
+from bridge.intake.signals import bonds
 from bridge.intake.withdrawal import REFUSED, ReportService, detach, reports_of
-from bridge.store.order_index import IndexedOrder, Key, Signal
-from mappings.events import CHILD_OF
+from bridge.store.order_index import IndexedOrder, Key
 
 MOST = 50
 """Orders in one call: what our own engine takes. Larger groups are linked in several calls."""
@@ -32,11 +32,6 @@ def neighbours(own: IndexedOrder, index: Mapping[Key, IndexedOrder]) -> list[Ind
         if same_patient and shares and order.state == OrderState.ORDERED:
             found.setdefault(order.key, order)
     return list(found.values())
-
-
-def bonds(signals: Iterable[Signal]) -> frozenset[int]:
-    """Give the signals that bind orders together: all but the one that names a parent."""
-    return frozenset(each.signal for each in signals if each.kind != CHILD_OF)
 
 
 def order_key(key: Key) -> OrderKey:

@@ -1,28 +1,37 @@
 """
 What is read before and written after a batch of messages: definitions, the order index.
 
-Blocking; the forwarder calls it in a thread. One transaction a batch; when that fails, one
-for each message, so that only what cannot be stored is left out.
+Blocking: reading is the forwarder's, in a thread; what is written goes with the outcomes, in the
+transaction that settles them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.addressing import MergedPatient, is_about_merged, led_to
+from bridge.intake.addressing import MergedPatient, is_about_merged
 from bridge.intake.identity import lane
 from bridge.intake.listening import Listening, Merged
-from bridge.intake.looking_up import Survivors, look_up, merged
+from bridge.intake.looking_up import lead, look_up, whereabouts
 from bridge.intake.reading import Job, read
+from bridge.intake.whereabouts import MovedVisit, Whereabouts, others_visits
 from bridge.queue.operate import resume
 from bridge.queue.states import Event
 from bridge.queue.work import Claimed, Outcome
-from bridge.store import concerns, merged_patients, order_index, order_saving, patient_words
+from bridge.store import (
+    concerns,
+    merged_patients,
+    moved_visits,
+    order_index,
+    order_saving,
+    patient_words,
+)
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
-from bridge.store.errors import StoreError, StoreUnavailable
+from bridge.store.errors import StoreError
 from bridge.store.merged_patients import Patient
+from bridge.store.moved_visits import Move, Visit
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 
@@ -38,7 +47,7 @@ class Prepared:
     failures: Sequence[tuple[Claimed, Exception]]
     index: Mapping[Key, IndexedOrder]
     moved: Sequence[Outcome] = ()
-    """Messages that wait in another lane too: their patients were merged since they came."""
+    """Messages that wait in another lane too: they are about others since they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +58,14 @@ class Change:
     orders: Sequence[IndexedOrder]
     reports: Mapping[Key, str] = field(default_factory=dict)
     merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
+    moves: Sequence[tuple[Visit, Move]] = ()
     concern: str = ""
     """The code by which the message still wants a person."""
     words: Sequence[PatientWord] = ()
     renamed: Sequence[Patient] = ()
     """Patients who may be whom a refused order said they are."""
+    gone: Sequence[Key] = ()
+    """Orders that are one with another by now."""
 
 
 class Memory:
@@ -76,58 +88,60 @@ class Memory:
             except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
                 failures.append((each, error))
         with self._database.read() as connection:
-            survivors = merged(connection, jobs)
-            refused = [job for job in jobs if _refuses(job, survivors)]
-            failures += [(job.claimed, MergedPatient()) for job in refused]
-            jobs = [job for job in jobs if job not in refused]
-            moved = [e for job in jobs if survivors for e in self._moved(job, survivors)]
-            elsewhere = {each.message_id for each in moved}
-            taken = [job for job in jobs if job.claimed.message_id not in elsewhere]
-            addressed, index = look_up(connection, taken, survivors)
+            where = whereabouts(connection, jobs)
+            moved: list[Outcome] = []
+            if where.survivors or where.moves:  # hardly ever
+                jobs, refused, moved = self._lead(connection, jobs, where)
+                failures += refused
+            addressed, index = look_up(connection, jobs)
         return Prepared(addressed, failures, index, moved)
 
-    def _moved(self, job: Job, survivors: Survivors) -> Iterator[Outcome]:
-        """Have a message about a merged patient wait for those about the survivor, on any node."""
+    def _lead(
+        self, connection: Connection, jobs: Sequence[Job], where: Whereabouts
+    ) -> tuple[list[Job], list[tuple[Claimed, Exception]], list[Outcome]]:
+        """Give jobs to whom they are about now; and what is refused, and what waits in a lane."""
+        taken: list[Job] = []
+        refused: list[tuple[Claimed, Exception]] = []
+        moved: list[Outcome] = []
+        for job, now in zip(jobs, lead(connection, jobs, where), strict=True):
+            if error := _refusal(job, now, where):
+                refused.append((job.claimed, error))
+            elif outcome := self._moved(job, now):
+                moved.append(outcome)
+            else:
+                taken.append(now)
+        return taken, refused, moved
+
+    def _moved(self, job: Job, now: Job) -> Outcome | None:
+        """Have a message about a patient who is another wait for those about her, on any node."""
         number, lanes = job.claimed.message_id, job.claimed.lanes
-        also = {lane(f"{site}|{mrn}") for site, mrn in led_to(job.events, survivors)} - {*lanes}
-        if len(lanes) == 1 and len(also) == 1:
-            now = self.now()
-            yield Outcome(number, Event.POSTPONED, code="merged", retry_at=now, lane=also.pop())
+        pairs = zip(job.events, now.events, strict=True)
+        whose = {(each.site, each.mrn) for was, each in pairs if was.mrn != each.mrn}
+        also = {lane(f"{site}|{mrn}") for site, mrn in whose} - {*lanes}
+        if len(lanes) != 1 or len(also) != 1:
+            return None
+        retry_at = self.now()
+        return Outcome(number, Event.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop())
 
-    def keep(self, changes: Sequence[Change]) -> set[int]:
-        """Write what was learned; give the messages whose part could not be written."""
-        if not changes:
-            return set()
-        try:
-            self._write(changes)
-        except StoreUnavailable:
-            return {change.message_id for change in changes}
-        except StoreError:
-            return {change.message_id for change in changes if not self._written(change)}
-        return set()
-
-    def _written(self, change: Change) -> bool:
-        try:
-            self._write([change])
-        except StoreError:
-            return False
-        return True
-
-    def _write(self, changes: Sequence[Change]) -> None:
-        with self._database.write() as connection:
-            for change in changes:
-                for site, prior_mrn, mrn in change.merges:
-                    survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
-                    order_index.move_patient(connection, site, prior_mrn, survivor)
-            for word in (each for change in changes for each in change.words):
-                patient_words.say(connection, word)
-            orders = [each for change in changes for each in change.orders]
-            order_saving.save(connection, _of_survivors(connection, orders))
-            reports = {key: value for change in changes for key, value in change.reports.items()}
-            order_saving.set_reports(connection, reports)
-            self._resume(connection, {who for change in changes for who in change.renamed})
-            codes = [(each.message_id, each.concern) for each in changes if each.concern]
-            concerns.note(connection, Subject.MESSAGE, codes, self.now())
+    def write(self, connection: Connection, changes: Sequence[Change]) -> None:
+        """Write down what was learned, within a transaction. Raises StoreError."""
+        for change in changes:
+            for site, prior_mrn, mrn in change.merges:
+                survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
+                order_index.move_patient(connection, site, prior_mrn, survivor)
+                moved_visits.merge(connection, site, prior_mrn, survivor)
+            for prior, to in change.moves:
+                moved_visits.move(connection, prior, to)
+        for word in (each for change in changes for each in change.words):
+            patient_words.say(connection, word)
+        orders = [each for change in changes for each in change.orders]
+        order_index.forget(connection, {key for change in changes for key in change.gone})
+        order_saving.save(connection, _of_survivors(connection, orders))
+        reports = {key: value for change in changes for key, value in change.reports.items()}
+        order_saving.set_reports(connection, reports)
+        self._resume(connection, {who for change in changes for who in change.renamed})
+        codes = [(each.message_id, each.concern) for each in changes if each.concern]
+        concerns.note(connection, Subject.MESSAGE, codes, self.now())
 
     def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
         """Have orders tried again that gave their patients other names than we knew."""
@@ -137,8 +151,13 @@ class Memory:
             resume(self._database, connection, OTHER_NAME, lanes)
 
 
-def _refuses(job: Job, survivors: Survivors) -> bool:
-    return job.merged is Merged.REFUSE and is_about_merged(job.events, survivors)
+def _refusal(job: Job, now: Job, where: Whereabouts) -> MergedPatient | MovedVisit | None:
+    """Say why a listener that redirects nobody does not take a job."""
+    if job.merged is not Merged.REFUSE:
+        return None
+    if is_about_merged(job.events, where.survivors):
+        return MergedPatient()
+    return MovedVisit() if others_visits(job, now, where.survivors) else None
 
 
 def _of_survivors(connection: Connection, orders: Sequence[IndexedOrder]) -> Sequence[IndexedOrder]:

@@ -6,45 +6,53 @@ order then counts for both, unless it was ordered again since.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from bridge.intake.order_rules import OPEN, OrderState, is_earlier
-from bridge.intake.regrouping import bonds
+from bridge.intake.demographics import DEMOGRAPHICS
+from bridge.intake.one_order import as_one
+from bridge.intake.order_rules import OrderState
+from bridge.intake.signals import bonds, has_moved_away
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import OrderEvent
 
 
-def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[IndexedOrder]:
-    """Give the survivor's orders of which one twin is open and the other closed, as they stand."""
+@dataclass(frozen=True, slots=True)
+class Reunion:
+    """An order of the survivor, the same one of who is merged into her, and how it stands."""
+
+    own: IndexedOrder
+    prior: IndexedOrder
+    after: IndexedOrder
+
+
+def reunited(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Reunion]:
+    """Give the orders that both patients of a merge have, as they stand by what was said of both.
+
+    Who she is, the survivor's say.
+    """
     own = [each for each in orders if each.key.site == event.site]
     priors = {each.key.accession: each for each in own if each.key.mrn == event.prior_mrn}
     found = []
     for survivor in own:
         prior = priors.get(survivor.key.accession)
-        if survivor.key.mrn != event.mrn or prior is None or _is_open(survivor) == _is_open(prior):
+        if survivor.key.mrn != event.mrn or prior is None or has_moved_away(prior):
             continue
-        stands = _later(survivor, prior)
-        found.append(replace(stands, key=survivor.key, report_id=survivor.report_id))
+        if has_moved_away(survivor):
+            found.append(Reunion(survivor, prior, replace(prior, key=survivor.key)))
+            continue
+        after = as_one(survivor, prior)
+        tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
+        hers = {tag: value for tag, value in survivor.tags.items() if tag in DEMOGRAPHICS}
+        found.append(Reunion(survivor, prior, replace(after, tags={**tags, **hers})))
     return found
 
 
 def met(moved: IndexedOrder, orders: Iterable[IndexedOrder]) -> IndexedOrder:
     """Give an order that comes to a patient as it stands beside what is known of it there."""
     twin = next((each for each in orders if each.key == moved.key), None)
-    if twin is None:
+    if twin is None or has_moved_away(twin):
         return moved
-    older, newer = (twin, moved) if is_earlier(twin.said_at, moved.said_at) else (moved, twin)
-    together = replace(newer, tags={**older.tags, **newer.tags}, report_id=twin.report_id)
-    if _is_open(moved) == _is_open(twin):
-        return together
-    stands = _later(moved, twin)
-    turned_at, opened_at = stands.turned_at, stands.opened_at
-    return replace(together, state=stands.state, turned_at=turned_at, opened_at=opened_at)
-
-
-def is_withdrawn(order: IndexedOrder) -> bool:
-    """Tell whether an order has no place on the worklist."""
-    return not _is_open(order)
+    return as_one(replace(moved, report_id=""), twin)
 
 
 def united(
@@ -64,21 +72,3 @@ def united(
         each for each in moved if each.state == OrderState.ORDERED and bonds(each.signals) & kin
     ]
     return rest | {each.key: each for each in moved}, akin
-
-
-def _is_open(order: IndexedOrder) -> bool:
-    return OrderState(order.state) in OPEN
-
-
-def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
-    """Choose the later word by the senders' times; where they prove nothing, by arrival."""
-    opened, closed = (one, other) if _is_open(one) else (other, one)
-    held = closed.state == OrderState.HELD
-    times = [opened.opened_at, opened.turned_at if held else None]
-    spoken = max((each for each in times if each is not None), default=None)
-    only_changed = spoken is None and opened.said_at is not None
-    if is_earlier(spoken, closed.turned_at) or (only_changed and not held):
-        return closed
-    if is_earlier(closed.turned_at, spoken):
-        return opened
-    return max(opened, closed, key=lambda each: each.last_message)

@@ -5,19 +5,21 @@ Pure. An order belongs to a visit by the number in its Metadata. A visit that mo
 patient takes its orders along; whether their reports can follow, the report service knows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from bridge.intake.demographics import anothers
+from bridge.intake.demographics import anothers, said_in
 from bridge.intake.order_rules import OrderState
+from bridge.intake.signals import has_moved_away
 from bridge.intake.twins import met
 from bridge.store.order_index import IndexedOrder
 from mappings.echo import readdressed, renumbered
 from mappings.events import Action, OrderEvent, Visit
 
 METADATA = "Metadata"
-_NUMBERS = {"PV1": 19, "PID": 18}
+NUMBERS: Mapping[str, int] = MappingProxyType({"PV1": 19, "PID": 18})
 """Where the segments that an order came with name its visit or account."""
 
 
@@ -49,12 +51,19 @@ def revisits(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Revisit]
         for each in known
         if number
         and (each.key.site, each.key.mrn) == (event.site, owner)
-        and each.state != OrderState.CANCELLED
+        and not has_moved_away(each)
+        and (moves or each.state != OrderState.CANCELLED)  # that it is, goes along
         and _metadata(each).get(visit.key) == number
     ]
     changed = (_revisit(each, event, visit) for each in found)
-    met_there = (replace(e, after=met(e.after, known)) if e.moves else e for e in changed)
+    met_there = (_met(each, known) if each.moves else each for each in changed)
     return [each for each in met_there if each.before != each.after]
+
+
+def _met(each: Revisit, known: Iterable[IndexedOrder]) -> Revisit:
+    """Let an order that moves be one with what the other patient has under its accession."""
+    after = met(each.after, known)
+    return replace(each, after=after, told=dict(after.tags))
 
 
 def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
@@ -64,9 +73,9 @@ def _revisit(order: IndexedOrder, event: OrderEvent, visit: Visit) -> Revisit:
     key = order.key._replace(mrn=event.mrn)
     told: dict[str, Any] = {METADATA: news}
     if key != order.key:
-        tags = {**anothers(tags, event), "PatientMRN": event.mrn}
+        tags = {**anothers(tags, said_in(event)), "PatientMRN": event.mrn}
         told = dict(tags)
-    echo = renumbered(order.echo, _NUMBERS, visit.prior, visit.number)
+    echo = renumbered(order.echo, NUMBERS, visit.prior, visit.number)
     echo = readdressed(echo, event.echo) if key != order.key else echo
     return Revisit(order, replace(order, key=key, tags=tags, echo=echo), told)
 

@@ -13,6 +13,9 @@ from bridge.engine_client.models import OrderKey, StatusRecord
 
 BAD_REQUEST = 400
 NOT_FOUND = 404
+NOTHING = "nothing_to_withdraw"
+"""The note of an order that has no report."""
+
 MOST = 500
 """Orders in one status query: what our own engine takes."""
 REFUSED = frozenset({BAD_REQUEST, NOT_FOUND})
@@ -86,7 +89,7 @@ async def withdraw(
     record, note = await detach(service, order)
     notes = [note] if note else []
     if record is None:
-        return [*notes, "nothing_to_withdraw"]
+        return [*notes, NOTHING]
     if len(record.orders) > 1 or not await _is_empty(service, order, record):
         return [*notes, "report_kept"]
     try:
@@ -95,7 +98,7 @@ async def withdraw(
     except EngineFailure as failure:
         if failure.status not in REFUSED:
             raise
-        return [*notes, "report_kept" if failure.status == BAD_REQUEST else "nothing_to_withdraw"]
+        return [*notes, "report_kept" if failure.status == BAD_REQUEST else NOTHING]
     return [*notes, "withdrawn"]
 
 

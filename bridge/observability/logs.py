@@ -5,9 +5,11 @@ Our lines carry only fields of the allow-list; a foreign library's line loses it
 when it is about an error, its query strings and quoted parts always.
 """
 
+import asyncio
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import structlog
@@ -68,6 +70,7 @@ class SafeFormatter(logging.Formatter):
             "event": _event_of(record),
             "level": record.levelname.lower(),
             "logger": record.name,
+            "timestamp": _moment(record.created),
         }
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
@@ -75,11 +78,22 @@ class SafeFormatter(logging.Formatter):
         return str(self._render(None, record.name, line))
 
 
+def is_news(record: logging.LogRecord) -> bool:
+    """Tell whether a record says something: that a stop ends what is under way is no error."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 def _event_of(record: logging.LogRecord) -> str:
     """Give the line; of a line about an error only its template, whose arguments may quote."""
     if record.exc_info or record.levelno >= logging.ERROR:
         return safe_text(str(record.msg).split("\n", 1)[0] if record.args else "error")
     return safe_text(record.getMessage())
+
+
+def _moment(seconds: float) -> str:
+    """Write a time as structlog's stamp does."""
+    written = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+    return written.replace("+00:00", "Z")
 
 
 def _renderer(*, as_json: bool) -> structlog.typing.Processor:
@@ -106,6 +120,7 @@ def configure(level: str = "INFO", *, as_json: bool = True, stream: TextIO | Non
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(SafeFormatter(as_json=as_json))
+    handler.addFilter(is_news)
     logging.basicConfig(handlers=[handler], level=number, force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -38,7 +38,9 @@ _RAISE = text("""
     VALUES (:key, :severity, :text, :now, :now)
     ON CONFLICT (key) DO UPDATE SET severity = :severity, text = :text, seen_at = :now,
         raised_at = CASE WHEN alert.cleared_at IS NULL THEN alert.raised_at ELSE :now END,
-        told_at = CASE WHEN alert.cleared_at IS NULL THEN alert.told_at ELSE NULL END,
+        told_at = CASE
+            WHEN alert.cleared_at IS NULL AND (alert.severity = :severity OR :severity = 'warning')
+            THEN alert.told_at END,
         cleared_at = NULL
 """)
 _CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_at IS NULL")
@@ -54,8 +56,8 @@ def take_note(
     """
     Remember what stands and what is over; give what is to be told now.
 
-    Told is what is given: whoever asks next, on whatever node, is not given it again before
-    `repeat_after` ms (0: never again).
+    What has become critical is raised once more. Told is what is given: whoever asks next, on
+    whatever node, is not given it again before `repeat_after` ms (0: never again).
     """
     with database.write() as connection:
         database.serialize(connection, "alerts")

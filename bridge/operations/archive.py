@@ -1,7 +1,9 @@
 """
 What retention removes, written down first: JSON lines, compressed, readable by their owner only.
 
-Each batch is whole and on disk before its rows go. It holds patient data, as the messages did.
+Each batch is whole and on disk before its rows go. Who died between the two leaves rows that stand
+in the last batch of a run's file (`bridge.operations.batches`): they are not written again. It
+holds patient data, as the messages did.
 """
 
 import base64
@@ -14,31 +16,68 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
+from bridge.operations.batches import last_batch
+
+_RUNS = 4  # that may have died one after the other, each with rows of its own in hand
+_ENDING = ".jsonl.gz"
+
 
 class Archive:
     """The files of one run in a folder: `message-20261121T150000Z.jsonl.gz`."""
 
     def __init__(self, folder: Path, now: datetime) -> None:
-        """Name the files by `now`; the folder is made when it is needed."""
+        """
+        Name the files by `now`; the folder is made when it is needed.
+
+        Where the clock went back, the newest file there is goes on: names tell the order of runs.
+        """
         self._folder = folder
-        self._stamp = now.strftime("%Y%m%dT%H%M%SZ")
+        self._now = now.strftime("%Y%m%dT%H%M%SZ")
+        self._files: dict[str, Path] = {}
+        self._written: dict[str, frozenset[str]] = {}
 
     def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append rows of a table. Raises OSError, and nothing of them is to be forgotten then."""
+        """
+        Append rows of a table, but for those that the run before wrote last.
+
+        Raises OSError, and nothing of them is to be forgotten then.
+        """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = self._folder / f"{table}-{self._stamp}.jsonl.gz"
-        lines = "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)
+        lines = [json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows]
+        if table not in self._written:
+            self._written[table] = last_lines(self._folder, table)
+            own = self._folder / f"{table}-{self._now}{_ENDING}"
+            self._files[table] = max([own, *_runs(self._folder, table)])
+        if new := [line for line in lines if line not in self._written[table]]:
+            self._append(table, "".join(new))
+
+    def _append(self, table: str, lines: str) -> None:
+        file = self._files[table]
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as end:
             before = os.fstat(descriptor).st_size
             try:
                 _write(end, gzip.compress(lines.encode()))  # members of one file, one a batch
                 os.fsync(descriptor)
-            except OSError:  # half a member would hide those that are appended to it
+            except OSError as error:  # half a member would hide those that are appended to it
                 os.ftruncate(descriptor, before)
-                raise
+                raise OSError(error.errno, error.strerror, str(file)) from error
         if not before:
             _sync(self._folder)
+
+
+def last_lines(folder: Path, table: str) -> frozenset[str]:
+    """
+    Give the lines of the last batches of a table's newest files; none where it has none.
+
+    What a run left half written is cut off first: its rows are all still there.
+    """
+    batches = [last_batch(file) for file in _runs(folder, table)[-_RUNS:]]
+    return frozenset(line for each in batches for line in each.decode().splitlines(keepends=True))
+
+
+def _runs(folder: Path, table: str) -> list[Path]:
+    return sorted(folder.glob(f"{table}-*{_ENDING}"))
 
 
 def _write(end: RawIOBase, data: bytes) -> None:

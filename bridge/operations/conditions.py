@@ -33,6 +33,14 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """From when to when something is valid; ms."""
+
+    begins: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """When a condition stands; ms, and counts. 0 switches one off."""
 
@@ -65,8 +73,8 @@ class Sight:
     queues: Mapping[str, Queue]
     last_message: Mapping[str, int | None]
     paused: Mapping[str, int]
-    certificates: Mapping[str, int]
-    """What shows a certificate, to when it expires."""
+    certificates: Mapping[str, Life]
+    """What of TLS expires, such as `certificate of listener orders`, to when it is valid."""
     circuits: Collection[str] = ()
     """Destinations that do not answer and are left alone."""
     concerns: Sequence[Concern] = ()
@@ -129,14 +137,14 @@ def _paused(sight: Sight) -> Iterator[Condition]:
 
 
 def _certificates(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
-    for name, expires in sight.certificates.items():
-        left = expires - sight.now
+    for name, life in sight.certificates.items():
+        left = life.ends - sight.now
+        soon = min(limits.certificate, (life.ends - life.begins) // 4)  # some live for a week
+        key = f"certificate:{name.removeprefix('certificate of ')}"
         if left <= 0:
-            text = f"the certificate of {name} has expired"
-            yield Condition(f"certificate:{name}", Severity.CRITICAL, text)
-        elif left < limits.certificate:
-            text = f"the certificate of {name} expires in {duration(left)}"
-            yield Condition(f"certificate:{name}", Severity.WARNING, text)
+            yield Condition(key, Severity.CRITICAL, f"the {name} has expired")
+        elif left < soon:
+            yield Condition(key, Severity.WARNING, f"the {name} expires in {duration(left)}")
 
 
 def _circuits(sight: Sight) -> Iterator[Condition]:

@@ -6,8 +6,8 @@ its orders. Attributes are our own names, sizes and codes. Knows no SDK: that is
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -42,7 +42,7 @@ class Tracer(Protocol):
 Origin = Callable[[ClaimedDelivery], Awaitable[int | None]]
 """Gives the mark of the message that a delivery goes back to."""
 
-Apply = Callable[[Sequence[Claimed]], Awaitable[Sequence[Outcome]]]
+Apply = Callable[[Sequence[Claimed]], AsyncGenerator[Sequence[Outcome]]]
 """Applies messages, an outcome for each."""
 
 
@@ -78,7 +78,7 @@ def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
     if tracer is None:
         return apply
 
-    async def answer(claimed: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def answer(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         spans = {
             each.message_id: tracer.start_span(
                 "hl7 apply",
@@ -87,12 +87,13 @@ def traced_apply(apply: Apply, tracer: Tracer | None) -> Apply:
             )
             for each in claimed
         }
-        outcomes: Sequence[Outcome] = ()
+        events: dict[int, Outcome] = {}
         try:
-            outcomes = await apply(claimed)
-            return outcomes
+            async with aclosing(apply(claimed)) as given:
+                async for outcomes in given:
+                    events |= {each.message_id: each for each in outcomes}
+                    yield outcomes
         finally:
-            events = {each.message_id: each for each in outcomes}
             for message_id, span in spans.items():
                 _told(span, events.get(message_id))
 

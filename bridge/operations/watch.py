@@ -4,16 +4,16 @@ Look at everything, note what stands, tell those who want to know. One look at a
 Gathers and passes on; what is worth telling is `conditions`' business.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
-from bridge.operations.alerts import Notice, take_note, untold
+from bridge.operations.alerts import News, Notice, take_note, untold
 from bridge.operations.channels import Kind, channels
-from bridge.operations.conditions import Condition, Queue, Sight, Thresholds, conditions
+from bridge.operations.conditions import Condition, Life, Queue, Sight, Thresholds, conditions
 from bridge.queue import browse
 from bridge.queue.rows import Depth
 from bridge.queue.states import State
@@ -40,8 +40,9 @@ class Watch:
 
     database: Database
     thresholds: Callable[[], Thresholds]
-    certificates: Callable[[], Mapping[str, int]]
-    tell: Sequence[Tell]
+    certificates: Callable[[], Mapping[str, Life]]
+    tell: Mapping[str, Tell]
+    """The ways to tell people, by name."""
     metrics: Metrics
     clock: Callable[[], int]
     started_at: int
@@ -49,6 +50,8 @@ class Watch:
     names: Callable[[], frozenset[str]] = frozenset
     """Channels of today's settings: what is paused and gone from them is no news."""
     disk_free: Callable[[], int | None] = nothing
+    owed: dict[str, dict[str, Notice]] = field(default_factory=dict)
+    """What could not be told in each way, by key, for as long as this process lives."""
 
     def look(self) -> list[Condition]:
         """Look once; tell what is new; give what stands. Raises StoreError."""
@@ -59,21 +62,26 @@ class Watch:
         log = structlog.get_logger("alerts")
         for notice in notices:
             log.warning("alert", state=notice.news.value, reason=notice.condition.text)
-        if notices and self.tell and not self._tell(notices):
+        standing = {each.key for each in found}
+        reached = [self._told(way, notices, standing) for way in self.tell]
+        if notices and self.tell and not any(reached):
             untold(self.database, notices)
         return found
 
-    def _tell(self, notices: Sequence[Notice]) -> bool:
-        """Tell everybody; whether anybody could be told."""
-        reached = False
-        for tell in self.tell:
-            try:
-                tell(notices)
-            except Exception as error:  # noqa: BLE001  # the others are told all the same
-                structlog.get_logger("alerts").error("nobody told", error=describe(error))
-            else:
-                reached = True
-        return reached
+    def _told(self, way: str, notices: Sequence[Notice], standing: Container[str]) -> bool:
+        """Tell in one way what is new, and what could not be told before and is still true."""
+        owed = self.owed.pop(way, {}).items()
+        news = {k: each for k, each in owed if (k in standing) is (each.news is not News.CLEARED)}
+        news |= {each.condition.key: each for each in notices}
+        if not news:
+            return True
+        try:
+            self.tell[way]([*news.values()])
+        except Exception as error:  # noqa: BLE001  # the others are told all the same
+            structlog.get_logger("alerts").error("not told", endpoint=way, error=describe(error))
+            self.owed[way] = news
+            return False
+        return True
 
     def _sight(self, now: int) -> Sight:
         names = self.names()

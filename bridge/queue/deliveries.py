@@ -6,9 +6,13 @@ No I/O. Deliveries live by the same `states.TRANSITIONS` as messages.
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bridge.queue.states import Event, Failure
+
+INTERRUPTED: Final = "interrupted"
+NOT_CONNECTED: Final = "not_connected"
+"""Codes of what was claimed and given back unsent: our own end, or nobody listens there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 EVERY = 5.0
 """Seconds between looks at everything: so late may be noticed what an old message waits for."""
 
+SOON = 0.25
+"""Seconds between them where others say that something old may be due."""
+
 MARGIN = 100_000
 """So far below the newest that was seen may another's transaction still have to commit."""
 
@@ -25,10 +28,18 @@ class Floor:
         self._everything_at = float("-inf")
         self._id = 0
         self._newest = 0
+        self._hurried = False
+
+    def hurry(self) -> None:
+        """Look at everything soon: somebody may have queued what is old. From any thread."""
+        self._hurried = True
 
     def at(self, now: float) -> int:
         """Give the id from which on to look, 0 for all of them; `now` is in seconds."""
-        return self._id if now < self._everything_at + self._every else 0
+        if now < self._everything_at + (min(SOON, self._every) if self._hurried else self._every):
+            return self._id
+        self._hurried = False  # whoever hurries us from now on may have come too late for this
+        return 0
 
     def found(self, floor: int, ids: Sequence[int], now: float) -> None:
         """Take note of the candidates that a look from `floor` on has found."""

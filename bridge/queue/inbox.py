@@ -20,7 +20,7 @@ from bridge.queue.states import Event
 from bridge.queue.waking import CHANNEL
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
-from bridge.store.errors import Conflict
+from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.store.presence import lock_name
 from bridge.store.steps import among, ask
 
@@ -38,6 +38,14 @@ _SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS N
 _DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
 
+Remember = Callable[[Connection, Sequence[Any]], None]
+"""Writes the contents of news down, within a transaction. Raises StoreError."""
+
+
+def _nothing(_connection: Connection, _contents: Sequence[Any]) -> None:
+    """Remember nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handful:
     """What a claim took, and what it left: see `bridge.queue.lanes.Taken`."""
@@ -53,7 +61,8 @@ class Inbox:
 
     `owner` names this worker among all nodes and must survive a restart: by it a node finds
     what it had claimed when it died. `parked_block` makes a parked message hold up all that
-    comes after it in its lanes (decision 0030 says why it does not by default).
+    comes after it in its lanes (decision 0030 says why it does not by default). `remember` is for
+    the news that outcomes bring.
     """
 
     def __init__(
@@ -63,9 +72,11 @@ class Inbox:
         *,
         lease: int = LEASE,
         parked_block: bool = False,
+        remember: Remember = _nothing,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lease = lease
+        self._remember = remember
         self._database = database
         self._owner = owner
         self._line = Line(database, INBOX, parked_block=parked_block, timer=timer)
@@ -73,6 +84,10 @@ class Inbox:
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""
         return self.take(now, limit).messages
+
+    def hurry(self) -> None:
+        """Expect old messages too at the next claims: others have queued some."""
+        self._line.hurry()
 
     def take(self, now: int, limit: int) -> Handful:
         """As `claim`, and tell what is left."""
@@ -86,7 +101,7 @@ class Inbox:
         return Handful(whole, taken.more, taken.undecided)
 
     def _claim(self, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
-        with self._database.write() as connection:
+        with self._database.fleeting() as connection:
             taken = self._line.claim(
                 connection,
                 owner=self._owner,
@@ -103,7 +118,33 @@ class Inbox:
         return replace(claimed, payload=whole)
 
     def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
-        """Write down what came of claimed messages, of those that are still ours."""
+        """
+        Write down what came of claimed messages, of those that are still ours, and their news.
+
+        Where that cannot be written for all of them, each is written for itself.
+        """
+        try:
+            return self._settle(outcomes, now)
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            if not any(each.news for each in outcomes):
+                raise
+        settled = [self._settle_alone(each, now) for each in outcomes]
+        held = set[int]().union(*(each.held for each in settled))
+        return Settled(held, any(each.moved_up for each in settled))
+
+    def _settle_alone(self, outcome: Outcome, now: int) -> Settled:
+        try:
+            return self._settle([outcome], now)
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            if outcome.news is None:
+                raise
+            return self._settle([outcome.news.otherwise], now)
+
+    def _settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
         with self._database.write() as connection:
             settlements = [_settlement(outcome, now) for outcome in outcomes]
             settled = self._line.settle(connection, self._owner, now, settlements)
@@ -113,6 +154,9 @@ class Inbox:
             for each in ours:
                 if each.lane is not None:
                     self._wait_in(connection, each.message_id, each.lane)
+            # Whoever has the others by now will bring the news of them.
+            if contents := [each.news.content for each in ours if each.news is not None]:
+                self._remember(connection, contents)
             return settled
 
     def _wait_in(self, connection: Connection, message_id: int, lane: int) -> None:

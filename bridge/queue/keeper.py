@@ -53,26 +53,25 @@ class Keeper:
         """Let the database's connection go."""
         self._writer.close()
 
-    def keep(self, groups: Sequence[Group], notes: list[int]) -> tuple[Sequence[Answer], bool]:
+    def keep(self, groups: Sequence[Group]) -> Sequence[Answer]:
         """
         Store a batch; whatever goes wrong, nothing of it stays open and everyone is told.
 
-        `notes` are messages whose acknowledgment was written out. Gives an answer for each
-        group, and whether the notes were kept too. Never raises.
+        Gives an answer for each group. Never raises.
         """
         for _ in range(_TRIES):
             try:
-                return self.keep_together(groups, notes), True
+                return self.keep_together(groups)
             except Conflict:
                 continue  # another node stored a copy meanwhile: now it will be found
             except StoreUnavailable as error:
-                return [error] * len(groups), False
+                return [error] * len(groups)
             except Exception:  # noqa: BLE001  # one of them cannot be stored: find out which
                 break
         try:
-            return self._keep_apart(groups), False
+            return self._keep_apart(groups)
         except Exception as error:  # noqa: BLE001  # the thread must live, and the callers know
-            return [_as_store_error(error)] * len(groups), False
+            return [_as_store_error(error)] * len(groups)
 
     def keep_large(self, group: Group) -> Answer:
         """Store one group beside all others, who hardly wait for it. Never raises."""
@@ -82,20 +81,16 @@ class Keeper:
             except Exception as error:  # noqa: BLE001  # as above
                 return _as_store_error(error)
             group = replace(group, arrivals=arrivals)
-        (answer,), _ = self.keep([group], [])
+        (answer,) = self.keep([group])
         return answer
 
-    def keep_together(
-        self, groups: Sequence[Group], notes: list[int] | None = None, *, wait: bool = True
-    ) -> list[Answer]:
+    def keep_together(self, groups: Sequence[Group], *, wait: bool = True) -> list[Answer]:
         """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
         arrivals = [arrival for group in groups for arrival in group.arrivals]
-        receipts = [] if notes else self._keep_new(arrivals)
+        receipts = self._keep_new(arrivals)
         if not receipts:
             with self._writer.transaction(wait=wait) as cursor:
-                receipts = admit(self._path, cursor, arrivals) if arrivals else []
-                if notes:
-                    self._path.acknowledged(cursor, notes)
+                receipts = admit(self._path, cursor, arrivals)
                 written = self._timer()
             self.flush_took = self._timer() - written
         if len(receipts) == len(groups):  # nearly always: one each
@@ -106,7 +101,7 @@ class Keeper:
     def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Store what looks new in one go, where that pays; nothing of it where something is not."""
         path = self._path
-        if not isinstance(path, PostgresPath) or not arrivals:
+        if not isinstance(path, PostgresPath):
             return []
         if len({arrival.identity for arrival in arrivals}) != len(arrivals):
             return []

@@ -7,22 +7,24 @@ row is passed over at most once for each it waits for, so a claim costs the same
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, bindparam, text
+from sqlalchemy import Connection, Row, bindparam, text
 
 from bridge.queue.floor import Floor
 from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
 from bridge.queue.states import Event, Failure, State, after
+from bridge.store.answers import run
 from bridge.store.database import Database
 from bridge.store.presence import absent
-from bridge.store.steps import Step, among, ask, carry_out, is_asked_once
+from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, plain, say
 
 Place = tuple[int, int]
 """A lane, and the id of the row that stands there."""
 
+_FLOOR = "%(floor)s"
 _ROUNDS = 5
 _WINDOW = 200  # candidates looked at in a round: what is blocked must not hide what is not
 
@@ -98,10 +100,8 @@ class Line:
         due = statements.candidates_from if parted else statements.candidates
         self._floor = Floor()
         self._timer = timer
-        self._candidates = text(f"{due} {database.skip_locked}")
-        if parted:  # written out, not bound: a plan for all partitions would lock each of them
-            written = bindparam("floor", type_=BigInteger(), literal_execute=True)
-            self._candidates = self._candidates.bindparams(written)
+        self._candidates = plain(f"{due} {database.skip_locked}")
+        self._is_parted = parted
         self._guard = text(f"{statements.guard} {database.share_unlocked}").bindparams(
             bindparam("places", expanding=True)
         )
@@ -125,10 +125,10 @@ class Line:
         """Take up to `limit` heads for the owner."""
         window = max(limit, _WINDOW)
         floor = self._floor.at(self._timer())
-        parameters = {"now": now, "channel": channel, "limit": window, "floor": floor}
+        parameters = {"now": now, "channel": channel, "limit": window}
         claimed: list[int] = []
         for _ in range(_ROUNDS):
-            rows = connection.execute(self._candidates, parameters).all()
+            rows = self._look(connection, floor, parameters)
             self._floor.found(floor, [row.id for row in rows], self._timer())
             if self._enrols and rows:
                 self._enrol(connection, max(row.id for row in rows))
@@ -141,6 +141,10 @@ class Line:
                 undecided = len(free) + len(blocked) < len(rows)
                 return Taken(claimed, unseen=False, more=more, undecided=undecided)
         return Taken(claimed, unseen=True, more=True, undecided=True)
+
+    def hurry(self) -> None:
+        """Look among the old soon: others have queued something. From any thread."""
+        self._floor.hurry()
 
     def settle(
         self, connection: Connection, owner: str, now: int, settlements: Sequence[Settlement]
@@ -194,6 +198,14 @@ class Line:
         """Give up a row's places, and let those behind it move up."""
         self._let_go(connection, self._sql.leave, [(lane, row_id) for lane in lanes])
 
+    def _look(self, connection: Connection, floor: int, parameters: Mapping[str, Any]) -> list[Any]:
+        """Give the candidates from an id on; all of them where messages lie in one table."""
+        if not self._is_parted:
+            return say(connection, self._candidates, **parameters).all()
+        # Written out, not bound: a plan for all partitions would lock each of them.
+        written = self._candidates.postgres.replace(_FLOOR, str(floor))
+        return run(connection, written, parameters).all()
+
     def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:
         """Tell which candidates are free, and mark as blocked those that are not."""
         if not row_ids:
@@ -215,10 +227,10 @@ class Line:
 
     def _enrol(self, connection: Connection, upto: int) -> None:
         """Give all messages up to one their places in their lanes, before anybody looks there."""
-        enrolled: int = connection.execute(ENROLLED).scalar_one()
+        (enrolled,) = say(connection, ENROLLED).scalars()
         if upto > enrolled:
-            connection.execute(self._sql.enrol, {"enrolled": enrolled, "upto": upto})
-            connection.execute(ENROLLED_UP_TO, {"upto": upto})
+            say(connection, self._sql.enrol, enrolled=enrolled, upto=upto)
+            say(connection, ENROLLED_UP_TO, upto=upto)
 
     def _hold(self, connection: Connection, places: set[Place]) -> set[Place]:
         """Give those of the places that nobody is about to leave, and keep it so."""
@@ -265,8 +277,8 @@ class Line:
         if not lanes:
             return False
         if not is_asked_once(connection):
-            return connection.exec_driver_sql(self._sql.unblock_head, lanes).rowcount != 0
-        heads = connection.exec_driver_sql(self._sql.heads.together, self._sql.heads.columns(lanes))
+            return run(connection, self._sql.unblock_head, lanes, many=True).rowcount != 0
+        heads = run(connection, self._sql.heads.together, self._sql.heads.columns(lanes))
         waiting = sorted({each for each in heads.scalars() if each is not None})
         return bool(waiting) and ask(connection, self._sql.unblock, waiting).rowcount != 0
 

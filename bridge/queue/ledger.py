@@ -18,11 +18,11 @@ from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.gathering import Gathering
 from bridge.queue.keeper import Answer, Group, Keeper
+from bridge.queue.noting import Notes
 from bridge.store.database import Database
 
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
-_ACKNOWLEDGMENTS_EVERY = 0.5  # seconds a note may wait for others to share its statement
 _LARGE = 256 * 2**10  # bytes of an arrival that others should not wait for
 _MOST_HERE = 200  # arrivals that are kept in the loop's own turn
 
@@ -51,14 +51,13 @@ class Ledger:
         self._turn: list[Group] = []  # the loop's own, until it hands them over
         self._waiting: deque[Group] = deque()
         self._wanted = 1  # so many must wait before the thread is woken
-        self._acknowledged: deque[int] = deque()
+        self._notes = Notes(database)
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
         self._put_off = False  # until the thread has answered for what it has in hand
         self._seen = 0  # of this turn's, when last looked
         self._handed = 0  # to the thread, and not answered yet
-        self._notes_due = 0.0
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -74,6 +73,7 @@ class Ledger:
         self._large = ThreadPoolExecutor(1, "ledger, large")
         self._thread = threading.Thread(target=self._write_on, name="ledger", daemon=True)
         self._thread.start()
+        self._notes.start()
 
     async def stop(self) -> None:
         """Write what still waits, then end. What comes later is refused."""
@@ -83,6 +83,7 @@ class Ledger:
             self._changed.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._notes.stop)
         await asyncio.to_thread(self._large.shutdown)
         self._large_keeper.close()
         self._keeper.close()
@@ -117,7 +118,7 @@ class Ledger:
 
     def acknowledged(self, message_id: int) -> None:
         """Note that the ACK was written out; kept within a second or so, many in one statement."""
-        self._acknowledged.append(message_id)  # atomic; the thread looks soon enough
+        self._notes.add(message_id)
 
     def _new_future(self) -> asyncio.Future[Any]:
         if self._loop is None:
@@ -193,37 +194,19 @@ class Ledger:
             self._loop.call_soon_threadsafe(settle)
 
     def _write_on(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            groups, notes = batch
-            if not groups and not notes:
-                continue
-            answers, noted = self._keeper.keep(groups, notes)
-            if not noted:
-                self._note_later(notes)
-            if groups:
-                took = self._keeper.flush_took
-                self._gathering.committed(took, len(groups), len(self._waiting))
-                self._report(groups, answers)
+        while groups := self._next_batch():
+            answers = self._keeper.keep(groups)
+            took = self._keeper.flush_took
+            self._gathering.committed(took, len(groups), len(self._waiting))
+            self._report(groups, answers)
 
-    def _next_batch(self) -> tuple[list[Group], list[int]] | None:
-        """Wait for arrivals, gather company where that pays, and take them; None at the end."""
+    def _next_batch(self) -> list[Group]:
+        """Wait for arrivals, gather company where that pays, and take them; none at the end."""
         with self._changed:
             while not self._waiting and not self._closing:
-                if not self._changed.wait(_ACKNOWLEDGMENTS_EVERY) and self._acknowledged:
-                    break
+                self._changed.wait()
             self._gather()
-            notes = self._take_notes()
-            if self._closing and not self._waiting and not notes:
-                return None
-            return self._take(), notes
-
-    def _take_notes(self) -> list[int]:
-        """Take the notes when enough time has passed for them to be worth a statement."""
-        now = self._timer()
-        if now < self._notes_due and not self._closing:
-            return []
-        self._notes_due = now + _ACKNOWLEDGMENTS_EVERY
-        return [self._acknowledged.popleft() for _ in range(len(self._acknowledged))]
+            return self._take()
 
     def _gather(self) -> None:
         until = self._timer() + self._gathering.patience(len(self._waiting))
@@ -248,11 +231,6 @@ class Ledger:
     def _on_loop(self, call: Callable[[], object]) -> None:
         assert self._loop is not None  # noqa: S101  # whoever has arrivals has started us
         self._loop.call_soon(call)
-
-    def _note_later(self, notes: list[int]) -> None:
-        with self._changed:
-            if not self._closing:
-                self._acknowledged.extendleft(reversed(notes))
 
     def _report(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
         """Tell everyone at once: waking the loop costs as much for one as for a thousand."""

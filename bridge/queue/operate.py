@@ -22,6 +22,8 @@ from bridge.store.database import Database
 _WAS_IN_HAND = text("UPDATE delivery SET tries = coalesce(tries, 0) WHERE id = :id")
 """For attempts count from 0 again: what may have been sent is not written anew."""
 
+_TELL_ALL = text("SELECT pg_notify(:channel, '')")  # without the mark of whoever announces
+
 
 @dataclass(frozen=True, slots=True)
 class Routing:
@@ -56,7 +58,7 @@ def replay_message(
             connection.execute(_route(message_id, routing))
         lanes = before if routing is None else routing.lanes
         line.enter(connection, message_id, lanes)
-        database.announce(connection, CHANNEL)
+        _announce(database, connection)
         return _overtaken(connection, message_id, lanes)
 
 
@@ -77,7 +79,7 @@ def resume(
         _queue(connection, MESSAGE, row.id, after(State.PARKED, Event.REPLAYED))
         line.enter(connection, row.id, _lanes(row, INBOX))
     if rows:
-        database.announce(connection, CHANNEL)
+        _announce(database, connection)
     return [row.id for row in rows]
 
 
@@ -119,6 +121,12 @@ def _cancel(
         connection.execute(update(table).where(table.c.id == row_id).values(state=state.value))
         line.leave(connection, row_id, _lanes(row, statements))
         database.announce(connection, CHANNEL)
+
+
+def _announce(database: Database, connection: Connection) -> None:
+    """Tell all listeners, those of this process too: its worker may not look among the old."""
+    if database.dialect == "postgresql":
+        connection.execute(_TELL_ALL, {"channel": CHANNEL})
 
 
 def _locked(

@@ -11,7 +11,13 @@ from types import MappingProxyType
 from sqlalchemy import Connection, bindparam, text
 
 from bridge.queue import placing
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Draft, Release
+from bridge.queue.deliveries import (
+    INTERRUPTED,
+    ClaimedDelivery,
+    DeliveryOutcome,
+    Draft,
+    Release,
+)
 from bridge.queue.delivery_rows import (
     answer,
     claimed,
@@ -229,12 +235,11 @@ class Outbox:
             carry_out(connection, ANSWERED, answers)
             return held
 
-    def release(self, delivery_ids: Sequence[int], now: int) -> None:
-        """Give claims back, at shutdown."""
+    def release(self, delivery_ids: Sequence[int], now: int, code: str = INTERRUPTED) -> None:
+        """Give claims back unsent, at shutdown or for the reason that the code names."""
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, Event.INTERRUPTED, None, "interrupted", "", 0)
-                for each in delivery_ids
+                Settlement.of(each, Event.INTERRUPTED, None, code, "", 0) for each in delivery_ids
             ]
             self._line.settle(connection, self._owner, now, settlements)
             self._database.announce(connection, CHANNEL)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from bridge.store.answers import run
 from bridge.store.steps import is_asked_once
 
 
@@ -96,10 +97,10 @@ def taken(connection: Connection, lanes: Sequence[int]) -> frozenset[int]:
     if not lanes:
         return frozenset()
     if is_asked_once(connection):
-        rows = connection.exec_driver_sql(POSTGRES_TAKEN, (list(lanes),))
+        rows = run(connection, POSTGRES_TAKEN, (list(lanes),))
     else:
-        rows = connection.exec_driver_sql(SQLITE_TAKEN, (str(list(lanes)),))
-    return frozenset(row[0] for row in rows)
+        rows = run(connection, SQLITE_TAKEN, (str(list(lanes)),))
+    return frozenset(rows.scalars())
 
 
 def place(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
@@ -114,20 +115,20 @@ def place(connection: Connection, deliveries: Sequence[Place]) -> list[int | Non
 def _at_once(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
     columns = tuple(list(column) for column in zip(*deliveries, strict=True))
     ids: list[int | None] = [None] * len(deliveries)
-    for number, place in connection.exec_driver_sql(POSTGRES_PLACE, columns):
+    for number, place in run(connection, POSTGRES_PLACE, columns):
         ids[place - 1] = number
     return ids
 
 
 def _one_by_one(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
     ids: list[int | None] = [
-        connection.exec_driver_sql(SQLITE_DELIVERY, each[:-2]).scalar() for each in deliveries
+        run(connection, SQLITE_DELIVERY, each[:-2]).scalar() for each in deliveries
     ]
     new = [(each, number) for each, number in zip(deliveries, ids, strict=True) if number]
     lanes = [(each.lane, number, int(each.owner is not None)) for each, number in new]
     if lanes:
-        connection.exec_driver_sql(SQLITE_LANE, lanes)
+        run(connection, SQLITE_LANE, lanes, many=True)
     bodies = [(number, each.payload, each.edition) for each, number in new if each.payload]
     if bodies:
-        connection.exec_driver_sql(SQLITE_BODY, bodies)
+        run(connection, SQLITE_BODY, bodies, many=True)
     return ids

@@ -25,7 +25,14 @@ from bridge.queue.sweeping import MESSAGES, Sweep
 from bridge.queue.tables import MESSAGE
 from bridge.store.database import Database
 from bridge.store.errors import Busy
-from bridge.store.partitions import Partition, hold, last_id, let_go, partitions
+from bridge.store.partitions import (
+    Partition,
+    detach,
+    last_id,
+    let_go,
+    partitions,
+    unfinished,
+)
 from bridge.store.steps import among, ask, is_asked_once
 
 MOST: Final = 1000
@@ -36,6 +43,9 @@ COARSE: Final = 20
 
 WIDEST: Final = 20_000
 """Rows looked at in one go."""
+
+PROBE: Final = 100
+"""Rows looked at to tell whether an earlier sweep has been there."""
 
 TRIES: Final = 5
 WAIT: Final = 1.0
@@ -125,16 +135,36 @@ def forget_identities(connection: Connection, ids: Sequence[int]) -> None:
 def _forget_all(sweep: Sweep, before: int, partition: Partition) -> int:
     """Forget by what its old messages are known, and archive them; give how many that were."""
     old = MESSAGES.is_old(before)
+    with sweep.database.read() as connection:
+        begun = _known_from(connection, partition, old)
 
     def some(connection: Connection, after: int, size: int) -> list[int]:
         known: list[int] = []
-        window = size  # wider where an earlier sweep has been
+        after, window = max(after, begun), size  # wider where others are in between
         while not known and (ids := _ids(connection, partition, old, window, after)):
             known = sorted(ask(connection, _KNOWN, ids).scalars())[:size]
             after, window = ids[-1], min(2 * window, WIDEST)
         return known
 
     return sweep.go(MESSAGES, some, forget_identities, coarse=COARSE)
+
+
+def _known_from(connection: Connection, partition: Partition, old: ColumnElement[bool]) -> int:
+    """
+    Give an id up to which an earlier sweep has been; the partition's beginning where none was.
+
+    Found by bisection: it went from id to id. What it came too early for is behind it, too: that
+    stays when the partition goes, and goes by itself.
+    """
+    low, high = partition.low - 1, partition.high
+    while high - low > WIDEST:
+        middle = (low + high) // 2
+        ids = _ids(connection, partition, old, PROBE, middle)
+        if ids and not ask(connection, _KNOWN, ids).first():
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _is_gone(sweep: Sweep, before: int, partition: Partition) -> bool:
@@ -149,15 +179,24 @@ def _is_gone(sweep: Sweep, before: int, partition: Partition) -> bool:
 
 
 def _let_go(database: Database, partition: Partition, stays: ColumnElement[bool]) -> None:
-    """Let the tables go, unless too much has to stay after all."""
+    """
+    Let the tables go, unless too much has to stay after all.
+
+    What stays is looked for before anybody is kept waiting. What was begun again meanwhile is found
+    when nobody can begin any more.
+    """
+    with database.read() as connection:
+        lasting = _ids(connection, partition, stays, MOST + 1)
+    if len(lasting) > MOST:
+        return
     with database.write() as connection:
         database.serialize(connection, "retention")
         if partition not in partitions(connection):
             return  # another node's retention was quicker
-        hold(database, connection, partition)
-        staying = _ids(connection, partition, stays, MOST + 1)
+        detach(database, connection, partition)
+        staying = sorted({*lasting, *unfinished(connection, partition, MOST + 1)})
         if len(staying) > MOST:
-            return
+            raise Busy("begun again")  # nothing was done: it is looked at once more
         for statement in _BESIDE:
             span = {"low": partition.low, "high": partition.high, "staying": staying}
             connection.execute(statement, span)

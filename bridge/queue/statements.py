@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import TextClause, text
-
-from bridge.store.steps import Among, Step, among, unnested
+from bridge.store.steps import Among, Plain, Step, among, plain, unnested
 
 # --- The ledger's hot path, for the driver itself ---------------------------------------------
 
@@ -144,7 +142,7 @@ class LineStatements:
     unblock: Among
     overdue: str
     extend: Among
-    enrol: TextClause
+    enrol: Plain
     """Gives those of a range of ids that nobody has given one their places."""
 
 
@@ -286,12 +284,12 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         unblock=among(filled(_UNBLOCK)),
         overdue=filled(_OVERDUE),
         extend=among(filled(_EXTEND)),
-        enrol=text(enrol),
+        enrol=plain(enrol),
     )
 
 
-ENROLLED = text("SELECT message_id FROM message_enrolled")
-ENROLLED_UP_TO = text("UPDATE message_enrolled SET message_id = :upto")
+ENROLLED = plain("SELECT message_id FROM message_enrolled")
+ENROLLED_UP_TO = plain("UPDATE message_enrolled SET message_id = :upto")
 """The message up to which all have their places in the lanes, on SQLite."""
 
 INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "")

@@ -40,7 +40,7 @@ class Outcome:
     `code` and `detail` are for operators and bear no patient data. `retry_at` (ms) is for
     what is postponed; None leaves it to the retry policy. `notes` is any JSON value to keep,
     `doubts` the count to keep; None leaves it as it is. `lane` is a second one to wait in from
-    now on, for a message that had one.
+    now on, for a message that had one. `news` is what is to be written down with it.
     """
 
     message_id: int
@@ -52,3 +52,17 @@ class Outcome:
     notes: Any = None
     doubts: int | None = None
     lane: int | None = None
+    news: "News | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """
+    What applying a message has brought to light: written with its outcome, both or neither.
+
+    Whoever applies it knows what `content` means. `otherwise` is the outcome where it cannot be
+    written.
+    """
+
+    content: Any
+    otherwise: Outcome

@@ -7,8 +7,8 @@ claimed message gets an outcome, and an outcome that cannot be written down now 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from random import Random, SystemRandom
 
@@ -20,8 +20,12 @@ from bridge.queue.waking import Alarm
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.errors import StoreError, StoreUnavailable
 
-Apply = Callable[[Sequence[Claimed]], Awaitable[Sequence[Outcome]]]
-"""Applies messages of different lanes, given oldest first; an outcome for each, in any order."""
+Apply = Callable[[Sequence[Claimed]], AsyncGenerator[Sequence[Outcome]]]
+"""
+Applies messages of different lanes, given oldest first; an outcome for each, in any order.
+
+Outcomes are given as they come, and are written down before it goes on.
+"""
 
 POLL = 0.25
 """Seconds between looks at the inbox when nobody notifies."""
@@ -100,6 +104,11 @@ class Worker:
         """Tell that there may be something to claim. On the event loop's thread."""
         self._news.set()
 
+    def look_around(self) -> None:
+        """As `notify`, where it may be something old that others have queued."""
+        self._inbox.hurry()
+        self.notify()
+
     async def _run(self) -> None:
         while not self._stopping:
             await self._room.acquire()
@@ -120,10 +129,13 @@ class Worker:
         """Let a rush of arrivals pass, but not for ever: what was accepted must get done."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        while not self._stopping and (  # noqa: ASYNC110  # clocks and counts ring no bell
-            loop.time() < since + self._courtesy.pause or (self._courtesy.rushed and self._in_hand)
-        ):
-            await asyncio.sleep(_GLANCE)
+        while not self._stopping:  # clocks and counts ring no bell
+            left = since + self._courtesy.pause - loop.time()
+            if self._courtesy.rushed and self._in_hand:
+                left = _GLANCE
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, _GLANCE))
 
     async def _wait_for_service(self) -> None:
         """Do not try each message in turn on a service that is away: knock now and then."""
@@ -160,22 +172,29 @@ class Worker:
 
     async def _work(self, claimed: Sequence[Claimed]) -> None:
         began = asyncio.get_running_loop().time()
-        attempts = {each.message_id: each.attempts for each in claimed}
+        open_ = {each.message_id: each.attempts for each in claimed}
+        reached = False
         try:
-            given = {each.message_id: each for each in await self._apply(claimed)}
+            async with aclosing(self._apply(claimed)) as given:
+                async for outcomes in given:
+                    reached |= any(each.failure is not Failure.TRANSIENT for each in outcomes)
+                    await self._finish(outcomes, open_)
         except Exception as error:  # noqa: BLE001  # whatever it is, these must be tried again
             _log.error(
                 "applying %d messages failed: %s", len(claimed), type(error).__name__
             )  # a traceback may quote the message
-            given = {}
-        outcomes = [
-            self._dated(given.get(message_id) or _unknown(message_id), number)
-            for message_id, number in attempts.items()
-        ]
-        away = all(each.failure is Failure.TRANSIENT for each in outcomes)
-        self._away = self._away + 1 if away else 0
-        await self._settle(outcomes)
+        unknown = [_unknown(message_id) for message_id in open_]
+        self._away = 0 if reached or unknown else self._away + 1
+        await self._finish(unknown, open_)
         self._courtesy.worked(asyncio.get_running_loop().time() - began)
+
+    async def _finish(self, outcomes: Sequence[Outcome], open_: dict[int, int]) -> None:
+        """Settle those of the open messages; they are given with their attempts."""
+        known = [self._dated(e, open_[e.message_id]) for e in outcomes if e.message_id in open_]
+        if known:
+            await self._settle(known)
+        for each in known:
+            open_.pop(each.message_id, None)
 
     def _dated(self, outcome: Outcome, attempts: int) -> Outcome:
         """Set the time of the next attempt where the outcome leaves it to the policy."""
@@ -208,7 +227,7 @@ class Worker:
             try:
                 await asyncio.to_thread(self._inbox.extend, ids, self._clock())
                 if await asyncio.to_thread(self._inbox.reclaim, self._clock()):
-                    self.notify()
+                    self.look_around()
             except StoreError as error:
                 _log.warning("leases not extended: %s", error)
 

@@ -20,6 +20,7 @@ from bridge.operations.tracing import Tracer
 from bridge.roles import Role
 from bridge.runtime.delivering import Delivery
 from bridge.runtime.membership import Membership
+from bridge.runtime.migrating import BRIDGE_ROLES
 from bridge.runtime.numbering import Numbering
 from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
@@ -35,7 +36,6 @@ from bridge.wiring.node import take_slot
 from config import Settings
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
-BRIDGE_ROLES = frozenset({Role.INTAKE, Role.DELIVERY, Role.CONSOLE})
 
 
 def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[Step]:
@@ -111,11 +111,15 @@ def _client(settings: Settings, application: FastAPI | None) -> tuple[EngineClie
     return EngineClient(http, engine_tokens(settings)), Step("engine client", nothing, http.aclose)
 
 
-def _database_part(
-    name: str, database: Database, migrate: Callable[[Database], tuple[str, ...]]
-) -> Step:
+def _database_part(name: str, database: Database, migrate: Callable[[Database], object]) -> Step:
+    """
+    See that it is at this release, and has room: the one time that this thread may wait.
+
+    `migrating` has been there before, and left what it could not ask.
+    """
+
     async def stop() -> None:
         database.dispose()
 
-    migrate(database)  # nothing else runs yet: the one time that this thread may wait for it
+    migrate(database)
     return Step(name, nothing, stop)

@@ -101,16 +101,17 @@ class Intake:
         self._threads = ThreadPoolExecutor(1, "large frames")
         self._waiting = Waiting(self._state_of)
         known = self._known(self._first)
-        self._forwarder = Forwarder(client, Memory(database, now_ms), known, self._waiting, metrics)
+        memory = Memory(database, now_ms)
+        self._forwarder = Forwarder(client, memory, known, self._waiting, metrics)
         courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time)
         self._worker = Worker(
-            Inbox(database, owner),
+            Inbox(database, owner, remember=memory.write),
             traced_apply(self._forwarder.apply, tracer),
             clock=now_ms,
             courtesy=courtesy,
             poll=HEARD if database.dialect == "postgresql" else UNHEARD,
         )
-        membership.wakes(self._worker.notify)
+        membership.wakes(self._worker.look_around)
         self._ledger.announce(self._worker.notify)
 
     def parts(self) -> list[Step]:

@@ -6,7 +6,7 @@ Without a token, and without a word about patients.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -21,6 +21,36 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
 INBOX = "inbox"
+PATIENCE = 1.5
+"""Seconds in which the database must have answered: balancers and scrapers wait a little longer."""
+
+
+class Question:
+    """
+    Something that the database is asked, by many at a time and on one thread.
+
+    A server that is cut off says nothing for half a minute: whoever probes is told so before that,
+    and those who come meanwhile wait for the same answer.
+    """
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask = ask
+        self._asked: asyncio.Future[bool] | None = None
+
+    async def answered(self) -> bool:
+        """Ask, or wait with those who have asked; tell whether it was answered in time."""
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.ensure_future(asyncio.to_thread(self._attempt))
+        asked = self._asked
+        await asyncio.wait([asked], timeout=PATIENCE)
+        return asked.done() and asked.result()
+
+    def _attempt(self) -> bool:
+        try:
+            self._ask()
+        except StoreError:
+            return False
+        return True
 
 
 class Readiness:
@@ -55,9 +85,12 @@ class Probes:
     ) -> None:
         self._metrics = metrics
         self._readiness = readiness
-        self._database = database
         self._now = now
         self._queues = {INBOX}
+        self._touching = self._measuring = None
+        if database is not None:
+            self._touching = Question(partial(_touch, database))
+            self._measuring = Question(partial(self._measure, database))
 
     def over(self, application: Any | None, console: Any | None = None) -> Router:
         """Give an ASGI application that answers the probes itself; `/console` is the console's."""
@@ -77,17 +110,13 @@ class Probes:
 
     async def _ready(self, request: Request) -> Response:
         status = self._readiness.status
-        if status == "ready" and self._database is not None:
-            try:
-                await asyncio.to_thread(_touch, self._database)
-            except StoreError:
-                status = "unavailable"
+        if self._touching is not None and status == "ready":
+            status = status if await self._touching.answered() else "unavailable"
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     async def _show(self, request: Request) -> Response:
-        if self._database is not None:
-            with suppress(StoreError):  # what is counted here can be told all the same
-                await asyncio.to_thread(self._measure, self._database)
+        if self._measuring is not None:  # without it, what is counted here is told all the same
+            await self._measuring.answered()
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
     def _measure(self, database: Database) -> None:

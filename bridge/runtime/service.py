@@ -6,6 +6,7 @@ A part that cannot start stops the start, and what had started is stopped again.
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from bridge.observability.twisted_log import observe_twisted
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
 from bridge.runtime.loop import run as run_loop
+from bridge.runtime.migrating import migrate_apart
 from bridge.runtime.step import Step
+from bridge.runtime.supervisor import Supervisor
 from config import Settings
 from config.sections import LogFormat
 
@@ -82,6 +85,9 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
     log = structlog.get_logger("service")
+    if not migrate_apart(settings, roles):
+        log.info("stopped")
+        return 0
 
     async def main(stop: asyncio.Event) -> int:
         from twisted.internet import reactor  # noqa: PLC0415  # installed by now
@@ -91,12 +97,16 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         began = time.monotonic()
         service = Service(assemble(settings, roles, reactor))
         await service.start()
+        supervisor = Supervisor(os.environ)
+        supervisor.begin()
         spare_the_collector()
         take_short_turns()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         await stop.wait()
+        supervisor.stopping()
         log.info("stopping")
         await service.stop()
+        supervisor.end()
         log.info("stopped")
         return 0
 

@@ -8,7 +8,7 @@ no queries of anybody.
 
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,15 @@ from bridge.store import postgres, sqlite
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.pool import LOCK_TIMEOUT, Pool
+from bridge.store.reader import Reader
 from bridge.store.turnstile import Turnstile
 from bridge.store.writer import Writer
 
 _POOL = Pool()
+_IN_TURN_ANNOUNCING = text("""
+    SELECT pg_advisory_xact_lock(k), pg_notify(:channel, :mark)
+    FROM unnest(CAST(:keys AS bigint[])) AS k
+""")  # alike notices of a transaction are one
 
 _turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
 _turnstiles_guard = threading.Lock()
@@ -52,6 +57,7 @@ class Database:
                 self.engine = postgres.engine(address, pool)
             case other:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
+        self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
 
     @contextmanager
@@ -68,6 +74,26 @@ class Database:
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
         with self._turn(), self._translated(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def fleeting(self) -> Iterator[Connection]:
+        """
+        As `write`, for what does no harm where it is forgotten together with this process.
+
+        Where a power cut ends both, the commit waits for no disk; a server falls without us.
+        """
+        if self.dialect != "sqlite":
+            with self.write() as connection:
+                yield connection
+            return
+        with (
+            self._turn(),
+            self._translated(),
+            self._writer.connect() as connection,
+            sqlite.unsynced(connection),
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
@@ -131,6 +157,15 @@ class Database:
                 {"keys": keys},
             )
 
+    def serialize_announcing(
+        self, connection: Connection, names: Sequence[str], channel: str
+    ) -> None:
+        """As `serialize` on these names, one after the other, and `announce`: at one go."""
+        if self.dialect == "postgresql":
+            keys = [postgres.lock_key(name) for name in names]
+            asked = {"keys": keys, "channel": channel, "mark": self.mark}
+            connection.execute(_IN_TURN_ANNOUNCING, asked)
+
     def alone(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""
         if self.dialect != "postgresql":
@@ -163,13 +198,24 @@ class Database:
         """Give the driver's own connection, in the same transaction: for hot paths."""
         return connection.connection.driver_connection
 
-    def writer(self) -> Writer:
-        """Keep a connection for transactions so frequent that they go by the driver alone."""
+    def writer(self, *, fleeting: bool = False) -> Writer:
+        """
+        Keep a connection for transactions so frequent that they go by the driver alone.
+
+        What is `fleeting` is as in the method of that name.
+        """
         if self.dialect == "sqlite":
-            return Writer(self.engine, self._turnstile, sqlite.begin_at_once, LOCK_TIMEOUT)
+            prepare = sqlite.be_unsynced if fleeting else None
+            return Writer(self.engine, self._turnstile, sqlite.begin_at_once, LOCK_TIMEOUT, prepare)
         return Writer(
             self.engine, None, postgres.begin_by_itself, LOCK_TIMEOUT, postgres.by_index_alone
         )
+
+    def reader(self) -> Reader:
+        """Keep a connection for a question that is asked all the time; `dispose` ends it too."""
+        reader = Reader(self.apart, at_hand=self.dialect == "sqlite")
+        self._readers.append(reader)
+        return reader
 
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
@@ -180,6 +226,8 @@ class Database:
 
     def dispose(self) -> None:
         """Close all connections that are not in use."""
+        for reader in self._readers:
+            reader.close()
         self.engine.dispose()
 
     @contextmanager

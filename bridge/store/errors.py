@@ -7,6 +7,7 @@ What the database can refuse.
     * Conflict            a unique key is taken
     * StatementRefused    the statement is wrong: a defect of ours
     * SchemaTooNew        the database was migrated by a newer release
+    * SchemaInUse         others use the tables that are to be migrated
     * UnsupportedStore    no database we can keep messages in
     * NameTaken           another process goes by our name
 """
@@ -14,6 +15,22 @@ What the database can refuse.
 # ruff: noqa: N818  # named for what happened, as the field does
 
 from bridge.errors import BridgeError
+
+_FULL = "its disk is full"
+_WORDS = {
+    "53100": _FULL,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR_SHMSIZE": _FULL,
+    "SQLITE_CANTOPEN": "its file cannot be opened, or its folder cannot be written",
+    "SQLITE_READONLY": "its file cannot be written",
+    "SQLITE_NOTADB": "its file is no database",
+    "SQLITE_CORRUPT": "its file is damaged",
+    "53300": "no connection is left",
+    "lost": "no connection",
+    "55P03": "others hold a lock",
+    "42501": "our role lacks the right",
+}
+"""What codes mean that are seen at night."""
 
 
 class StoreError(BridgeError):
@@ -23,9 +40,11 @@ class StoreError(BridgeError):
 class StoreUnavailable(StoreError):
     """The database cannot keep anything at the moment."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, why: str = "") -> None:
         self.code = code
-        super().__init__(f"the database is unavailable ({code})")
+        meaning = f": {_WORDS[code]}" if code in _WORDS else ""
+        told = f"the database is unavailable ({code}{meaning})"
+        super().__init__(f"{told}: {why}" if why else told)
 
 
 class Busy(StoreUnavailable):
@@ -46,7 +65,8 @@ class StatementRefused(StoreError):
     def __init__(self, code: str, place: str = "") -> None:
         self.code = code
         self.place = place
-        super().__init__(f"statement refused ({' '.join(filter(None, (code, place)))})")
+        meaning = f": {_WORDS[code]}" if code in _WORDS else ""
+        super().__init__(f"statement refused ({' '.join(filter(None, (code, place)))}{meaning})")
 
 
 class SchemaTooNew(StoreError):
@@ -57,6 +77,16 @@ class SchemaTooNew(StoreError):
         self.revisions = revisions
         known = ", ".join(revisions)
         super().__init__(f"{package}: the database is at {known}, newer than this release")
+
+
+class SchemaInUse(StoreError):
+    """Others use tables that are to be migrated; nothing was changed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(
+            f"{package}: not migrated, nothing was changed: others use the tables;"
+            " stop all nodes, wait for back-ups, and start again"
+        )
 
 
 class UnsupportedStore(StoreError):

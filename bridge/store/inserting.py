@@ -15,13 +15,13 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Connection,
-    CursorResult,
     Integer,
     LargeBinary,
     Table,
 )
 from sqlalchemy.types import TypeEngine
 
+from bridge.store.answers import Answer
 from bridge.store.steps import Step, carry_out, unnested
 
 _KINDS: Final = (
@@ -63,7 +63,7 @@ def insertion(table: Table, names: Sequence[str], returning: str = "") -> Insert
 
 def insert_rows(
     connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]
-) -> CursorResult[Any] | None:
+) -> Answer | None:
     """Insert rows in their order; None in a JSON column is no value."""
     return carry_out(connection, how.step, [_values(how, row) for row in rows])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from bridge.store.database import Database
-from bridge.store.errors import SchemaTooNew
+from bridge.store.errors import Busy, SchemaInUse, SchemaTooNew
 
 PACKAGE = "bridge.store"
 VERSION_TABLE = "alembic_version"
@@ -28,13 +28,25 @@ def upgrade(
     """
     Migrate to the newest revision, or `target`, in one transaction; give those then in force.
 
-    Raises SchemaTooNew, having changed nothing, where a newer release was here before.
+    Raises SchemaTooNew where a newer release was here before, SchemaInUse where others use the
+    tables, StoreUnavailable such as for a full disk: having changed nothing.
     """
     newest = heads(package)
     if target == _NEWEST and current(database, version_table) == newest:
         return newest  # nearly always
+    try:
+        return _upgrade(database, package, version_table, target)
+    except Busy:
+        raise SchemaInUse(package) from None
+
+
+def _upgrade(database: Database, package: str, version_table: str, target: str) -> tuple[str, ...]:
+    newest = heads(package)
     with database.write() as connection:
+        if database.dialect == "postgresql":  # another node may need its time for all that is there
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
         database.serialize(connection, f"migrate {version_table}")
+        database.be_patient(connection, None)
         before = _current(connection, version_table)
         _refuse_newer(package, before)
         if before != newest:

@@ -23,13 +23,13 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
-    bindparam,
     delete,
     select,
     update,
 )
 
 from bridge.store.columns import BIG_KEY
+from bridge.store.steps import among, ask
 
 _metadata = MetaData()
 
@@ -53,18 +53,26 @@ _signal = Table(
     Column("signal", BigInteger, primary_key=True),
 )
 
-# Made once: to make a statement costs more than to run it.
-_PLACED = select(_order).where(
-    _order.c.site == bindparam("site"),
-    _order.c.accession.in_(bindparam("accessions", expanding=True)),
+# Made once, in the driver's form: to make a statement costs more than to run it.
+_COLUMNS = ", ".join(column.name for column in _order.c)
+_PLACED = among(
+    f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
+    "accessions",
+    "text",
 )
-_SHOWN = select(_signal).where(_signal.c.order_id.in_(bindparam("ids", expanding=True)))
-_SHARING = select(_order).where(
-    _order.c.id.in_(
-        select(_signal.c.order_id).where(_signal.c.signal.in_(bindparam("signals", expanding=True)))
-    )
+_SHOWN = among("SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids")
+_SHARING = among(
+    f"SELECT {_COLUMNS} FROM bridge_order WHERE id IN"  # noqa: S608  # our own names
+    " (SELECT order_id FROM order_signal WHERE signal IN :signals)",
+    "signals",
 )
 
+# Numbers alone: most orders of a patient are none that is meant, and have much to read.
+_NUMBERS = among(
+    "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
+    "mrns",
+    "text",
+)
 _CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
 
 
@@ -135,7 +143,7 @@ def _rows(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
     return [
         row
         for site, accessions in by_site(asked)
-        for row in connection.execute(_PLACED, {"site": site, "accessions": accessions})
+        for row in ask(connection, _PLACED, accessions, site=site)
         if Key(row.site, row.mrn, row.accession) in asked
     ]
 
@@ -155,9 +163,14 @@ def numbered(
     asked = set(numbers)
     if not asked:
         return []
-    found = _of_patients(connection, patients)
-    numbered = [row for row in found if row.placer in asked or row.filler in asked]
-    return _with_signals(connection, numbered)
+    ids = [
+        row.id
+        for site, mrns in _by_site(patients)
+        for row in ask(connection, _NUMBERS, mrns, site=site)
+        if row.placer in asked or row.filler in asked
+    ]
+    found = connection.execute(select(_order).where(_order.c.id.in_(ids))).all() if ids else []
+    return _with_signals(connection, found)
 
 
 def of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[IndexedOrder]:
@@ -167,12 +180,16 @@ def of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> 
 
 def _of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[Row[Any]]:
     found: list[Row[Any]] = []
-    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        mrns = [mrn for _, mrn in own]
+    for site, mrns in _by_site(patients):
         for start in range(0, len(mrns), _CHUNK):
             some = _order.c.mrn.in_(mrns[start : start + _CHUNK])
             found += connection.execute(select(_order).where(_order.c.site == site, some)).all()
     return found
+
+
+def _by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
+        yield site, [mrn for _, mrn in own]
 
 
 def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
@@ -180,8 +197,8 @@ def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder
     wanted = list(set(signals))
     found: dict[int, Row[Any]] = {}
     for start in range(0, len(wanted), _CHUNK):
-        some = {"signals": wanted[start : start + _CHUNK]}
-        found |= {row.id: row for row in connection.execute(_SHARING, some)}
+        some = wanted[start : start + _CHUNK]
+        found |= {row.id: row for row in ask(connection, _SHARING, some)}
     return _with_signals(connection, list(found.values()))
 
 
@@ -194,10 +211,18 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
         .where(*own, _order.c.accession.not_in(taken.scalar_subquery()))
         .values(mrn=mrn)
     )
-    left = [row.id for row in connection.execute(select(_order.c.id).where(*own))]
-    if left:
-        connection.execute(delete(_signal).where(_signal.c.order_id.in_(left)))
-        connection.execute(delete(_order).where(_order.c.id.in_(left)))
+    _drop(connection, [row.id for row in connection.execute(select(_order.c.id).where(*own))])
+
+
+def forget(connection: Connection, keys: Iterable[Key]) -> None:
+    """Forget orders that are one with another by now."""
+    _drop(connection, [row.id for row in _rows(connection, keys)])
+
+
+def _drop(connection: Connection, ids: Sequence[int]) -> None:
+    if ids:
+        connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids)))
+        connection.execute(delete(_order).where(_order.c.id.in_(ids)))
 
 
 def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:
@@ -218,7 +243,7 @@ def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[Inde
     ids = [row.id for row in rows]
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
-        for each in connection.execute(_SHOWN, {"ids": chunk}):
+        for each in ask(connection, _SHOWN, chunk):
             signals[each.order_id].add(Signal(each.kind, each.signal))
     return [_read(row, frozenset(signals[row.id])) for row in rows]
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection
 
 from bridge.store.order_index import IndexedOrder, Key, by_site
 from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, unnested
@@ -68,9 +68,11 @@ REPORTS: Final = Step(
         AND o.report_id <> new.report_id
     """,  # noqa: S608  # see above
 )
-IDS: Final = text(
-    "SELECT id, site, mrn, accession FROM bridge_order WHERE site = :site AND accession IN :keys"
-).bindparams(bindparam("keys", expanding=True))
+IDS: Final = among(
+    "SELECT id, site, mrn, accession FROM bridge_order WHERE site = :site AND accession IN :keys",
+    "keys",
+    "text",
+)
 FORGET_SIGNALS: Final = among("DELETE FROM order_signal WHERE order_id IN :ids")
 
 
@@ -109,7 +111,7 @@ def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:
     return {
         Key(row.site, row.mrn, row.accession): row.id
         for site, accessions in by_site(keys)
-        for row in connection.execute(IDS, {"site": site, "keys": accessions})
+        for row in ask(connection, IDS, accessions, site=site)
     }
 
 

@@ -87,22 +87,34 @@ def make_room(database: Database, size: int = SIZE) -> int:
     return made
 
 
-def hold(database: Database, connection: Connection, partition: Partition) -> None:
+def detach(database: Database, connection: Connection, partition: Partition) -> None:
     """
-    Keep the messages of a partition as they are, from here to the commit; they can be read.
+    Take a partition out of its tables; nobody else sees it from here on, if it is committed.
 
-    Raises Busy, here or in `let_go`, where others would have to wait for longer than PATIENCE.
+    Raises Busy where others would have to wait for longer than PATIENCE. The tables are asked for
+    in one order, before any partition: a statement that is planned once for all partitions locks
+    each of them, and whoever held one while it waits for a table would wait for that statement.
     """
     database.serialize(connection, "partitions")
     database.be_patient(connection, PATIENCE)
-    connection.execute(text(f"LOCK TABLE message_{partition.name} IN SHARE MODE"))
+    for table in TABLES:
+        old = f"{table}_{partition.name}"
+        connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {old}"))
+
+
+def unfinished(connection: Connection, partition: Partition, most: int) -> Sequence[int]:
+    """Give messages of a partition that are queued, in hand or parked, by its indexes alone."""
+    each = "SELECT id FROM message_{name} WHERE state = '{state}'"
+    asked = " UNION ALL ".join(
+        each.format(name=partition.name, state=state) for state in ("queued", "claimed", "parked")
+    )
+    return list(connection.execute(text(f"{asked} LIMIT :most"), {"most": most}).scalars())
 
 
 def let_go(connection: Connection, partition: Partition, staying: Sequence[int]) -> None:
-    """Remove a partition that is held; these of its messages go on in the last one."""
+    """Remove a partition that is detached; these of its messages go on in the last one."""
     for table, key in TABLES.items():
         old = f"{table}_{partition.name}"
-        connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {old}"))
         if staying:
             moved = f"INSERT INTO {table} SELECT * FROM {old} WHERE {key} = ANY(:ids)"  # noqa: S608  # our own names
             connection.execute(text(moved), {"ids": list(staying)})

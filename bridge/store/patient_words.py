@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.merged_patients import Patient
+from bridge.store.steps import among, ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,11 @@ class PatientWord:
     tags: Mapping[str, str]
 
 
-_WORDS = text(
-    "SELECT mrn, said_at, tags FROM patient_word WHERE site = :site AND mrn IN :mrns"
-).bindparams(bindparam("mrns", expanding=True))
+_WORDS = among(
+    "SELECT mrn, said_at, tags FROM patient_word WHERE site = :site AND mrn IN :mrns",
+    "mrns",
+    "text",
+)
 _SAY = text(
     "INSERT INTO patient_word (site, mrn, said_at, tags) VALUES (:site, :mrn, :said_at, :tags) "
     "ON CONFLICT (site, mrn) DO UPDATE SET said_at = :said_at, tags = :tags "
@@ -48,8 +51,7 @@ def words(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, 
     """Read the last word on each of these patients; of most there is none."""
     found: dict[Patient, PatientWord] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        rows = connection.execute(_WORDS, {"site": site, "mrns": [mrn for _, mrn in own]})
-        for row in rows:
+        for row in ask(connection, _WORDS, [mrn for _, mrn in own], site=site):
             found[site, row.mrn] = PatientWord(site, row.mrn, row.said_at, json.loads(row.tags))
     return found
 

@@ -16,11 +16,13 @@ from bridge.store.pool import LOCK_TIMEOUT, Pool
 
 # A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
 # asked for by its keys is not found by reading a whole table.
+_OPTIONS = f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)} -c random_page_cost=1.1"
 _ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
-    "options": f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)} -c random_page_cost=1.1",
+    # A standby takes connections too, and our locks: whoever it holds is seen by nobody else.
+    "target_session_attrs": "read-write",
 }
 # A server that was told to commit lazily would make liars of our acknowledgments.
 _DURABLE = """
@@ -56,13 +58,20 @@ def engine(address: URL, pool: Pool) -> Engine:
     # Whatever the server's default: each statement must see what was committed before it.
     made = sqlalchemy.create_engine(
         address,
-        connect_args=_ARGUMENTS,
+        connect_args=arguments(address),
         isolation_level="READ COMMITTED",
         hide_parameters=True,
         **pool.arguments,
     )
     event.listen(made, "connect", _prepare)
     return made
+
+
+def arguments(address: URL) -> dict[str, Any]:
+    """Give what libpq is told; what an address says of its own (`?connect_timeout=3`) stands."""
+    said = {name: value for name, value in _ARGUMENTS.items() if name not in address.query}
+    own = address.query.get("options", "")
+    return said | {"options": " ".join([_OPTIONS, *([own] if isinstance(own, str) else own)])}
 
 
 def _prepare(connection: DBAPIConnection, record: object) -> None:

@@ -20,6 +20,7 @@ from bridge.store.errors import UnsupportedStore
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 
 _PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
+_UNSYNCED = "PRAGMA synchronous = NORMAL"
 _DURABLE = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages at a power cut
 _CHECKPOINT = "PRAGMA wal_autocheckpoint = 4000"
 _LOOK_SECONDS = 0.01
@@ -85,6 +86,26 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(how)
 
 
+def be_unsynced(driver: Any) -> None:
+    """Let no commit of a connection wait for the disk."""
+    driver.execute(_UNSYNCED)
+
+
+@contextmanager
+def unsynced(connection: Connection) -> Iterator[None]:
+    """Let commits of a connection wait for no disk, and give it back as it was."""
+    driver: Any = connection.connection.driver_connection
+    try:
+        driver.execute(_UNSYNCED)
+        yield
+    finally:
+        try:
+            driver.execute(_DURABLE)
+        except BaseException:
+            connection.invalidate()
+            raise
+
+
 @contextmanager
 def lazily(connection: Connection) -> Iterator[None]:
     """
@@ -94,7 +115,7 @@ def lazily(connection: Connection) -> Iterator[None]:
     """
     driver: Any = connection.connection.driver_connection
     try:
-        driver.execute("PRAGMA synchronous = NORMAL")
+        driver.execute(_UNSYNCED)
         driver.execute("PRAGMA wal_autocheckpoint = 1000")
         yield
     finally:

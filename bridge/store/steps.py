@@ -8,12 +8,13 @@ statements are their owners'.
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, CursorResult
+from sqlalchemy import Connection
 
+from bridge.store.answers import Answer, run
 from bridge.store.arrays import Packed, packed
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
@@ -52,6 +53,35 @@ class Among:
     sqlite: str
     postgres: str
 
+    def instead(self, said: str, sqlite: str) -> "Among":
+        """Say a part of it in words that any SQLite knows."""
+        return replace(self, sqlite=self.sqlite.replace(said, sqlite))
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A statement with some values, in each driver's form."""
+
+    sqlite: str
+    postgres: str
+
+
+def plain(statement: str) -> Plain:
+    """Read a statement with parameters `:so`."""
+    return Plain(statement, _PARAMETER.sub(r"%(\1)s", statement))
+
+
+def say(connection: Connection, of: Plain, **values: Any) -> Answer:
+    """Run a statement with its values."""
+    statement = of.postgres if is_asked_once(connection) else of.sqlite
+    return run(connection, statement, values)
+
+
+def say_all(connection: Connection, of: Plain, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Run a statement once for each of the rows."""
+    statement = of.postgres if is_asked_once(connection) else of.sqlite
+    run(connection, statement, rows, many=True)
+
 
 def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:
     """Read a statement with parameters `:so`, that says `IN :ids` or `IN :` and another name."""
@@ -65,13 +95,13 @@ def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:
     )
 
 
-def ask(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> CursorResult[Any]:
+def ask(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> Answer:
     """Run a statement about the rows of these keys; `others` are its other parameters."""
     if is_asked_once(connection):
         (array,) = packed((of.kind,), [(key,) for key in keys])
-        return connection.exec_driver_sql(of.postgres, {of.name: array, **others})
+        return run(connection, of.postgres, {of.name: array, **others})
     # JSON carries 64-bit integers whole.
-    return connection.exec_driver_sql(of.sqlite, {of.name: json.dumps(list(keys)), **others})
+    return run(connection, of.sqlite, {of.name: json.dumps(list(keys)), **others})
 
 
 def unnested(kinds: Sequence[str]) -> str:
@@ -84,12 +114,10 @@ def is_asked_once(connection: Connection) -> bool:
     return connection.dialect.name == "postgresql"
 
 
-def carry_out(
-    connection: Connection, step: Step, rows: Sequence[tuple[Any, ...]]
-) -> CursorResult[Any] | None:
+def carry_out(connection: Connection, step: Step, rows: Sequence[tuple[Any, ...]]) -> Answer | None:
     """Run a step over rows; what PostgreSQL returns can be read, None is without rows."""
     if not rows:
         return None
     if is_asked_once(connection):
-        return connection.exec_driver_sql(step.together, step.columns(rows))
-    return connection.exec_driver_sql(step.each, list(rows))
+        return run(connection, step.together, step.columns(rows))
+    return run(connection, step.each, rows, many=True)

@@ -10,9 +10,11 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from bridge.validation.arrangement import by_segment, misplaced, without_local
 from bridge.validation.findings import Finding, read_report
 from bridge.validation.profiles import Reference
 from mappings.hl7.message import Message
@@ -33,6 +35,12 @@ _ADT: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+_NOT_JUDGED: Final = "2.1"
+"""hl7apy's tables of it ask for all members of choices, and for the precision of each time."""
+
+_SLIPS: Final = frozenset({("2.2", "ORM_O01_ORDER_DETAIL.NTE")})
+"""What hl7apy asks for and the standard does not (HL7 v2.2 chapter 4: `{OBX [{NTE}]}`)."""
+
 _MISSING: Final = re.compile(r"Error: Missing required child (\w+)\.")
 
 
@@ -46,24 +54,33 @@ def validate(
         return [Finding(refusal, grave=True)]
     from hl7apy.exceptions import HL7apyException  # noqa: PLC0415  # slow to load, rarely wanted
 
-    text = "\r".join(segment.text() for segment in message.segments) + "\r"
     structure = _structure(message)
     if profile is not None and structure not in profile:
         return [Finding(OutOfStructure("MSH-9"), grave=True)]
+    reference = profile and profile[structure]
+    segments = without_local([each.text() for each in message.segments], reference)
+    text = "".join(f"{each}\r" for each in segments)
     try:
-        return read_report(_report(text, structure, profile and profile[structure]))
+        lines, places = _report(text, structure, reference)
+        found = read_report(lines)
+        found += [Finding(OutOfStructure(each), grave=True) for each in places]
+        judged = profile is not None or message.header.version != _NOT_JUDGED
+        return found if judged else [replace(each, grave=False) for each in found]
     except (HL7apyException, AttributeError):  # it cannot even be taken apart
         return [Finding(OutOfStructure("MSH-9"), grave=True)]
 
 
 def _structure(message: Message) -> str:
     header = message.header
-    named = message.value("MSH-9.3").strip().upper()
-    plain = f"{header.message_code}_{header.trigger}"
-    return named or (_ADT.get(header.trigger, plain) if header.message_code == "ADT" else plain)
+    named, code = message.value("MSH-9.3").strip().upper(), header.message_code
+    # 2.1 knows ORM without an event, and some name it in EVN-1 alone.
+    trigger = header.trigger or ("O01" if code == "ORM" else message.value("EVN-1").strip().upper())
+    plain = f"{code}_{trigger}"
+    return named or (_ADT.get(trigger, plain) if code == "ADT" else plain)
 
 
-def _report(text: str, structure: str, reference: Any) -> list[str]:
+def _report(text: str, structure: str, reference: Any) -> tuple[list[str], list[str]]:
+    """Give what hl7apy says, a sentence a line, and which segments stand out of their order."""
     from hl7apy.consts import VALIDATION_LEVEL  # noqa: PLC0415  # as above
     from hl7apy.core import Message as Parsed  # noqa: PLC0415
     from hl7apy.exceptions import ValidationError  # noqa: PLC0415
@@ -88,7 +105,14 @@ def _report(text: str, structure: str, reference: Any) -> list[str]:
             Validator.validate(whole, reference, report_file=descriptor)
         with os.fdopen(kept, encoding="utf-8", errors="replace") as report:
             report.seek(0)
-            return [line for line in report if not _of_a_choice(line, version)]
+            lines = [line.rstrip("\n") for line in report]
+    asked = [each for each in lines if not _of_a_choice(each, version) and not _slip(each, version)]
+    places = list(dict.fromkeys(misplaced(whole)))
+    return [by_segment(each, version) for each in asked], places
+
+
+def _slip(line: str, version: str) -> bool:
+    return any(at == version and line.endswith(f" {name}") for at, name in _SLIPS)
 
 
 def _of_a_choice(line: str, version: str) -> bool:

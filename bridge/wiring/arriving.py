@@ -15,9 +15,10 @@ from pydantic import BaseModel
 
 from bridge.errors import BridgeError
 from bridge.wiring import delivery, intake
-from bridge.wiring.interfaces import FILE, KINDS, MAPPINGS, Files, definitions_of, write
+from bridge.wiring.interfaces import FILE, KINDS, MAPPINGS, Files, definitions_of
 from config import Settings
 from config.settings import FILE_NAME, load, parse
+from config.writing import replace_all
 from mappings.compiler import read_folder
 from mappings.nodes import Sources
 
@@ -133,9 +134,8 @@ def carry_out(found: Arrival, *, replace: bool = False) -> None:
     """Write what was said. Raises NotImported where a file would be replaced unasked, OSError."""
     if found.replaces and not replace:
         raise NotImported(f"other files are in HOME/mappings: {', '.join(found.replaces)}")
-    for each in found.files:
-        write(found.home / MAPPINGS / each.name, each.after)
-    write(found.home / FILE_NAME, found.settings)
+    files = {found.home / MAPPINGS / each.name: each.after.encode() for each in found.files}
+    replace_all({**files, found.home / FILE_NAME: found.settings.encode()})
 
 
 def brought_by(files: Files) -> Sources:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.errors import BridgeError
-from bridge.operations import channels
+from bridge.operations import channels, troubles
 from bridge.operations.channels import Channel, Kind
 from bridge.wiring.commanding import operator
 from bridge.wiring.present import current
@@ -41,13 +41,23 @@ def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
     with bridge_database(home) as database:
         settings = current(load(home), database)
         known = channels.channels(database, kind)
+        failing = troubles.standing(database, kind, time.time_ns() // 1_000_000)
     rows = []
     for each in described_channels(settings, kind):
-        told = asdict(known.get(each["name"], Channel(each["name"])))
-        state = "running" if told["paused_at"] is None else "paused"
-        shown = state if each["enabled"] else "off"
-        rows.append({"name": each["name"], "address": each["address"], "state": shown, **told})
+        found, trouble = known.get(each["name"], Channel(each["name"])), failing.get(each["name"])
+        state = _state(found, trouble) if each["enabled"] else "off"
+        row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
+        rows.append({**row, "trouble": trouble or ""})
     return rows
+
+
+def _state(found: Channel, trouble: str | None) -> str:
+    """Say in a word what an operator must know first."""
+    if found.paused:
+        return "paused"
+    if trouble is not None:
+        return "could not begin"
+    return "running" if found.open_until is None else "not answering"
 
 
 def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:

@@ -1,13 +1,7 @@
-"""
-`bridge check`: everything of a home that can be wrong, looked at without changing anything.
+"""`bridge check`: everything of a home that can be wrong, looked at without changing anything."""
 
-An error keeps the service from starting or from doing what is set; a warning is worth a look.
-"""
-
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,18 +9,21 @@ from sqlalchemy.exc import ArgumentError
 
 from bridge.engine.service.sites import list_sites
 from bridge.errors import BridgeError
+from bridge.operations import telemetry
 from bridge.operations.channels import Kind
 from bridge.store.database import Database
-from bridge.store.migrate import current, heads, is_ready
-from bridge.wiring import present, stores, verifying
+from bridge.wiring import present, verifying
 from bridge.wiring.activating import differing
+from bridge.wiring.asking import Question, ask_all, greet, reason
 from bridge.wiring.connections import WrongConnection
-from bridge.wiring.pointing import Pointer
+from bridge.wiring.database_checks import databases, is_missing, unanswered
+from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.shelf import Find, in_force
 from config import Settings, SettingsError, load
-from config.addresses import FolderAddress, Where
+from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
+from config.quantities import Address
 from config.remains import remains
 from config.sections import Destination
 from mappings import compiler
@@ -39,53 +36,34 @@ _READABLE_BY_OTHERS: Final = 0o077
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
-class Severity(StrEnum):
-    """How bad a finding is."""
+def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
+    """
+    Look at everything; return what was found, errors first.
 
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing, and where it stands."""
-
-    severity: Severity
-    place: str
-    message: str
-
-
-def check_home(home: Path) -> list[Finding]:
-    """Look at everything; return what was found, errors first."""
+    `reach`: see whether somebody listens at each destination, which `check_live` asks too.
+    """
     try:
         settings = load(home)
     except SettingsError as error:
-        return _placed(home, [*_errors(error), *_mappings(home), *_what_is_left(home)])
+        return placed(home, [*_errors(error), *_mappings(home), *_what_is_left(home)])
+    down = unanswered(settings)
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
-        _databases,
-        _activations,
+        partial(databases, down=down),
+        *(() if down else (_sites, _activations)),
         _listeners,
         _destinations,
+        _tracing,
+        *((_reachable,) if reach else ()),
     )
     found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
-    return sorted(_placed(home, found), key=lambda each: each.severity is not Severity.ERROR)
-
-
-def _placed(home: Path, found: Sequence[Finding]) -> list[Finding]:
-    """Say where in the file what is wrong with a setting stands."""
-    pointer = Pointer(home)
-    return [
-        Finding(each.severity, pointer.place(each.place, said), said)
-        for each in found
-        for said in [each.message.removeprefix(f"{each.place}: ")]
-    ]
+    return sorted(placed(home, found), key=lambda each: each.severity is not Severity.ERROR)
 
 
 def as_in_force(settings: Settings) -> Settings:
     """Lay what the console says over the settings, where there is a database that can be read."""
     url = settings.database_url()
-    if _missing(url):
+    if is_missing(url):
         return settings
     try:
         database = Database(url)
@@ -104,13 +82,13 @@ def _what_is_left(home: Path) -> Iterator[Finding]:
     settings = remains(home)
     if settings is not None:
         yield from _listeners(settings)
-        yield from (each for each in _destinations(settings) if each.severity is Severity.ERROR)
+        yield from _destinations(settings)
 
 
 def _activations(settings: Settings) -> Iterator[Finding]:
     """Name the files that say something else than what was put into force."""
     url = settings.database_url()
-    if _missing(url):
+    if is_missing(url):
         return
     database = Database(url)
     try:
@@ -193,46 +171,9 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, str(path), "others can read it: chmod 600")
 
 
-def _databases(settings: Settings) -> Iterator[Finding]:
-    yield from _database("database.url", settings.database_url(), "bridge.store", "alembic_version")
-    if not settings.engine.is_internal:
-        return
-    url = settings.engine_database_url()
-    package, versions = stores.ENGINE_PACKAGE, stores.ENGINE_VERSIONS
-    yield from _database("database.engine_url", url, package, versions)
-    yield from _sites(settings)
-
-
-def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
-    if _missing(url):
-        yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
-        return
-    try:
-        database = Database(url)
-    except (BridgeError, ArgumentError) as error:
-        yield Finding(Severity.ERROR, place, str(error))
-        return
-    try:
-        if not is_ready(database, package, versions):
-            at, needs = (
-                ", ".join(current(database, versions)) or "nothing",
-                ", ".join(heads(package)),
-            )
-            message = f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` does it"
-            yield Finding(Severity.WARNING, place, message)
-    except BridgeError as error:
-        yield Finding(Severity.ERROR, place, str(error))
-    finally:
-        database.dispose()
-
-
-def _missing(url: str) -> bool:
-    return url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists()
-
-
 def _sites(settings: Settings) -> Iterator[Finding]:
     url = settings.engine_database_url()
-    if _missing(url):
+    if not settings.engine.is_internal or is_missing(url):
         return
     database = Database(url)
     try:
@@ -257,8 +198,11 @@ def _destinations(settings: Settings) -> Iterator[Finding]:
     for chosen in settings.destination:
         place = f"destination {chosen.name}"
         yield from _tried(place, verifying.of_destination(settings, chosen))
-        if chosen.enabled:
-            yield from _reachable(place, chosen.address)
+
+
+def _tracing(settings: Settings) -> Iterator[Finding]:
+    if settings.tracing.endpoint:
+        yield from _tried("tracing.endpoint", [telemetry.require])
 
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Finding]:
@@ -275,12 +219,19 @@ def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[Findin
         yield Finding(Severity.ERROR, place, message)
 
 
-def _reachable(place: str, address: Where) -> Iterator[Finding]:
-    if isinstance(address, FolderAddress):
-        return
+def _reachable(settings: Settings) -> Iterator[Finding]:
+    yield from ask_all(
+        [
+            Question(f"destination {each.name}", partial(_reach, each.name, each.address))
+            for each in settings.destination
+            if each.enabled and not isinstance(each.address, FolderAddress)
+        ]
+    )
+
+
+def _reach(name: str, address: Address | WebAddress) -> Iterator[Finding]:
     try:
-        socket.create_connection((address.host, address.port), timeout=_CONNECT_SECONDS).close()
+        greet((address.host, address.port), _CONNECT_SECONDS).close()
     except OSError as error:
-        reason = error.strerror or "no answer"
-        where = f"{address.host}:{address.port}"
-        yield Finding(Severity.WARNING, place, f"nobody answers at {where}: {reason}")
+        message = reason(error, f"{address.host}:{address.port}")
+        yield Finding(Severity.WARNING, f"destination {name}", message)

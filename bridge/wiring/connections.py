@@ -18,6 +18,7 @@ from bridge.store.mapping_versions import Version
 from config import Settings
 from config.listeners import Listener
 from config.sections import Destination
+from config.wording import Refusal, refusals
 
 Table = Mapping[str, Any]
 """A listener or destination as bridge.toml writes it: keys with plain values."""
@@ -28,7 +29,6 @@ MODELS: Final[Mapping[Kind, type[Listener | Destination]]] = {
 }
 _BEGINNING: Final = "settings of "
 _FILE: Final = "settings.json"
-_ONLY: Final = "Value error, "
 Section = TypeVar("Section", Listener, Destination)
 
 
@@ -78,23 +78,13 @@ def mistakes(kind: Kind, table: Table) -> list[Mistake]:
     try:
         MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
-        return [_mistake(kind, each["loc"], str(each["msg"])) for each in error.errors()]
+        return [_mistake(each) for each in refusals(error, MODELS[kind], kind.value)]
     return []
 
 
-def _mistake(kind: Kind, loc: Sequence[int | str], message: str) -> Mistake:
-    text = message.removeprefix(_ONLY)
-    field = ".".join(str(part) for part in loc if isinstance(part, str))
-    named, colon, rest = text.partition(": ")
-    if not field and colon and set(named.split(", ")) <= set(keys(MODELS[kind])):
-        return Mistake(named.partition(",")[0], rest)
-    if field and not loc[1:] and colon and named in _inner(kind, field):
-        return Mistake(f"{field}.{named}", rest)
-    return Mistake(field, text)
-
-
-def _inner(kind: Kind, field: str) -> Sequence[str]:
-    return ("crl", "client_crl") if field == "tls" else ()
+def _mistake(refusal: Refusal) -> Mistake:
+    field = ".".join(part for part in refusal.location if isinstance(part, str))
+    return Mistake(field, refusal.message)
 
 
 def keys(model: type[BaseModel]) -> list[str]:

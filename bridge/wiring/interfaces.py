@@ -23,6 +23,7 @@ from config import Settings
 from config.forms import written as as_written
 from config.listeners import Listener
 from config.settings import FILE_NAME
+from config.writing import replace_all
 from mappings.compiler import bundle
 
 FILE: Final = "interface.toml"
@@ -47,7 +48,9 @@ def export(
     files = contents(settings, database, names)
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty")
-    return [write(folder / file, content) for file, content in sorted(files.items())]
+    written_to = {folder / file: content.encode() for file, content in sorted(files.items())}
+    replace_all(written_to)
+    return list(written_to)
 
 
 def contents(settings: Settings, database: Database, names: Sequence[str]) -> Files:
@@ -70,17 +73,6 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
         "destination": [each for each in settings.destination if each.name in names],
     }
     return names_used(settings.model_copy(update=chosen))
-
-
-def write(path: Path, content: str) -> Path:
-    """Write a file, and the folders it is in; nobody finds half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(content, "utf-8")
-    if path.exists():
-        fresh.chmod(path.stat().st_mode)
-    fresh.replace(path)
-    return path
 
 
 def written(kind: str, table: Mapping[str, Any]) -> str:

@@ -5,70 +5,95 @@ Connects, shakes hands as the settings say, writes and removes a file in folders
 """
 
 import os
-import socket
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 
 from bridge.contract import TOKEN_HEADER
-from bridge.wiring.checks import Finding, Severity, as_in_force
+from bridge.wiring.asking import Question, ask_all, greet, reason, root, stays
+from bridge.wiring.checks import as_in_force
+from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_token
 from config import Settings, SettingsError, load
-from config.addresses import FolderAddress, WebAddress, Where
+from config.addresses import FolderAddress, WebAddress
 from config.sections import Destination
 
 _SECONDS: Final = 5.0
 _REFUSED: Final = frozenset({401, 403})
+_WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
+"""What a report service may say to a question without a report."""
+
+_BROKEN: Final = 500
+_SERVICE: Final = "engine.base_url"
 
 
 def check_live(home: Path) -> list[Finding]:
-    """Ask everybody; return what was found. Settings that cannot be read find nothing here."""
+    """Ask everybody at once; return what was found. Settings that cannot be read find nothing."""
     try:
         settings = as_in_force(load(home))
     except SettingsError:
         return []  # the check that asks nobody has said what is wrong
-    return [
-        *_service(settings),
+    questions = [
+        *_services(settings),
         *(
-            found
+            Question(place, partial(_folder, settings, place, each.bind))
             for each in settings.listener
-            if each.enabled
-            for found in _folder(settings, each.bind)
+            if each.enabled and isinstance(each.bind, FolderAddress)
+            for place in [f"listener {each.name}"]
         ),
         *(
-            found
+            Question(f"destination {each.name}", partial(_destination, settings, each))
             for each in settings.destination
             if each.enabled
-            for found in _destination(settings, each)
         ),
     ]
+    return placed(home, ask_all(questions))
 
 
-def _service(settings: Settings) -> Iterator[Finding]:
-    engine, place = settings.engine, "engine.base_url"
+def _services(settings: Settings) -> Iterator[Question]:
+    """Ask the report service with each of the tokens that there are for it."""
+    engine = settings.engine
     if engine.is_internal:
         return
+    for file in dict.fromkeys(engine.tokens.values()) or [engine.token_file]:
+        try:
+            token = read_token(settings.path(file))
+        except SettingsError:
+            continue  # as above
+        yield Question(_SERVICE, partial(_service, engine.base_url, token, str(file)))
+
+
+def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
+    url = f"{base_url}/api/report/status"
+    host = urlsplit(base_url).netloc
     try:
-        token = read_token(settings.path(next(iter(engine.tokens.values()), engine.token_file)))
-        headers = {TOKEN_HEADER: token}
-        url = f"{engine.base_url}/api/report/status"
-        answer = httpx.post(url, json={}, headers=headers, timeout=_SECONDS)
-    except SettingsError:
+        with httpx.stream(
+            "POST", url, json={}, headers={TOKEN_HEADER: token}, timeout=_SECONDS
+        ) as answer:
+            status = answer.status_code  # no more is read of it
+    except httpx.TimeoutException:
+        message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
+        yield Finding(Severity.ERROR, _SERVICE, message)
         return
     except httpx.HTTPError as error:
-        yield Finding(Severity.ERROR, place, f"no answer: {type(error).__name__}")
+        yield Finding(Severity.ERROR, _SERVICE, reason(root(error), host, is_set=False))
         return
-    if answer.status_code in _REFUSED:
-        yield Finding(Severity.ERROR, place, f"the token is refused ({answer.status_code})")
+    if status in _REFUSED:
+        message = f"the token in {file} is refused ({status}): have a new one made there"
+        yield Finding(Severity.ERROR, _SERVICE, message)
+    elif status not in _WRONG_QUESTION:
+        what = "look there" if status >= _BROKEN else "is it the address of a report service?"
+        message = f"{host} answers /api/report/status with {status}: {what}"
+        yield Finding(Severity.ERROR, _SERVICE, message)
 
 
-def _folder(settings: Settings, address: Where) -> Iterator[Finding]:
-    if not isinstance(address, FolderAddress):
-        return
+def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[Finding]:
     path = settings.path(Path(address.path))
     probe = path / f".bridge-check-{os.getpid()}.tmp"
     try:
@@ -76,27 +101,41 @@ def _folder(settings: Settings, address: Where) -> Iterator[Finding]:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        yield Finding(Severity.ERROR, str(address), f"cannot be written: {error.strerror}")
+        message = f"{path} cannot be written: {error.strerror}"
+        yield Finding(Severity.ERROR, place, message)
 
 
 def _destination(settings: Settings, chosen: Destination) -> Iterator[Finding]:
     place, address = f"destination {chosen.name}", chosen.address
     if isinstance(address, FolderAddress):
-        yield from _folder(settings, address)
+        yield from _folder(settings, place, address)
         return
+    secure = chosen.tls is not None or (isinstance(address, WebAddress) and address.secure)
     try:
-        with socket.create_connection((address.host, address.port), _SECONDS) as plain:
-            if chosen.tls is None and not (isinstance(address, WebAddress) and address.secure):
-                return
-            name = (chosen.tls.server_name if chosen.tls else None) or address.host
-            with _context(settings, chosen).wrap_socket(plain, server_hostname=name) as wire:
-                yield from _expiry(settings, place, wire)
-    except ssl.SSLError as error:
-        yield Finding(Severity.ERROR, place, f"TLS: {error.reason or 'no handshake'}")
+        context = _context(settings, chosen) if secure else None
+    except (OSError, ValueError):
+        return  # as above
+    name = (chosen.tls.server_name if chosen.tls else None) or address.host
+    where, began = f"{address.host}:{address.port}", False
+    try:
+        with greet((address.host, address.port), _SECONDS) as plain:
+            began = True
+            if context is None:
+                remains = stays(plain)
+            else:
+                with context.wrap_socket(plain, server_hostname=name) as wire:
+                    yield from _expiry(settings, place, wire)
+                    remains = stays(wire)
+    except TimeoutError as error:
+        silent = f"{where} takes the connection and no TLS handshake: is that its TLS port?"
+        yield Finding(Severity.ERROR, place, silent if began else reason(error, where))
     except OSError as error:
-        where = f"{address.host}:{address.port}"
-        reason = error.strerror or "no answer"
-        yield Finding(Severity.ERROR, place, f"nobody answers at {where}: {reason}")
+        host = name if isinstance(error, ssl.SSLError) else where
+        yield Finding(Severity.ERROR, place, reason(error, host))
+    else:
+        if not remains:
+            message = f"{where} closes each connection: does it know us, or take one at a time?"
+            yield Finding(Severity.WARNING, place, message)
 
 
 def _context(settings: Settings, chosen: Destination) -> ssl.SSLContext:

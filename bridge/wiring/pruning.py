@@ -18,7 +18,7 @@ from bridge.engine.service import feed, links, repeats, sessions
 from bridge.operations.archive import Archive
 from bridge.queue.parcels import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
-from bridge.store import patient_words
+from bridge.store import moved_visits, patient_words
 from bridge.store.database import Database
 from bridge.wiring import present
 from bridge.wiring.commanding import note
@@ -59,6 +59,7 @@ def prune_home(
         counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
         forget_orphans(bridge, now)
         patient_words.forget(bridge, before)
+        moved_visits.forget(bridge, before)
         read = _read_so_far(bridge)
         if read is None and present.current(settings, bridge).destination:
             read = 0  # whoever delivers has not begun to read: all of it is news

@@ -137,7 +137,11 @@ def replay_message(settings: Settings, chosen: State | None, message_id: int) ->
 
 
 def _refused(verdict: Verdict) -> StillRefused:
-    return StillRefused("; ".join(f"{each.text} {each.place}" for each in verdict.refusals))
+    told = (
+        each.text if each.place in each.text else f"{each.text} {each.place}"
+        for each in verdict.refusals
+    )
+    return StillRefused("; ".join(told))
 
 
 def _told(verdict: Verdict) -> list[Mapping[str, Any]]:

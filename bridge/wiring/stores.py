@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.store.database import Database
-from bridge.store.migrate import upgrade
+from bridge.store.migrate import is_ready, upgrade
 from bridge.store.partitions import make_room
 from bridge.store.pool import Pool
 from config import Settings, load
@@ -46,6 +46,16 @@ def migrate_bridge(database: Database) -> tuple[str, ...]:
 def migrate_engine(database: Database) -> tuple[str, ...]:
     """Bring the engine's tables to this release; give the revisions then in force."""
     return upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+
+
+def bridge_is_ready(database: Database) -> bool:
+    """Tell whether the bridge's tables are at this release. Raises SchemaTooNew."""
+    return is_ready(database)
+
+
+def engine_is_ready(database: Database) -> bool:
+    """Tell whether the engine's tables are at this release. Raises SchemaTooNew."""
+    return is_ready(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
 
 
 def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bridge.observability.metrics import Metrics
-from bridge.operations.certificates import expiries
-from bridge.operations.conditions import Thresholds
+from bridge.operations.certificates import authorities, chains, revocation_lists
+from bridge.operations.conditions import Life, Thresholds
 from bridge.operations.telling import Hook, Mail, call_hook, send_mail
 from bridge.operations.watch import Tell, Watch
 from bridge.store.database import Database
@@ -27,7 +27,7 @@ def watch(
     return Watch(
         database,
         lambda: thresholds(now()),
-        lambda: expiries(certificate_files(now())),
+        lambda: ends(now()),
         tellers(settings),
         metrics,
         clock,
@@ -65,15 +65,39 @@ def _disk_free(home: Path) -> int | None:
         return None
 
 
-def tellers(settings: Settings) -> list[Tell]:
-    """Make the ways to tell people. Raises SettingsError where a secret cannot be read."""
+def tellers(settings: Settings) -> dict[str, Tell]:
+    """Make the ways to tell people, by name. Raises SettingsError where a secret is unreadable."""
     system = urlsplit(settings.http.public_url).netloc
-    found: list[Tell] = []
+    found: dict[str, Tell] = {}
     if settings.alerts.mail is not None:
-        found.append(partial(send_mail, _mail(settings, settings.alerts.mail), system))
+        found["mail"] = partial(send_mail, _mail(settings, settings.alerts.mail), system)
     if settings.alerts.webhook is not None:
-        found.append(partial(call_hook, _hook(settings, settings.alerts.webhook), system))
+        found["webhook"] = partial(call_hook, _hook(settings, settings.alerts.webhook), system)
     return found
+
+
+def ends(settings: Settings) -> dict[str, Life]:
+    """Say what of TLS expires, by the words of an alert, and when."""
+    own = chains(certificate_files(settings))
+    listening = [(each.name, each.tls) for each in settings.listener if each.tls]
+    sending = [(each.name, each.tls) for each in settings.destination if each.tls]
+    trusted = {
+        **{f"client_ca of listener {name}": tls.client_ca for name, tls in listening},
+        **{f"ca of destination {name}": tls.ca for name, tls in sending},
+    }
+    lists = {
+        **{f"client_crl of listener {name}": tls.client_crl for name, tls in listening},
+        **{f"crl of destination {name}": tls.crl for name, tls in sending},
+    }
+    return {
+        **{f"certificate of {owner}": life for owner, life in own.items()},
+        **authorities(_given(settings, trusted)),
+        **revocation_lists(_given(settings, lists)),
+    }
+
+
+def _given(settings: Settings, files: Mapping[str, Path | None]) -> dict[str, Path]:
+    return {name: settings.path(file) for name, file in files.items() if file is not None}
 
 
 def certificate_files(settings: Settings) -> Mapping[str, Path]:

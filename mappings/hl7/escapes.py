@@ -12,11 +12,14 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from typing_extensions import override
+
 from mappings.hl7.delimiters import STANDARD, Delimiters
 
 _HEX = re.compile(r"[Xx]((?:[0-9A-Fa-f]{2})+)")
 _OPAQUE = re.compile(r"Z\w*|C[0-9A-Fa-f]{4}|M[0-9A-Fa-f]{4}(?:[0-9A-Fa-f]{2})?")
 _FORMAT = re.compile(r"\.(br|sp|ce|in|ti|fi|nf|sk)\s?([+-]?\d{1,3})?", re.IGNORECASE)
+_HIGHLIGHTS = frozenset({"H", "N"})
 _HIGH = 0x80
 _CODE_UNIT = 2
 
@@ -65,6 +68,19 @@ def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8")
     return _Reader(text, mark, named(delimiters), codec).read()
 
 
+def transcribe(text: str, theirs: Delimiters, codec: str = "utf-8") -> str:
+    """
+    Write a sender's text with standard delimiters: the same escapes, wherever they mean the same.
+
+    Delimiters and bytes of a charset are written anew; formatting, highlighting, local sequences
+    and hexadecimal ASCII stay the sequences that they were.
+    """
+    mark = theirs.escape
+    if not mark or mark not in text:
+        return escape(text)
+    return _Transcriber(text, mark, named(theirs), codec).read()
+
+
 class _Reader:
     """One pass over one text."""
 
@@ -102,7 +118,7 @@ class _Reader:
         """Return what a sequence other than hexadecimal stands for, None when it is none."""
         if body in self._named:
             return self._named[body]
-        if body in {"H", "N"}:
+        if body in _HIGHLIGHTS:
             return ""
         if found := _FORMAT.fullmatch(body):
             return _formatting(found[1].lower(), int(found[2] or 1))
@@ -113,6 +129,32 @@ class _Reader:
             self._done.append(_decoded(bytes(self._bytes), self._codec))
             self._bytes.clear()
         self._done.append(text)
+
+
+class _Transcriber(_Reader):
+    """One pass over one text, that leaves sequences what they are."""
+
+    @override
+    def _sequence(self, start: int) -> int:
+        end = self._text.find(self._mark, start + 1)
+        body = self._text[start + 1 : end] if end > 0 else ""
+        if not self._stays(body):
+            return super()._sequence(start)
+        self._write("")
+        self._done.append(f"{STANDARD.escape}{body}{STANDARD.escape}")
+        return end + 1
+
+    def _stays(self, body: str) -> bool:
+        if found := _HEX.fullmatch(body):
+            data = bytes.fromhex(found[1])
+            return not self._bytes and data.isascii() and _decoded(data, self._codec).isascii()
+        return body in _HIGHLIGHTS or bool(_FORMAT.fullmatch(body) or _OPAQUE.fullmatch(body))
+
+    @override
+    def _write(self, text: str) -> None:
+        before = len(self._done)
+        super()._write(text)
+        self._done[before:] = map(escape, self._done[before:])
 
 
 def _formatting(command: str, number: int) -> str:

@@ -152,6 +152,7 @@ MEMBERS: dict[str, Schema] = {
     },
     "only": CONDITION,
     "prior_mrn": RULE,
+    "prior_name": RULE,
     "visit": closed(
         {"key": TEXT, "number": RULE, "prior": RULE, "values": each(RULE, "Metadata of a visit.")},
         "The visit that a patient event is about.",

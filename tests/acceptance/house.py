@@ -39,11 +39,11 @@ def free_port() -> int:
             return port
 
 
-def bridge(*arguments: str, expect: int | None = 0) -> str:
+def bridge(*arguments: str, expect: int | None = 0, env: Mapping[str, str] | None = None) -> str:
     """Run one `bridge` command; return what it printed."""
     with tempfile.TemporaryDirectory(prefix="bridge-command-") as folder:
         output, errors = Path(folder) / "output", Path(folder) / "errors"
-        status = Forked(arguments, {}, output, errors).wait(120)
+        status = Forked(arguments, env or {}, output, errors).wait(120)
         printed, complained = output.read_text("utf-8"), errors.read_text("utf-8")
     if expect is not None and status != expect:
         raise AssertionError(f"{arguments}: {status}\n{printed}\n{complained}")

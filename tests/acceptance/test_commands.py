@@ -110,6 +110,16 @@ def test_send(running: House, tmp_path: Path) -> None:
     assert bridge("send", "127.0.0.1:1", str(good), expect=1)
 
 
+def test_send_in_enhanced_mode(running: House, tmp_path: Path) -> None:
+    """All acknowledgments that MSH-15 and MSH-16 ask for, each with its own message; or none."""
+    asked = {5003: "AL|AL", 5004: "AL|NE", 5006: "NE|NE", 5007: "NE|AL"}
+    file = tmp_path / "orders.hl7"
+    file.write_bytes(b"".join(order(number, modes=modes) for number, modes in asked.items()))
+    told = bridge("send", f"127.0.0.1:{running.mllp_port}", str(file))
+    codes = [line.split("|")[1:3] for line in told.splitlines() if line.startswith("MSA")]
+    assert codes == [["CA", "C5003"], ["AA", "C5003"], ["CA", "C5004"], ["AA", "C5007"]]
+
+
 def test_mapping_try(running: House, tmp_path: Path) -> None:
     """`mapping try` shows what comes of a message, and ends with 1 when it is refused."""
     good, bad = tmp_path / "good.hl7", tmp_path / "bad.hl7"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.acceptance.house import House
+from tests.acceptance.house import House, bridge, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, Sender, Sink, ack, sink, verdict
 
@@ -219,16 +219,18 @@ def _mail_server(received: list[bytes]) -> Iterator[int]:
 
 
 def test_alerts_by_mail(tmp_path: Path) -> None:
-    """`bridge alerts test` sends what a real one would look like."""
+    """`bridge alerts test` sends what a real one would look like, whoever else is not there."""
     house = House(tmp_path / "home")
     received: list[bytes] = []
     with _mail_server(received) as port:
         mail = f'host = "127.0.0.1", port = {port}, from = "bridge@example.org"'
         house.settings = (
             f'[alerts]\nmail = {{ {mail}, to = ["it@example.org"], security = "none" }}\n'
+            f'webhook = {{ url = "http://127.0.0.1:{free_port()}/" }}\n'
         )
         house.make()
-        assert "told 1" in house.bridge("alerts", "test")
+        said = bridge("alerts", "test", expect=1, env={"BRIDGE_HOME": str(house.home)})
+    assert "mail: told\nwebhook: " in said
     text = b"".join(received).decode()
     assert "raised: a test: nothing is wrong" in text
     assert "To: it@example.org" in text

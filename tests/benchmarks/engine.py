@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.benchmarks.api import Caller, identity, launch_body
+from tests.benchmarks.api import Caller, Line, identity, launch_body
 from tests.benchmarks.filling import fill_engine
 from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
 from tests.benchmarks.load import percentile
@@ -22,12 +22,12 @@ LINKS = 60
 LAUNCH = "/api/report/launch/clinical"
 
 
-def _alone(caller: Caller, prefix: str) -> list[float]:
+def _alone(line: Line, prefix: str) -> list[float]:
     """Launch one after the other; seconds each."""
-    return [
-        caller.timed(LAUNCH, launch_body(f"{prefix}{number}", PatientName="DOE^JANE")) / 1000
-        for number in range(LAUNCHES)
-    ]
+    bodies = (
+        launch_body(f"{prefix}{number}", PatientName="DOE^JANE") for number in range(LAUNCHES)
+    )
+    return [line.post(LAUNCH, body)[1] for body in bodies]
 
 
 async def _together(at: Installation, prefix: str) -> float:
@@ -83,11 +83,11 @@ def _links(at: Installation, caller: Caller) -> float:
 
 def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, ...]:
     with installed(folder, postgres, (("engine",),)) as at:
-        caller = Caller(at)
-        _alone(caller, "W")
+        caller, line = Caller(at), Line(at)
+        _alone(line, "W")
         fill_engine(at.house.home, stock)
         before = at.cpu()
-        took = _alone(caller, "A")
+        took = _alone(line, "A")
         cpu = (at.cpu() - before) / LAUNCHES
         rate = asyncio.run(_together(at, "T"))
         figures = (
@@ -95,6 +95,7 @@ def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, .
             _statuses(caller, stock), _links(at, caller),
         )  # fmt: skip
         caller.close()
+        line.close()
     return figures
 
 

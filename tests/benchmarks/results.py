@@ -16,7 +16,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from tests.acceptance.house import free_port
-from tests.benchmarks.api import Caller, identity, launch_body
+from tests.benchmarks.api import Caller, Line, identity, launch_body
 from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
 from tests.benchmarks.load import FS_CR, VT, percentile
 from tests.benchmarks.tables import Options, show
@@ -109,14 +109,12 @@ def dictate(caller: Caller, accession: str) -> None:
     caller.post("/api/report/launch/clinical", body)
 
 
-def sign(caller: Caller, accession: str) -> float:
+def sign(line: Line, accession: str) -> float:
     """Sign; return when the call was sent."""
-    sent = time.perf_counter()
-    caller.post("/api/report/sign", {"clinicalInfo": identity(accession)})
-    return sent
+    return line.post("/api/report/sign", {"clinicalInfo": identity(accession)})[0]
 
 
-def delays(caller: Caller, receiver: Receiver, prefix: str) -> list[float]:
+def delays(caller: Caller, line: Line, receiver: Receiver, prefix: str) -> list[float]:
     """Sign at a steady pace; how long after it does each result begin to arrive."""
     names = [f"{prefix}{number}" for number in range(SIGNATURES)]
     for name in names:
@@ -124,19 +122,19 @@ def delays(caller: Caller, receiver: Receiver, prefix: str) -> list[float]:
     began, sent = time.perf_counter(), {}
     for number, name in enumerate(names):
         time.sleep(max(0.0, began + number / PER_SECOND - time.perf_counter()))
-        sent[name] = sign(caller, name)
+        sent[name] = sign(line, name)
     deadline = time.monotonic() + PATIENCE
     while not sent.keys() <= receiver.began.keys() and time.monotonic() < deadline:
         time.sleep(0.005)
     return [receiver.began[name] - sent[name] for name in names]
 
 
-def rate(at: Installation, caller: Caller, receiver: Receiver) -> tuple[float, float]:
+def rate(at: Installation, caller: Caller, line: Line, receiver: Receiver) -> tuple[float, float]:
     """Let results wait for a receiver that is away; results a second when it is back, and CPU."""
     names = [f"W{number}" for number in range(WAITING)]
     for name in names:
         dictate(caller, name)
-        sign(caller, name)
+        sign(line, name)
     known, before = len(receiver.began), at.cpu()
     with receiver.open():
         receiver.wait_for(known + WAITING)
@@ -169,10 +167,11 @@ def main(folder: Path, options: Options) -> None:
 def _turn(folder: Path, postgres: Postgres | None) -> tuple[float, float, float, float]:
     receiver = Receiver(free_port())
     with installed(folder, postgres, destination=receiver.port) as at:
-        caller = Caller(at)
+        caller, line = Caller(at), Line(at)
         with receiver.open():
-            delays(caller, receiver, "A")  # warms up
-            took = delays(caller, receiver, "B")
-        per_second, cpu = rate(at, caller, receiver)
+            delays(caller, line, receiver, "A")  # warms up
+            took = delays(caller, line, receiver, "B")
+        per_second, cpu = rate(at, caller, line, receiver)
         caller.close()
+        line.close()
     return percentile(took, 0.5), percentile(took, 0.99), per_second, cpu

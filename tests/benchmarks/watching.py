@@ -2,13 +2,14 @@
 What it costs to watch reports: the change feed with few and with many open, and the status query.
 
 A round of the feed is what a follower asks when one report has changed. A round of the status
-query asks for every open report once, 500 at a time, while somebody else reads.
+query asks for every open report once, in batches as the poller has them, while somebody else reads.
 """
 
 import statistics
 import threading
 from pathlib import Path
 
+from bridge.delivery.pacing import Pace
 from tests.benchmarks.api import Caller, identity, launch_body
 from tests.benchmarks.filling import fill_engine
 from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
@@ -17,7 +18,6 @@ from tests.benchmarks.tables import Options, show
 
 FEW, MANY = 1000, 50_000
 FEEDS = 60
-BATCH = 500
 
 
 def _feed(caller: Caller, prefix: str) -> float:
@@ -70,10 +70,13 @@ def _round(at: Installation, caller: Caller, count: int) -> tuple[float, float, 
     threading.Event().wait(3)
     quiet = alone.stop()
     bystander, seconds = Bystander(at).start(), 0.0
-    for first in range(1, count + 1, BATCH):
-        numbers = range(first, min(first + BATCH, count + 1))
+    pace, first = Pace(), 1
+    while first <= count:
+        numbers = range(first, min(first + pace.size, count + 1))
         orders = [identity(f"FA{number}", f"FM{number // 5}") for number in numbers]
-        seconds += caller.timed("/api/report/status", {"clinicalInfo": orders}) / 1000
+        took = caller.timed("/api/report/status", {"clinicalInfo": orders}) / 1000
+        seconds, first = seconds + took, numbers.stop
+        pace.took(len(numbers), took)
     return seconds, quiet, bystander.stop()
 
 

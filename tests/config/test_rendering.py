@@ -36,15 +36,17 @@ WRONG = {
     'time_zone = "Mars/Base"': "destination.1.time_zone",
     'verson = "2.3"': "destination.1.verson",
 }
+INSIDE = {"destination.1.content.1": 12, "destination.1.metadata.Room": 14}
+"""The column of what is wrong in a list or a table."""
 
 
 @pytest.mark.parametrize(("line", "name"), WRONG.items())
 def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
-    """An unknown value, or an unknown word, is a mistake on its line."""
+    """An unknown value, or an unknown word, is a mistake at its place."""
     with pytest.raises(SettingsError) as raised:
         read(tmp_path, "", line)
     (mistake,) = raised.value.mistakes
-    assert mistake.place.endswith("bridge.toml:5:1")
+    assert mistake.place.endswith(f"bridge.toml:5:{INSIDE.get(name, 1)}")
     assert mistake.message.startswith(f"{name}: ")
 
 

@@ -34,7 +34,7 @@ INBOUND: dict[str, Case] = {
     "only: {OBR-24": ((MSH, PID, ORC, OBR + "||||||US"), {"action": "ignore"}),
     "NW: await": ((MSH, PID, ORC, OBR), {"action": "await"}),
     "ZC: cancel": ((MSH, PID, "ORC|ZC|P1", OBR), {"action": "cancel"}),
-    'processing: ["", P, T]': ((MSH.replace("|P|", "|T|"), PID, ORC, OBR), {"Accession": "A1"}),
+    "processing: [P]": ((MSH, PID, ORC, OBR), {"Accession": "A1"}),
     "site_hooks:body_part": ((MSH, PID, ORC, OBR), {"BodyPartExamined": "KNEE"}),
     "ZDS-2": (
         (MSH, PID, ORC, OBR, "ZDS|1.2.3^^Application^DICOM|A77"),

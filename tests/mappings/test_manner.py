@@ -88,6 +88,21 @@ def test_fitted(version: str, segment: str, number: int, value: str, left: str) 
     assert fitted(SHAPES[version], segment, number, Encoded(value)) == left
 
 
+def test_an_echo_is_whole_where_the_definition_is_silent() -> None:
+    """ORC-7, ORC-8 and OBR-27 are written for 2.3 and for addenda; whole repeats them elsewhere."""
+    lines = (
+        "MSH|^~\\&|R",
+        "ORC|NW|P1|F1||SC||1^^^^^S|P0^A|20260301",
+        "OBR|1|P1|F1|X" + "|" * 23 + "1^^^^^S",
+    )
+    order = replace(ORDER, echo=lines)
+    message = Message.parse(worded(echo="whole").render(replace(CONTEXT, orders=(order,))))
+    assert [message.value(each) for each in ("ORC-7", "ORC-8", "OBR-27")] == [
+        *("1^^^^^S", "P0^A", "1^^^^^S")
+    ]
+    assert [message.value(each) for each in ("ORC-5", "ORC-9")] == ["", ""]
+
+
 def test_what_came_before_chooses_the_codes() -> None:
     """`final after preliminary` holds only where a preliminary report was told of."""
     mapping = worded(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mappings.codes import Missed
 from mappings.compiler import check_sources
-from mappings.errors import NotRenderable
+from mappings.errors import CodeRefused, NotRenderable
 from mappings.hl7.message import Message
 from mappings.results import Addendum, ResultEvent, ResultOrder, Signer
 from tests.mappings.language import MSH, SHIPPED
@@ -265,3 +265,20 @@ def test_codes_that_the_table_has_not(policy: str, written: str) -> None:
     assert raw.split("\r")[1].rstrip("|") == f"ZMO|{written}".rstrip("|")
     said = "empty" if policy else "keep"
     assert missed == [Missed("modality", "XY", "$order.Modality", said)]
+
+
+def test_a_code_that_is_refused() -> None:
+    """Nothing is written; an order without a value is no code that is missing."""
+    mapping = results(
+        """
+        segments:
+          - MSH: {9: $message, 10: $control_id}
+          - ZMO: {1: {value: $order.Modality, codes: modality, unknown: refuse}}
+        """
+    )
+    missed: list[Missed] = []
+    other, none = (replace(ORDER, tags={**TAGS, "Modality": value}) for value in ("XY", ""))
+    with pytest.raises(CodeRefused, match="modality has no entry"):
+        mapping.render(replace(CONTEXT, orders=(other,), missed=missed))
+    assert missed == [Missed("modality", "XY", "$order.Modality", "refuse")]
+    assert mapping.render(replace(CONTEXT, orders=(none,)))

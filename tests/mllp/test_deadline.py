@@ -35,6 +35,23 @@ def test_touching_puts_it_off() -> None:
     assert expired
 
 
+def test_what_comes_in_the_same_turn_is_in_time() -> None:
+    """Stopped, or put off, by what the reactor does next."""
+    clock, expired = Clock(), list[int]()
+    stopped, put_off = (Deadline(clock, 5, lambda: expired.append(1)) for _ in range(2))
+    stopped.start()
+    put_off.start()
+    clock.callLater(5, stopped.stop)
+    clock.callLater(5, put_off.touch)
+
+    clock.advance(5)
+    assert not expired
+    assert put_off.running
+
+    clock.advance(5)
+    assert len(expired) == 1
+
+
 def test_stopping_leaves_no_call() -> None:
     """A stopped deadline is gone, and touching does not bring it back."""
     clock = Clock()

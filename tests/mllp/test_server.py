@@ -28,6 +28,16 @@ class TestFramesAndReplies:
         assert caller.frames == [b"one", b"two"]
         assert counter.seen == [("opened", 1), ("noise", 2), ("noise", 3)]
 
+    def test_a_commit_block_is_not_answered(self, clock: Clock, counter: Counter) -> None:
+        """Peers of release 2 send one for each of our replies: it is counted as noise."""
+        caller = MemoryServer(echo, clock=clock, observer=counter).connect()
+
+        caller.write(b"\x0b\x06\x1c\r")
+        caller.send(b"\x06", b"ONE", b"\x15")
+
+        assert caller.frames == [b"one"]
+        assert counter.seen == [("opened", 1), *[("noise", 1)] * 3]
+
     def test_frames_that_arrive_together_are_handed_over_together(
         self, clock: Clock, desk: Desk
     ) -> None:

@@ -5,6 +5,7 @@ import ssl
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -98,9 +99,18 @@ class TestServer:
         """Holds under TLS, too."""
         server = live("serve", **papers.server, limits={"max_connections": 1})
         context = ssl.create_default_context(cafile=papers.ca)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10):
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                ask(server, context)
+        hello = ssl.MemoryBIO()
+        with pytest.raises(ssl.SSLWantReadError):
+            context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=10),
+            socket.create_connection(("127.0.0.1", server.port), timeout=10) as second,
+        ):
+            answer = b""
+            with suppress(ConnectionError):
+                second.sendall(hello.read())
+                answer = second.recv(100)
+            assert answer == b""
             assert server.next() == ["refused"]
 
     def test_a_window_full_of_large_frames(self, live: Start, papers: Papers) -> None:

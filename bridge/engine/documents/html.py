@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from html import escape
 
-import nh3
-
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported
 from bridge.engine.documents.sheet import Part, Row, Sheet, clean_document, lay_out
@@ -73,6 +71,8 @@ def fragment(document: Document) -> str:
 
 def _gate(markup: str) -> str:
     """Let only our own elements, attributes and data URIs through."""
+    import nh3  # noqa: PLC0415  # large, and many a service never exports HTML
+
     return nh3.clean(
         markup, tags=ELEMENTS, attributes=ATTRIBUTES, url_schemes={"data"}, link_rel=None
     )

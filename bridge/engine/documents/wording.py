@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
 from importlib.resources import files
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from babel import Locale, UnknownLocaleError
-from babel.dates import format_date, format_datetime
+if TYPE_CHECKING:
+    from babel import Locale
 
 DEFAULT = "en"
 DA_DIGITS = 8
@@ -29,8 +29,10 @@ def labels(language: str) -> Mapping[str, str]:
     return CATALOGUE.get(language) or CATALOGUE.get(base) or CATALOGUE[DEFAULT]
 
 
-def locale_of(language: str) -> Locale:
+def locale_of(language: str) -> "Locale":
     """Return the CLDR locale of one of the interface document's 17 codes; English otherwise."""
+    from babel import Locale, UnknownLocaleError  # noqa: PLC0415  # large, and seldom needed
+
     try:
         return Locale.parse(language, sep="-")
     except (UnknownLocaleError, ValueError):
@@ -39,6 +41,8 @@ def locale_of(language: str) -> Locale:
 
 def moment_text(moment: datetime, zone: tzinfo, language: str) -> str:
     """Write an aware time in `zone`, always with the zone's abbreviation."""
+    from babel.dates import format_datetime  # noqa: PLC0415  # as above
+
     there = moment.astimezone(zone)
     written = format_datetime(there, "medium", locale=locale_of(language))
     abbreviation = there.tzname() or "UTC"
@@ -49,6 +53,8 @@ def moment_text(moment: datetime, zone: tzinfo, language: str) -> str:
 
 def day_text(raw: str, language: str) -> str:
     """Write a DICOM (YYYYMMDD) or ISO date in the language's way; anything else as it stands."""
+    from babel.dates import format_date  # noqa: PLC0415  # as above
+
     day = _parse_day(raw.strip())
     if day is None:
         return raw

@@ -17,12 +17,12 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import reading_of
 from bridge.engine.http.guard import Rate, take
 from bridge.engine.http.state import engine_of
-from bridge.engine.live.wakeups import heard
 from bridge.engine.service import released
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.feed import ChangePage, read_changes
 
-POLL_SECONDS = 0.5
+AT_ONCE = 20
+"""So many changes are read without a thread, where the database is at hand."""
 
 
 async def wait_for_changes(
@@ -42,20 +42,25 @@ async def wait_for_changes(
     exports of these reports.
     """
     engine, caller = engine_of(request), request.state.caller
-    sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
+    sites = None
+    if site_id or not caller.service:
+        sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
+    look = engine.work.read
     while True:
         bell = engine.work.changed.bell(without)
-        page, said = await engine.work.read(
-            lambda c: _read(c, sites, after, limit, without, texts=texts)  # noqa: B023  # awaited before `after` changes
+        mark = engine.work.mark()
+        page, said = await look(
+            lambda c: _read(c, sites, after, limit, without, texts=texts)  # noqa: B023  # awaited before they change
         )
         after = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             bell.cancel()
             break
-        await heard(bell, min(left, engine.work.glance))
+        await engine.work.heard(bell, mark, left)
+        look, limit = engine.work.glance, min(limit, AT_ONCE)  # what came since then is little
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
         engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))

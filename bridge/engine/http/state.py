@@ -80,6 +80,7 @@ class Engine:
         await self.journal.stop()
         await self.work.run(lambda: None)
         self.work.close()
+        self._bearers.close()
 
     async def bearer(self, secret: str) -> Caller | None:
         """Return whoever a token belongs to, and note once a minute that it is used."""

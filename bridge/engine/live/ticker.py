@@ -48,6 +48,8 @@ class Ticker:
         self._work = work
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._due: int | None = None
+        self._mark: int | None = None
 
     def start(self) -> None:
         """Begin; does nothing when already begun."""
@@ -94,12 +96,20 @@ class Ticker:
 
     async def _release(self) -> float:
         """Release what is due; return the seconds until it is worth looking again."""
-        due = await self._work.read(next_due)
+        due = await self._next_due()
         now = self._clock()
         if due is not None and due <= now:
             if await self._work.run(lambda: release_due(self._work.database, now)):
                 self._work.changed.ring()
                 return 0.0
             return RETRY_SECONDS  # somebody works on that report at this moment
-        glance = self._work.glance
-        return glance if due is None else min(glance, (due - now) / 1000)
+        patience = self._work.patience
+        return patience if due is None else min(patience, (due - now) / 1000)
+
+    async def _next_due(self) -> int | None:
+        """Read it, unless it is known that nobody has written since it was read."""
+        mark = self._work.mark()
+        if mark is None or mark != self._mark:
+            self._due = await self._work.glance(next_due)
+            self._mark = mark
+        return self._due

@@ -7,6 +7,7 @@ waiter's own poll notices.
 """
 
 import asyncio
+import threading
 from collections.abc import Collection
 
 
@@ -16,6 +17,7 @@ class Wakeups:
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], frozenset[str]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
 
     def ring(self, events: frozenset[str] = frozenset()) -> None:
         """
@@ -23,7 +25,11 @@ class Wakeups:
 
         Harmless before anybody ever waited.
         """
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is None or self._loop.is_closed():
+            return
+        if self._thread == threading.get_ident():
+            self._wake(events)
+        else:
             self._loop.call_soon_threadsafe(self._wake, events)
 
     def bell(self, without: Collection[str] = ()) -> asyncio.Future[None]:
@@ -32,7 +38,7 @@ class Wakeups:
 
         Take it before reading the database, so that no change falls between.
         """
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[future] = frozenset(without)
         future.add_done_callback(lambda done: self._waiting.pop(done, None))
@@ -46,7 +52,9 @@ class Wakeups:
 
 async def heard(bell: asyncio.Future[None], seconds: float) -> bool:
     """Wait for the bell, at most so long; tell whether it rang."""
-    await asyncio.wait({bell}, timeout=max(0.0, seconds))
-    rang = bell.done() and not bell.cancelled()
-    bell.cancel()
-    return rang
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await bell
+    except TimeoutError:
+        return False
+    return True

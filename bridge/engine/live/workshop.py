@@ -42,7 +42,8 @@ class Workshop:
     def __init__(self, database: Database, threads: int) -> None:
         self.database = database
         self.changed = Wakeups()
-        self.glance = GLANCE_SECONDS[database.dialect]
+        self.patience = GLANCE_SECONDS[database.dialect]
+        self._watch = database.reader()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._changes = Gatherer[Piece, Any](self._share, MOST_SHARING, LANES[database.dialect])
 
@@ -58,6 +59,39 @@ class Workshop:
                 return work(connection)
 
         return await self.run(reading)
+
+    async def glance(self, work: Callable[[Connection], Result]) -> Result:
+        """
+        As `read`, of what is a few rows: from a file of this machine in the loop's own turn.
+
+        To hand that over to a thread and back takes longer than to read it.
+        """
+        if self.database.dialect != "sqlite":
+            return await self.read(work)
+        with self.database.read() as connection:
+            return work(connection)
+
+    def mark(self) -> int | None:
+        """Give what a commit changes, by whatever process; None where the database rings."""
+        return self._watch.mark()
+
+    async def heard(self, bell: asyncio.Future[None], mark: int | None, seconds: float) -> bool:
+        """
+        Wait for the bell, at most so long; tell whether it rang.
+
+        Ends before it where another process may have changed something: since `mark` was taken,
+        or, where there are no marks, from time to time.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while True:
+            left = max(0.0, end - loop.time())
+            await asyncio.wait({bell}, timeout=min(left, self.patience))
+            if bell.done():
+                return not bell.cancelled()
+            if left <= self.patience or mark is None or self.mark() != mark:
+                bell.cancel()
+                return False
 
     async def read_session(self, work: Callable[[Session], Result]) -> Result:
         """Run `work` with an ORM session on one state of the database."""
@@ -91,6 +125,7 @@ class Workshop:
     def close(self) -> None:
         """Let running work finish and take no more."""
         self._pool.shutdown(wait=True)
+        self._watch.close()
 
     async def _share(self, pieces: Sequence[Piece]) -> list[Any]:
         if len(pieces) == 1:

@@ -16,11 +16,13 @@ from sqlalchemy import Connection, select
 
 from bridge.engine.records.tables import metadata
 from bridge.store.inserting import insert_rows, insertion
+from bridge.store.steps import plain, say
 
 EVENTS = metadata.tables["engine_audit_event"]
 GENESIS = "0" * 64
+LOCK = "engine audit"
 _PAGE = 1000
-_NEWEST = select(EVENTS.c.hash).order_by(EVENTS.c.sequence.desc()).limit(1)
+_NEWEST = plain("SELECT hash FROM engine_audit_event ORDER BY sequence DESC LIMIT 1")
 _MEMBERS = (
     "at",
     "site_id",
@@ -70,10 +72,16 @@ def record_all(
     connection: Connection, serialize: Serialize, deeds: Sequence[tuple[int, Deed]]
 ) -> None:
     """Append deeds, each with its moment in milliseconds, to the chain, in this transaction."""
+    if deeds:
+        serialize(connection, LOCK)
+        append(connection, deeds)
+
+
+def append(connection: Connection, deeds: Sequence[tuple[int, Deed]]) -> None:
+    """As `record_all`, in a transaction that holds `LOCK` already."""
     if not deeds:
         return
-    serialize(connection, "engine audit")
-    previous = connection.execute(_NEWEST).scalar_one_or_none() or GENESIS
+    previous = say(connection, _NEWEST).scalar() or GENESIS
     rows = []
     for at, deed in deeds:
         row = _row(deed, at, previous)

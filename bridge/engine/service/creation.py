@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam
-from sqlalchemy import select as select_columns
+from sqlalchemy import Connection
 from sqlmodel import select
 
 from bridge.engine.records.tables import Report, ReportOrder, metadata
@@ -23,6 +22,7 @@ from bridge.engine.service.reading import StatusRecord
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.inserting import insert_rows, insertion
+from bridge.store.steps import among, ask
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
@@ -61,9 +61,7 @@ _INSERT_ORDERS: Final = insertion(
         "updated_at",
     ),
 )
-_KEYS: Final = select_columns(REPORTS.c.report_id, REPORTS.c.pk).where(
-    REPORTS.c.report_id.in_(bindparam("ids", expanding=True))
-)
+_KEYS: Final = among("SELECT report_id, pk FROM engine_report WHERE report_id IN :ids", kind="text")
 _CREATED: Final = {
     Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
     Status.DRAFT: ChangeEvent.REPORT_CREATED,
@@ -118,7 +116,7 @@ def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -
     """Insert reports; return their keys by their ids."""
     stored = insert_rows(connection, _INSERT_REPORTS, rows)
     if stored is None or not stored.returns_rows:
-        stored = connection.execute(_KEYS, {"ids": [row["report_id"] for row in rows]})
+        stored = ask(connection, _KEYS, [row["report_id"] for row in rows])
     return {row.report_id: row.pk for row in stored}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from bridge.engine.documents import model
+from bridge.engine.errors import PrelimReadNotFound
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, Site
 from bridge.engine.rules.document import Document, from_text, parse
 from bridge.engine.rules.identity import Triple
@@ -41,6 +42,27 @@ def gather_report(session: Session, report: Report) -> model.Exported:
         prelims=_prelims(session, report),
         language=_language(report, site),
     )
+
+
+def read_until(session: Session, report: Report, until: int) -> Document:
+    """
+    Return the text of a report's latest preliminary read by a moment (ms), as it was then.
+
+    Raise PrelimReadNotFound where none counts.
+    """
+    read = session.exec(
+        select(PrelimRead)
+        .where(
+            PrelimRead.report_pk == key_of(report),
+            col(PrelimRead.withdrawn_at).is_(None),
+            PrelimRead.read_at <= until,
+        )
+        .order_by(col(PrelimRead.read_at).desc(), col(PrelimRead.pk).desc())
+        .limit(1)
+    ).first()
+    if read is None:
+        raise PrelimReadNotFound
+    return _document(read.document, read.content_text)
 
 
 def moment(milliseconds: int | None) -> datetime | None:

@@ -5,6 +5,7 @@ Locks are taken in the order of the reports' keys, whatever the order asked for,
 requests over the same reports wait for each other and never block each other for good.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,14 +16,13 @@ from sqlalchemy import Connection, bindparam
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
-from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
+from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.work import Work
+from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, unnested
 
-POINTERS = metadata.tables[str(PatientPointer.__tablename__)]
 SITES = metadata.tables["engine_site"]
-ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
 _ATTEMPTS = 3
 _CHUNK = 500  # triples in one statement; SQLite takes 32,766 parameters
 
@@ -30,17 +30,35 @@ REFUSE_MERGED = "refuseMergedIdentifiers"
 """Site setting: true refuses requests that name a merged identifier instead of following it."""
 
 # Statements that are made once: to make one costs more than to run it.
-_POINTED: Final = select(POINTERS.c.prior_mrn, POINTERS.c.mrn).where(
-    POINTERS.c.site_id == bindparam("site_id"),
-    POINTERS.c.prior_mrn.in_(bindparam("mrns", expanding=True)),
+_POINTED: Final = among(
+    """
+    SELECT prior_mrn, mrn FROM engine_patient_pointer
+    WHERE site_id = :site_id AND prior_mrn IN :mrns
+    """,
+    "mrns",
+    "text",
 )
 # SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row, and tries each
 # patient with each accession for two INs on indexed columns: so the accession is not one.
-_PLACED: Final = select(ORDERS.c.mrn, ORDERS.c.accession, ORDERS.c.report_pk).where(
-    ORDERS.c.site_id == bindparam("site_id"),
-    ORDERS.c.mrn.in_(bindparam("mrns", expanding=True)),
-    ORDERS.c.accession.concat("").in_(bindparam("accessions", expanding=True)),
+_PLACED: Final = among(
+    """
+    SELECT mrn, accession, report_pk FROM engine_report_order WHERE site_id = :site_id
+        AND mrn IN :mrns AND accession || '' IN (SELECT value FROM json_each(:accessions))
+    """,
+    "mrns",
+    "text",
 )
+_TRIPLE: Final = ("text", "text", "text")
+_PAIRED: Final = Step(
+    _TRIPLE,
+    "",
+    f"""
+    SELECT o.site_id, o.mrn, o.accession, o.report_pk
+    FROM {unnested(_TRIPLE)} AS asked (site_id, mrn, accession)
+    JOIN engine_report_order AS o USING (site_id, mrn, accession)
+    """,  # noqa: S608  # our own names
+)
+"""The same on PostgreSQL, whose plan it is to look up each triple."""
 _STORED: Final = (
     select(ReportOrder)
     .where(
@@ -85,8 +103,8 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     found: dict[str, str] = {}
     wanted = sorted(set(mrns))
     for start in range(0, len(wanted), _CHUNK):
-        some = {"site_id": site_id, "mrns": wanted[start : start + _CHUNK]}
-        found.update((prior, mrn) for prior, mrn in connection.execute(_POINTED, some))
+        some = wanted[start : start + _CHUNK]
+        found.update(ask(connection, _POINTED, some, site_id=site_id))
     if found and _refuses_merged(connection, site_id):
         raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
@@ -136,9 +154,13 @@ def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Tripl
     """Return the keys of the reports that orders belong to; the triples are valid now."""
     found: dict[Triple, int] = {}
     wanted = set(triples)
+    if is_asked_once(connection):
+        rows: Iterable[Any] = carry_out(connection, _PAIRED, [*map(_text, wanted)]) or ()
+        return {Triple(*triple): key for *triple, key in rows}
     for some in _parameters(wanted):
-        for mrn, accession, key in connection.execute(_PLACED, some).all():
-            found[Triple(some["site_id"], mrn, accession)] = key
+        site_id, accessions = some["site_id"], json.dumps(some["accessions"])
+        rows = ask(connection, _PLACED, some["mrns"], site_id=site_id, accessions=accessions)
+        found |= {Triple(site_id, mrn, accession): key for mrn, accession, key in rows}
     return {triple: found[triple] for triple in wanted if triple in found}
 
 
@@ -183,6 +205,8 @@ def lock_orders(
     Orders that move or appear while the locks are waited for are looked up again; raise Changed
     when they will not stand still. `current` is as for `find_orders`.
     """
+    if current and not report_keys(work.connection, triples):
+        return [None] * len(triples)  # as most that are registered: cheaper than to load none
     seen = find_orders(work.session, triples, current=current)
     for _ in range(_ATTEMPTS):
         if not seen:  # nothing to lock; the unique key guards against whoever is faster

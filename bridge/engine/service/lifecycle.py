@@ -36,6 +36,7 @@ from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import AddendumState, Origin
+from bridge.engine.service.around import Around
 from bridge.engine.service.finding import key_of, touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import Work
@@ -116,15 +117,18 @@ def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
     return list(work.session.exec(_PRELIM_READS, params={"report": key_of(report)}))
 
 
-def gather(work: Work, report: Report, *, ignores_delay: bool = False) -> frozenset[Fact]:
-    """Return the facts that the state table asks about."""
-    return frozenset(_facts(work, report, ignores_delay=ignores_delay))
+def gather(
+    work: Work, report: Report, *, ignores_delay: bool = False, around: Around | None = None
+) -> frozenset[Fact]:
+    """Return the facts that the state table asks about; `around` is read where not given."""
+    around = around or Around.of(work.session, report)
+    return frozenset(_facts(work, report, around, ignores_delay=ignores_delay))
 
 
-def _facts(work: Work, report: Report, *, ignores_delay: bool) -> Iterator[Fact]:
+def _facts(work: Work, report: Report, around: Around, *, ignores_delay: bool) -> Iterator[Fact]:
     if ignores_delay:
         yield Fact.IGNORES_DELAY
-    if sign_delay(work, report) > 0:
+    if around.sign_delay > 0:
         yield Fact.SITE_COOLS
     if is_cooling(report.cooling_until, work.now):
         yield Fact.COOLING
@@ -132,9 +136,10 @@ def _facts(work: Work, report: Report, *, ignores_delay: bool) -> Iterator[Fact]
         yield Fact.FROM_ORDER
     if has_content(report):
         yield Fact.CONTENT
-    if any(read.withdrawn_at is None for read in prelim_reads(work, report)):
+    if around.prelims and any(r.withdrawn_at is None for r in prelim_reads(work, report)):
         yield Fact.PRELIM_READ
-    yield from _addendum_facts(work, report)
+    if around.addenda:
+        yield from _addendum_facts(work, report)
 
 
 def _addendum_facts(work: Work, report: Report) -> Iterator[Fact]:

@@ -16,6 +16,7 @@ from bridge.engine.records.tables import Account, Addendum, Report, ReportOrder
 from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState, Status
+from bridge.engine.service.around import Around
 from bridge.engine.service.finding import find_orders, key_of
 
 # Made once: to make a statement costs more than to run it.
@@ -95,13 +96,15 @@ class About:
     addendum_unsign_until: int | None
 
     @classmethod
-    def of(cls, session: Session, report: Report, now: int) -> "About":
-        """Read it for one report."""
+    def of(
+        cls, session: Session, report: Report, now: int, around: Around | None = None
+    ) -> "About":
+        """Read it for one report; `around` is what was read in this transaction."""
         key = key_of(report)
-        emails = owner_emails(session, [report])
-        windows = _addendum_windows(session, [key], now)
+        around = around or Around.of(session, report)
+        windows = _addendum_windows(session, [key], now) if around.addenda else {}
         orders = orders_by_report(session, [key])[key]
-        return cls(orders, emails.get(report.owner_id or 0, ""), windows.get(key))
+        return cls(orders, around.user_email, windows.get(key))
 
     def record(self, report: Report, now: int) -> StatusRecord:
         """Give the status record of the report as it is now."""

@@ -5,7 +5,9 @@ A release is written in the transaction of its cause and removed by a recall bef
 `release_due` runs on any node, as often as one likes: each release happens once.
 """
 
-from sqlalchemy import Connection, bindparam, func
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -21,8 +23,24 @@ from bridge.store.database import Database
 
 RELEASES = metadata.tables[str(Release.__tablename__)]
 
-_HIGHEST = select(func.max(Release.sequence)).where(
-    col(Release.report_pk) == bindparam("report"), col(Release.kind) == bindparam("kind")
+_GIVEN = ("report_pk", "addendum_pk", "kind", "due_at", "released_at")
+_OWE = (
+    insert(RELEASES)
+    .from_select(
+        [*_GIVEN, "sequence"],
+        select_columns(
+            *(bindparam(name, type_=RELEASES.c[name].type) for name in _GIVEN),
+            func.coalesce(
+                bindparam("sequence", type_=RELEASES.c.sequence.type),
+                func.max(RELEASES.c.sequence) + 1,
+                1,
+            ),
+        ).where(
+            RELEASES.c.report_pk == bindparam("report_pk"), RELEASES.c.kind == bindparam("of_kind")
+        ),
+        include_defaults=False,
+    )
+    .returning(RELEASES.c.sequence)
 )
 _NEXT_DUE = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
 
@@ -47,36 +65,37 @@ def schedule(
 
     `about` is what was read of the report in this transaction.
     """
-    release = Release(
-        report_pk=key_of(report),
-        addendum_pk=addendum.pk if addendum else None,
-        kind=kind,
-        sequence=addendum.number if addendum else _next(work, report, kind),
-        due_at=work.now if due_at is None else due_at,
-    )
-    work.session.add(release)
+    row: dict[str, Any] = {
+        "report_pk": key_of(report),
+        "addendum_pk": addendum.pk if addendum else None,
+        "kind": kind,
+        "due_at": work.now if due_at is None else due_at,
+        "released_at": work.now if due_at is None else None,
+    }
+    asked = {**row, "of_kind": kind, "sequence": addendum.number if addendum else None}
+    row["sequence"] = work.connection.execute(_OWE, asked).scalar_one()
     if due_at is None:
-        _let_go(work, report, release, addendum, about)
+        _announce(work, report, Release(**row), addendum, about)
 
 
-def _next(work: Work, report: Report, kind: ReleaseKind) -> int:
-    found = work.session.execute(_HIGHEST, {"report": key_of(report), "kind": kind}).scalar()
-    return int(found or 0) + 1
+def _let_go(work: Work, report: Report, release: Release, addendum: Addendum | None) -> None:
+    release.released_at = work.now
+    work.session.add(release)
+    _announce(work, report, release, addendum)
 
 
-def _let_go(
+def _announce(
     work: Work,
     report: Report,
     release: Release,
     addendum: Addendum | None,
     about: About | None = None,
 ) -> None:
+    """Tell of a release that has just been let go, and end the cooling period."""
     more: dict[str, int] = {}
     if addendum is not None:
         signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
         more["addenda"] = signed.index(addendum.pk) + 1  # its place in the export
-    release.released_at = work.now
-    work.session.add(release)
     if release.kind is ReleaseKind.FINAL:
         report.cooling_until = None
     if release.kind is ReleaseKind.ADDENDUM and addendum is not None:

@@ -18,8 +18,9 @@ from bridge.engine.rules.lifecycle import Event, Fact
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED, ReleaseKind
 from bridge.engine.service import feed, releases
+from bridge.engine.service.around import Around
 from bridge.engine.service.finding import key_of, lock_report
-from bridge.engine.service.lifecycle import document_json, gather, person, sign_delay, take
+from bridge.engine.service.lifecycle import document_json, gather, person, take
 from bridge.engine.service.prelim import review
 from bridge.engine.service.reading import About
 from bridge.engine.service.work import ChangeEvent, Work
@@ -47,7 +48,8 @@ def sign_report(
 ) -> Report:
     """Sign a locked report, or end the cooling period of one that is signed already."""
     was_signed = report.status in SIGNED
-    facts = gather(work, report, ignores_delay=ignore_delay)
+    around = Around.of(work.session, report)
+    facts = gather(work, report, ignores_delay=ignore_delay, around=around)
     take(work, report, Event.SIGN, facts=facts)
     if was_signed:
         releases.expedite(work, report)
@@ -55,13 +57,12 @@ def sign_report(
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
     with work.session.no_autoflush:  # one statement for all that changes of the report
-        about = About.of(work.session, report, work.now)
+        about = About.of(work.session, report, work.now, around)
         signer = person(work, report.site_id, signer_id)
     _write_signature(work, report, signer_id, signer, about.orders, time_zone)
     if Fact.PRELIM_READ in facts:
         review(work, report, signer_id)
-    delay = sign_delay(work, report) if Fact.SITE_COOLS in facts else 0
-    ends = cooling_end(work.now, delay, ignore_delay=ignore_delay)
+    ends = cooling_end(work.now, around.sign_delay, ignore_delay=ignore_delay)
     report.cooling_until = ends
     feed.announce(work, report, ChangeEvent.REPORT_SIGNED, about=about)
     releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, about=about)

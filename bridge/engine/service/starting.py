@@ -8,12 +8,11 @@ files' business.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam
 from sqlmodel import select
 
 from bridge.engine.errors import PatientNameMismatch
 from bridge.engine.launching.request import Attachment, LaunchRequest
-from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
+from bridge.engine.records.tables import Report, ReportOrder, Template
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.patients import names_conflict
 from bridge.engine.rules.status import SIGNED, FileKind, Status
@@ -26,16 +25,16 @@ from bridge.engine.service.finding import group_of, key_of, touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.steps import among, ask
 
-ORDERS = metadata.tables["engine_report_order"]
-_NAMES: Final = (
-    select(ORDERS.c.mrn, ORDERS.c.tags["PatientName"].as_string())
-    .where(
-        ORDERS.c.site_id == bindparam("site_id"),
-        ORDERS.c.mrn.in_(bindparam("mrns", expanding=True)),
-    )
-    .distinct()
-)
+_NAMES: Final = among(
+    """
+    SELECT DISTINCT mrn, tags ->> 'PatientName' AS name FROM engine_report_order
+    WHERE site_id = :site_id AND mrn IN :mrns
+    """,
+    "mrns",
+    "text",
+).instead("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
 
 
 def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
@@ -53,8 +52,7 @@ def order_input(request: LaunchRequest, triple: Triple) -> OrderInput:
 def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
     """Return the PatientNames that a site has under each of these identifiers."""
     found: dict[str, set[str]] = {}
-    wanted = {"site_id": site_id, "mrns": sorted(set(mrns))}
-    for mrn, name in work.connection.execute(_NAMES, wanted):
+    for mrn, name in ask(work.connection, _NAMES, sorted(set(mrns)), site_id=site_id):
         if name:
             found.setdefault(mrn, set()).add(name)
     return found

@@ -7,49 +7,42 @@ Says what `reading.status_records` says of reports that are already loaded.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, bindparam, func, or_, select
+from sqlalchemy import Connection
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.records.tables import metadata
 from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.identity import Triple
-from bridge.engine.rules.status import AddendumState
+from bridge.engine.rules.status import AddendumState, Status
 from bridge.engine.service.finding import current_triples, report_keys
 from bridge.engine.service.reading import StatusRecord
-
-REPORTS = metadata.tables["engine_report"]
-ORDERS = metadata.tables["engine_report_order"]
-ACCOUNTS = metadata.tables["engine_account"]
-ADDENDA = metadata.tables["engine_addendum"]
+from bridge.store.steps import among, ask
 
 _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What `str.strip` takes away: a text of nothing else is no content."""
 
-_KEYS: Final[BindParameter[Any]] = bindparam("keys", expanding=True)
-_REPORTS: Final = (
-    select(
-        REPORTS.c.pk,
-        REPORTS.c.report_id,
-        REPORTS.c.status,
-        REPORTS.c.cooling_until,
-        or_(
-            func.ltrim(REPORTS.c.content_text, _BLANK) != "",
-            REPORTS.c.template_number.is_not(None),
-        ),
-        ACCOUNTS.c.email,
-    )
-    .join_from(REPORTS, ACCOUNTS, REPORTS.c.owner_id == ACCOUNTS.c.id, isouter=True)
-    .where(REPORTS.c.pk.in_(_KEYS))
+# The text of each is the same, however many reports are asked for: it is planned once.
+_REPORTS: Final = among(
+    """
+    SELECT r.pk, r.report_id, r.status, r.cooling_until,
+        ltrim(r.content_text, :blank) != '' OR r.template_number IS NOT NULL, a.email
+    FROM engine_report AS r LEFT JOIN engine_account AS a ON a.id = r.owner_id
+    WHERE r.pk IN :keys
+    """,
+    "keys",
 )
-_GROUPS: Final = (
-    select(ORDERS.c.report_pk, ORDERS.c.site_id, ORDERS.c.mrn, ORDERS.c.accession)
-    .where(ORDERS.c.report_pk.in_(_KEYS))
-    .order_by(ORDERS.c.position, ORDERS.c.pk)
+_GROUPS: Final = among(
+    """
+    SELECT o.report_pk, o.site_id, o.mrn, o.accession FROM engine_report_order AS o
+    WHERE o.report_pk IN :keys ORDER BY o.position, o.pk
+    """,
+    "keys",
 )
-_WINDOWS: Final = (
-    select(ADDENDA.c.report_pk, ADDENDA.c.cooling_until)
-    .where(ADDENDA.c.report_pk.in_(_KEYS), ADDENDA.c.state == AddendumState.SIGNED)
-    .order_by(ADDENDA.c.signed_at, ADDENDA.c.pk)
+_WINDOWS: Final = among(
+    """
+    SELECT a.report_pk, a.cooling_until FROM engine_addendum AS a
+    WHERE a.report_pk IN :keys AND a.state = :signed ORDER BY a.signed_at, a.pk
+    """,
+    "keys",
 )
 
 
@@ -72,11 +65,11 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
     groups = _groups(connection, keys)
     windows = _addendum_windows(connection, keys, now)
     # All at once, here and below: to fetch each row by itself costs as much again.
-    rows = connection.execute(_REPORTS, {"keys": keys}).all()
+    rows: Sequence[Any] = ask(connection, _REPORTS, keys, blank=_BLANK).all()
     return {
         key: StatusRecord(
             report_id=report_id,
-            status=status,
+            status=Status(status),
             user_email=email or "",
             unsign_until=until if is_cooling(until, now) else None,
             orders=tuple(groups[key]),
@@ -91,15 +84,14 @@ def _records(connection: Connection, keys: Sequence[int], now: int) -> dict[int,
 def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Triple]]:
     """Return the orders of reports, each group with its anchor first."""
     groups: dict[int, list[Triple]] = {}
-    for key, *identity in connection.execute(_GROUPS, {"keys": keys}).all():
+    rows: Sequence[Any] = ask(connection, _GROUPS, keys).all()
+    for key, *identity in rows:
         groups.setdefault(key, []).append(Triple(*identity))
     return groups
 
 
 def _addendum_windows(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
-    newest = {
-        row.report_pk: row.cooling_until
-        for row in connection.execute(_WINDOWS, {"keys": keys}).all()
-    }
+    rows: Sequence[Any] = ask(connection, _WINDOWS, keys, signed=AddendumState.SIGNED.value).all()
+    newest = dict(map(tuple, rows))
     return {key: until for key, until in newest.items() if until is not None and now < until}

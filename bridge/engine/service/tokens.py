@@ -8,13 +8,16 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, true, update
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Connection, insert, select, true, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.service.caller import Caller, Scope
+from bridge.store.reader import Reader
+from bridge.store.steps import among, ask
 
 PREFIX = "rbt_"
 SECRET_BYTES = 32
@@ -25,23 +28,15 @@ ACCOUNTS = metadata.tables["engine_account"]
 
 RandomBytes = Callable[[int], bytes]
 
-_VALID: Final = (
-    select(
-        TOKENS.c.token_hash,
-        TOKENS.c.id,
-        TOKENS.c.account_id,
-        TOKENS.c.service,
-        TOKENS.c.scopes,
-        TOKENS.c.site_id,
-        ACCOUNTS.c.email,
-    )
-    .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
-    .where(
-        TOKENS.c.token_hash.in_(bindparam("hashes", expanding=True)),
-        TOKENS.c.revoked_at.is_(None),
-        (TOKENS.c.expires_at.is_(None)) | (TOKENS.c.expires_at > bindparam("now")),
-        ACCOUNTS.c.disabled_at.is_(None),
-    )
+VALID: Final = among(
+    """
+    SELECT t.token_hash, t.id, t.account_id, a.email, t.service, t.scopes, t.site_id
+    FROM engine_access_token AS t LEFT JOIN engine_account AS a ON a.id = t.account_id
+    WHERE t.token_hash IN :hashes AND t.revoked_at IS NULL
+        AND (t.expires_at IS NULL OR t.expires_at > :now) AND a.disabled_at IS NULL
+    """,
+    "hashes",
+    "text",
 )
 
 
@@ -67,27 +62,27 @@ def token_hash(secret: str) -> str:
 
 def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
     """Return the bearer of a token that is known, unexpired, unrevoked and whose account works."""
-    return authenticate_all(connection, [secret], now)[0]
+    hashed = token_hash(secret)
+    return _bearers(ask(connection, VALID, [hashed], now=now)).get(hashed)
 
 
-def authenticate_all(
-    connection: Connection, secrets: Sequence[str], now: int
-) -> list[Caller | None]:
+def authenticate_all(reader: Reader, secrets: Sequence[str], now: int) -> list[Caller | None]:
     """Return the bearer of each of these tokens."""
     hashes = [token_hash(secret) for secret in secrets]
-    rows = connection.execute(_VALID, {"hashes": list(dict.fromkeys(hashes)), "now": now})
-    found = {
-        row.token_hash: Caller(
-            row.id,
-            row.account_id,
-            row.email or "",
-            bool(row.service),
-            frozenset(Scope(each) for each in row.scopes),
-            row.site_id,
-        )
-        for row in rows
-    }
+    found = _bearers(reader.rows(VALID, list(dict.fromkeys(hashes)), now=now))
     return [found.get(hashed) for hashed in hashes]
+
+
+def _bearers(rows: Iterable[Any]) -> dict[str, Caller]:
+    return {
+        hashed: Caller(key, account, email or "", bool(service), _scopes(scopes), site_id)
+        for hashed, key, account, email, service, scopes, site_id in rows
+    }
+
+
+def _scopes(stored: str | list[str]) -> frozenset[Scope]:
+    """Read a list in JSON, which one of the two drivers has done already."""
+    return frozenset(map(Scope, from_json(stored) if isinstance(stored, str) else stored))
 
 
 def record_use(connection: Connection, token_id: int, now: int) -> None:

@@ -140,11 +140,13 @@ class Minutes:
 
     def append(self, connection: Connection, database: Database) -> None:
         """Write it; from here to the commit nobody else appends."""
-        audit.record_all(connection, database.serialize, self.deeds)
         if self.announced:
-            database.serialize(connection, FEED_LOCK)
+            names = [audit.LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
+            database.serialize_announcing(connection, names, FEED_CHANNEL)
+            audit.append(connection, self.deeds)
             insert_rows(connection, _INSERT, self.announced)
-            database.announce(connection, FEED_CHANNEL)
+        else:
+            audit.record_all(connection, database.serialize, self.deeds)
 
 
 @contextmanager

@@ -105,6 +105,8 @@ class Folder:
     def put(self, name: str, data: bytes) -> None:
         """Write a file: under its name it is whole, and on disk; replaces one of this name."""
         target = self.path / name
+        if target.parent != self.path:  # somebody may have tidied up; but never a folder unmounted
+            target.parent.mkdir(exist_ok=True, mode=_PRIVATE)
         unfinished = target.with_name(fitting(f".{target.name}", ".tmp"))
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:

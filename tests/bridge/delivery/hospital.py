@@ -204,9 +204,14 @@ async def open_hospital(
             return State.DONE
 
         waiting = Waiting(state_of)
-        forwarder = Forwarder(client, Memory(database, time), {"ris": listening}, waiting, metrics)
+        memory = Memory(database, time)
+        forwarder = Forwarder(client, memory, {"ris": listening}, waiting, metrics)
         worker = Worker(
-            Inbox(database, "test"), forwarder.apply, clock=time, policy=FAST, poll=0.02
+            Inbox(database, "test", remember=memory.write),
+            forwarder.apply,
+            clock=time,
+            policy=FAST,
+            poll=0.02,
         )
         await worker.start()
         stack.push_async_callback(worker.stop)

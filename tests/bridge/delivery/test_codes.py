@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.composer import Composer
+from bridge.queue.operate import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
 from bridge.wiring.rendering import outgoing
 from config import load
 from mappings.codes import Missed
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
-from tests.bridge.delivery.equipment import Time, destination
+from mappings.outbound import OutboundMapping
+from tests.bridge.delivery.equipment import Time, destination, until
 from tests.bridge.delivery.hospital import open_hospital
 from tests.bridge.intake.desk import order
 
@@ -33,6 +35,40 @@ address = "127.0.0.1:9"
 mapping = "street"
 layout = "lines"
 """
+
+
+def outbound(made: object) -> OutboundMapping:
+    """Give a compiled definition as what it is."""
+    assert isinstance(made, OutboundMapping)
+    return made
+
+
+@pytest.mark.anyio
+async def test_a_result_waits_for_a_code_that_is_refused(
+    tmp_path: Path, database: Database
+) -> None:
+    """It is parked with table and place, counted, and written anew once the table has the code."""
+    street = SOURCES["street.yaml"].replace("codes: bodies", "codes: bodies, unknown: refuse")
+    sources = {**SOURCES, "street.yaml": street}
+    known = {**sources, "codes/bodies.csv": "code,value\nA1,SEVEN\n"}
+    made = [compile_sources(each, "street") for each in (sources, known)]
+    before, after = [destination(mappings=(outbound(each),)) for each in made]
+    async with open_hospital(tmp_path, database, before) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "No bleeding.")
+        await hospital.follow()
+        parked = "SELECT id, code, detail FROM delivery WHERE state = 'parked'"
+        await until(lambda: hospital.rows(parked))
+        ((number, code, detail),) = hospital.rows(parked)
+        hospital.couriers[0].destination = after
+        retry_delivery(database, number)
+        hospital.couriers[0].notify()
+        (sent,) = await hospital.delivered(1)
+    assert (code, detail) == (
+        "unknown_code",
+        "code table bodies has no entry for the value of $order.Accession",
+    )
+    assert b"ZBP|SEVEN" in sent
 
 
 @pytest.mark.anyio

@@ -105,7 +105,7 @@ async def test_what_the_settings_say_of_a_reply_counts(tmp_path: Path, database:
 
 
 async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Database) -> None:
-    """One is away for good, the other has everything in order."""
+    """One is away for good, and called so; the other has everything in order."""
     async with open_hospital(
         tmp_path,
         database,
@@ -123,3 +123,5 @@ async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Data
         ]
         waiting = "SELECT count(*) FROM delivery WHERE destination = 'dead' AND state <> 'done'"
         assert hospital.rows(waiting) == [(5,)]
+        codes = "SELECT DISTINCT code FROM delivery WHERE destination = 'dead' AND attempts > 0"
+        await until(lambda: ("not_connected",) in hospital.rows(codes))

@@ -64,6 +64,31 @@ async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None
     assert not any(s.value("OBX-5") == "More." for s in sent[4].named("OBX"))
 
 
+async def test_a_preliminary_report_that_is_edited_while_it_waits(
+    tmp_path: Path, database: Database
+) -> None:
+    """It goes out as it was read, each read with its own words; what nobody read stays inside."""
+    ris = destination(mappings=written("results", content=["text", "rtf"]), events=RESULTS)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        hospital.couriers[0].pause()
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        for number in (1, 2):
+            await page("save", text=f"Read {number}.")
+            await hospital.client.prelim(A1, "Residents", f"R{number}")
+            hospital.time.leap += 1000
+        await page("save", text="Not read yet.")
+        await hospital.follow()
+        hospital.couriers[0].resume()
+        sent = [Message.parse(each) for each in await hospital.delivered(2)]
+    for number, message in enumerate(sent, start=1):
+        text, rtf = message.named("OBX")
+        assert (text.value("OBX-5"), text.value("OBX-11")) == (f"Read {number}.", "P")
+        words = rtf_to_text(base64.b64decode(rtf.value("OBX-5.5"), validate=True).decode())
+        assert f"Read {number}." in words
+        assert "Not read yet." not in words
+
+
 async def test_a_preliminary_report_that_came_to_nothing(
     tmp_path: Path, database: Database
 ) -> None:
@@ -101,16 +126,19 @@ async def test_a_preliminary_report_that_came_to_nothing(
 
 
 async def test_an_order_that_is_gone_is_cancelled(tmp_path: Path, database: Database) -> None:
-    """Whether its report was begun or not; one that is held or replaced in place is not."""
+    """Whether its report was begun, or was there; one that is held or replaced in place is not."""
     ris = destination("ris", mappings=written("status"), events=STATUS)
     async with open_hospital(tmp_path, database, ris) as hospital:
-        for number in range(1, 6):
+        for number in range(1, 7):
             await hospital.send(order(f"ID{number}", f"A{number}"))
         page = await hospital.page("A1")
         await page("save", text="First look.")
         await hospital.client.delete(A1)
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.send(order("ID6", "A3").replace(b"ORC|NW", b"ORC|CA"))
+        for number, control in enumerate((b"HD", b"CA", b"CA")):
+            said = order(f"IDH{number}", "A6").replace(b"ORC|NW", b"ORC|" + control)
+            await hospital.send(said)
         await hospital.send(order("ID7", "A4").replace(b"ORC|NW", b"ORC|HD"))
         group = order("ID8", "A5").split(b"ORC|NW")[1]
         replaced = order("ID8", "A5").replace(b"ORC|NW", b"ORC|RP") + b"ORC|RO" + group
@@ -119,7 +147,8 @@ async def test_an_order_that_is_gone_is_cancelled(tmp_path: Path, database: Data
         await until(lambda: hospital.rows(NOT_YET) == [(0,)])
         sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
     told = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
-    assert told == dict.fromkeys(("A1", "A2", "A3"), ("CA", "X"))
+    assert told == dict.fromkeys(("A1", "A2", "A3", "A6"), ("CA", "X"))
+    assert [m.value("OBR-18") for m in sent].count("A6") == 1
 
 
 @pytest.mark.parametrize("name", ["results", "mdm"])

@@ -176,6 +176,26 @@ async def test_who_has_not_heard_of_a_merge(hospital: Hospital) -> None:
     assert await listed(hospital) == {"F1": NEW, "F2": NEW}
 
 
+async def test_a_merge_into_somebody_who_was_merged_on(hospital: Hospital) -> None:
+    """It says who joins the survivor, and nothing of what she is called."""
+    await hospital.send(told(line("NW", "P1", "F1"), mrn="M3", name=NEW, sent=1))
+    await hospital.send(adt("A40", "M3", f"M2||||||{OLD}", name=NEW))
+    late = adt("A40", "M2", "M1", name=OLD).replace(b"20261121120000", b"20261121110000")
+    await hospital.send(late)
+    await hospital.send(told(line("NW", "P2", "F2"), mrn="M1", name=OLD, sent=1))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+
+
+async def test_the_name_before_a_merge_is_that_of_mrg_7(hospital: Hospital) -> None:
+    """An order that names her so is the survivor's; one with any other name waits."""
+    await hospital.send(told(line("NW", "P1", "F1"), mrn="M2", name=NEW, sent=1))
+    await hospital.send(adt("A40", "M2", f"M1||||||{OLD}", name=NEW))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=AFTER))
+    assert await listed(hospital) == {"F1": NEW, "F2": NEW}
+    await hospital.send(told(line("NW", "P3", "F3"), name="OTHER^OLGA", sent=AFTER))
+    assert hospital.states() == {"done", "parked"}
+
+
 async def test_a_date_of_birth_under_a_merged_identifier(hospital: Hospital) -> None:
     """Who has not heard of the merge has not heard of the correction since, either."""
     await hospital.send(adt("A40", "M2", "M1"))

@@ -196,9 +196,12 @@ async def test_stored_accepts_what_it_cannot_check(database: Database) -> None:
     ],
 )
 async def test_applied_answers_by_the_outcome(database: Database, state: State, code: str) -> None:
-    """`acknowledge = "applied"`: AA only when the report service has the order."""
+    """`acknowledge = "applied"`: AA only when the report service has the order; in a batch too."""
     async with open_desk(database, fate=Fate(state), acknowledge=Acknowledge.APPLIED) as desk:
         assert (await desk.ask(order())).code == code
+        (batch,) = await desk.send(BATCH)
+        assert batch.startswith(b"FHS")
+        assert batch.count(b"MSA|" + code.encode()) == batch.count(b"MSA|") == 2
 
 
 async def test_applied_in_enhanced_mode(database: Database) -> None:

@@ -4,8 +4,16 @@ from itertools import product
 
 import pytest
 
-from bridge.intake.order_rules import CLOSING, OPEN, OVERTAKEN, RULES, OrderState, Step, decide
-from bridge.intake.planning import ORDERS
+from bridge.intake.order_rules import (
+    CLOSING,
+    OPEN,
+    ORDERS,
+    OVERTAKEN,
+    RULES,
+    OrderState,
+    Step,
+    decide,
+)
 from mappings.events import Action
 
 

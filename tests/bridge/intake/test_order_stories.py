@@ -136,6 +136,19 @@ class TestFamilies:
         await hospital.send(told(self.FAMILY[2], sent=7))
         assert set(await listed(hospital)) == {"F2"}
 
+    @pytest.mark.parametrize("early", [True, False])
+    async def test_children_of_a_replaced_parent_stand(
+        self, hospital: Hospital, *, early: bool
+    ) -> None:
+        """Nobody cancelled them: they are to be read, and people are told."""
+        child = told(self.FAMILY[1], sent=2)
+        replaced = told(line("RU", "P0", "F0"), line("RO", "P5", "F5"), sent=5)
+        await hospital.send(told(line("NW", "P0", "F0"), sent=1))
+        for message in (child, replaced) if early else (replaced, child):
+            await hospital.send(message)
+        assert last(hospital) == ("done", "parent_replaced")
+        assert set(await listed(hospital)) == {"F1", "F5"}
+
 
 class TestNumbers:
     """SN, NA, and messages that name an order by either number."""

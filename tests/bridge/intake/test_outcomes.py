@@ -67,7 +67,7 @@ def test_the_service_may_say_when() -> None:
 
 def test_what_could_not_be_remembered_is_repeated() -> None:
     """The report service has it, the index has not: again, and in the end to a person."""
-    events = [unremembered(claimed(1, doubts)).event for doubts in range(PATIENCE)]
+    events = [unremembered(claimed(1, doubts), 0).event for doubts in range(PATIENCE)]
     assert events == [Event.POSTPONED] * (PATIENCE - 1) + [Event.GIVEN_UP]
 
 

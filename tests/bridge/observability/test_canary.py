@@ -1,5 +1,6 @@
 """No patient data in any log, metric or exception: canaries through every failure there is."""
 
+import asyncio
 import io
 import logging
 from collections.abc import Iterator
@@ -160,6 +161,16 @@ def test_errors_logged_by_libraries(lines: io.StringIO) -> None:
     assert "ValueError" in text
     assert '"dropped_fields": 1' in text
     assert '"count": 1' in text
+    assert all('"timestamp": "2' in line for line in text.splitlines())
+
+
+def test_what_a_stop_ends_is_no_error(lines: io.StringIO) -> None:
+    """The scheduler's jobs are cancelled then; what fails by itself is told."""
+    library = logging.getLogger("apscheduler.executors.default")
+    for each in (asyncio.CancelledError(), ValueError()):
+        library.error("Job raised an exception", exc_info=each)
+    (line,) = lines.getvalue().splitlines()
+    assert "ValueError" in line
 
 
 def test_a_failure_of_the_service_has_no_body() -> None:

@@ -19,6 +19,7 @@ from bridge.operations.channels import (
 from bridge.operations.conditions import (
     DAY,
     Condition,
+    Life,
     Queue,
     Severity,
     Sight,
@@ -64,9 +65,13 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
             {"silence": {"a": 5000}},
             ["paused:listener a"],
         ),
-        ({"certificates": {"l": NOW + 14 * DAY}}, {}, []),
-        ({"certificates": {"l": NOW + 14 * DAY - 1}}, {}, ["certificate:l"]),
-        ({"certificates": {"l": NOW}}, {"certificate": 0}, ["certificate:l"]),
+        ({"certificates": {"l": Life(0, NOW + 14 * DAY)}}, {}, []),
+        ({"certificates": {"l": Life(0, NOW + 14 * DAY - 1)}}, {}, ["certificate:l"]),
+        ({"certificates": {"l": Life(NOW - 6 * DAY, NOW + 2 * DAY)}}, {}, []),
+        ({"certificates": {"l": Life(NOW - 6 * DAY - 4, NOW + 2 * DAY)}}, {}, ["certificate:l"]),
+        ({"certificates": {"l": Life(0, NOW)}}, {"certificate": 0}, ["certificate:l"]),
+        ({"certificates": {"certificate of l": Life(0, NOW)}}, {}, ["certificate:l"]),
+        ({"certificates": {"ca of d": Life(0, NOW)}}, {}, ["certificate:ca of d"]),
         ({"circuits": ["d"]}, {}, ["circuit:destination d"]),
         ({"refused": {"a": 49, "b": 50}}, {}, ["refused:listener b"]),
         ({"refused": {"b": 50}}, {"refused": 0}, []),
@@ -123,7 +128,7 @@ def test_told_once_reminded_and_cleared(database: Database) -> None:
     assert (row["raised_at"], row["cleared_at"]) == (1600, None)
 
 
-def watch(database: Database, tell: list[object], clock: list[int]) -> Watch:
+def watch(database: Database, tell: dict[str, object], clock: list[int]) -> Watch:
     """A watch over one paused listener."""
     return Watch(
         database,
@@ -148,14 +153,49 @@ def test_who_could_not_be_told_is_told_the_next_time(database: Database) -> None
     clock = [1]
     pause(database, Kind.LISTENER, "a", 1, "ada")
     pause(database, Kind.LISTENER, "gone", 1, "ada")
-    watch(database, [broken], clock).look()
+    watch(database, {"mail": broken}, clock).look()
     clock[0] = 2
-    watch(database, [broken, heard.extend], clock).look()
+    watch(database, {"mail": broken, "webhook": heard.extend}, clock).look()
     clock[0] = 3
-    watch(database, [heard.extend], clock).look()
+    watch(database, {"webhook": heard.extend}, clock).look()
     assert [(each.news, each.condition.key) for each in heard] == [
         (News.RAISED, "paused:listener a")
     ]
+
+
+def test_each_way_of_telling_is_owed_what_it_missed(database: Database) -> None:
+    """Mail that fails while the hook works: told by mail later, what stands by then, once."""
+    posted: list[Notice] = []
+    mailed: list[Notice] = []
+    down = [True]
+
+    def mail(notices: Sequence[Notice]) -> None:
+        if down[0]:
+            raise OSError
+        mailed.extend(notices)
+
+    clock = [1]
+    watching = watch(database, {"mail": mail, "webhook": posted.extend}, clock)
+    pause(database, Kind.LISTENER, "a", 1, "ada")
+    watching.look()
+    resume(database, Kind.LISTENER, "a")
+    watching.look()
+    pause(database, Kind.LISTENER, "a", 3, "ada")
+    watching.look()
+    down[0] = False
+    watching.look()
+    watching.look()
+    assert news(posted) == ["raised", "cleared", "raised"]
+    assert news(mailed) == ["raised"]
+
+
+def test_what_becomes_critical_is_told_again(database: Database) -> None:
+    """A certificate that expires soon, has expired, and is still expired."""
+    told = []
+    for now, severity in enumerate(["warning", "warning", "critical", "critical", "warning"]):
+        standing = [replace(TROUBLE, severity=Severity(severity))]
+        told.append(news(take_note(database, standing, now, repeat_after=0)))
+    assert told == [["raised"], [], ["raised"], [], []]
 
 
 def test_channels(database: Database) -> None:
@@ -221,7 +261,7 @@ async def test_what_is_seen(database: Database) -> None:
     with database.write() as connection:
         concerns.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
-        watch(database, [], [NOW]),
+        watch(database, {}, [NOW]),
         thresholds=lambda: Thresholds(refused=1, disk_free=2),
         names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,

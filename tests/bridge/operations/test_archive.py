@@ -4,12 +4,15 @@ import errno
 import gzip
 import json
 import os
-from datetime import UTC, datetime
+import subprocess
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from bridge.operations.archive import Archive
+from bridge.operations.archive import Archive, last_lines
+from bridge.operations.batches import last_batch
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 
@@ -35,3 +38,88 @@ def test_a_batch_that_was_not_kept_leaves_nothing(
         {"id": 1, "payload": "MSH|"},
         {"id": 2, "payload_base64": "/w=="},
     ]
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    """All that is archived of messages, the oldest run first."""
+    files = [file for file in sorted(folder.iterdir()) if file.name.startswith("message-")]
+    told = b"".join(gzip.decompress(file.read_bytes()) for file in files)
+    return [json.loads(each) for each in told.decode().splitlines()]
+
+
+def test_who_died_before_the_rows_went(tmp_path: Path) -> None:
+    """The next run finds them in the last batch, and writes only what is not there as it is."""
+    before = Archive(tmp_path, NOW)
+    before.add("message", [{"id": 1, "payload": b"MSH|"}])
+    before.add("message", [{"id": 2, "payload": b"\x1f\x8b\x08"}, {"id": 3, "payload": b"c"}])
+    before.add("delivery", [{"id": 4, "payload": b"d"}])
+    again = Archive(tmp_path, NOW + timedelta(hours=1))
+    again.add("message", [{"id": 2, "payload": b"\x1f\x8b\x08"}])
+    again.add("message", [{"id": 3, "payload": b"replayed"}, {"id": 4, "payload": b"d"}])
+    assert [(each["id"], each.get("payload")) for each in lines(tmp_path)] == [
+        *((1, "MSH|"), (2, None), (3, "c")),
+        *((3, "replayed"), (4, "d")),
+    ]
+
+
+def whole(folder: Path) -> list[object]:
+    """The ids that `zcat` shows of all files; it fails where one is not whole."""
+    files = sorted(str(file) for file in folder.iterdir())
+    shown = subprocess.run(["gzip", "-dc", *files], check=True, capture_output=True).stdout
+    return [json.loads(each)["id"] for each in shown.splitlines()]
+
+
+def test_who_died_while_writing(tmp_path: Path) -> None:
+    """However much of a batch was written: it is cut off, its rows and no others come again."""
+    first, second = [{"id": 1, "payload": b"a"}], [{"id": 2, "payload": b"b"}]
+    begun = Archive(tmp_path / "begun", NOW)
+    begun.add("message", first)
+    (file,) = (tmp_path / "begun").iterdir()
+    batch = file.read_bytes()
+    left = [batch[:cut] for cut in range(len(batch))] + [bytes(3), bytes(5000)]
+    for at, before in product(range(len(left)), (batch, b"")):
+        folder = tmp_path / f"{at}-{len(before)}"
+        folder.mkdir()
+        (folder / file.name).write_bytes(before + left[at])
+        again = Archive(folder, NOW + timedelta(hours=1))
+        again.add("message", first)
+        again.add("message", second)
+        assert [each["id"] for each in lines(folder)] == [1, 2], left[at]
+    assert whole(folder) == [1, 2]
+
+
+def test_what_only_looks_like_half_a_batch(tmp_path: Path) -> None:
+    """A batch may hold what batches begin with: nothing that is whole is cut off."""
+    inside = gzip.compress(b"x" * 100)[:20]
+    noise = os.urandom(300_000)
+    (tmp_path / "message-20261121T150000Z.jsonl.gz").write_bytes(
+        gzip.compress(b'{"id": 1}\n', 0) + gzip.compress(noise + inside, 0)
+    )
+    assert last_batch(next(tmp_path.iterdir())) == noise + inside
+    assert gzip.decompress(next(tmp_path.iterdir()).read_bytes())[10:] == noise + inside
+
+
+def test_what_is_damaged_stays(tmp_path: Path) -> None:
+    """A disk's own faults are for people: nothing is cut off, and a run writes beside it."""
+    good = gzip.compress(b'{"id": 1}\n')
+    damaged = good + b"\x1f\x8b\x08\x00 no member" + good
+    (tmp_path / "message-20261121T150000Z.jsonl.gz").write_bytes(damaged)
+    assert last_lines(tmp_path, "message") == {'{"id": 1}\n'}
+    assert next(tmp_path.iterdir()).read_bytes() == damaged
+
+
+def test_who_died_again_and_again(tmp_path: Path) -> None:
+    """Rows in hand of one run after the other stand in several files: none is written twice."""
+    rows = [{"id": number, "payload": b"a"} for number in range(1, 5)]
+    for run in range(1, 5):
+        Archive(tmp_path, NOW + timedelta(hours=run)).add("message", rows[:run])
+    assert whole(tmp_path) == [1, 2, 3, 4]
+
+
+def test_a_clock_that_went_back(tmp_path: Path) -> None:
+    """The order of the names is that of the runs, and what stands in the newest is known."""
+    Archive(tmp_path, NOW).add("message", [{"id": 1, "payload": b"a"}])
+    back = Archive(tmp_path, NOW - timedelta(days=1))
+    back.add("message", [{"id": 1, "payload": b"a"}, {"id": 2, "payload": b"b"}])
+    Archive(tmp_path, NOW + timedelta(hours=1)).add("message", [{"id": 2, "payload": b"b"}])
+    assert whole(tmp_path) == [1, 2]

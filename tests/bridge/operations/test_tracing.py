@@ -1,13 +1,27 @@
 """A span for each frame and each message, and nothing changed by it."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+import gzip
+import sys
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event as Flag
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
+from opentelemetry import trace as api
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from twisted.internet.defer import Deferred, fail, succeed
+from typing_extensions import override
 
-from bridge.operations.telemetry import identities
+from bridge.operations.telemetry import (
+    Linking,
+    TracingUnavailable,
+    end_within,
+    identities,
+    open_tracer,
+)
 from bridge.operations.tracing import mark_of, traced, traced_apply, traced_handler
 from bridge.queue.deliveries import ClaimedDelivery, in_hand
 from bridge.queue.states import Event
@@ -93,11 +107,11 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
     handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), recorder, "ris")
     await handle(Frame(ORDER), MemoryPeer())
 
-    async def apply(claimed: Sequence[Claimed]) -> Sequence[Outcome]:
-        return [Outcome(each.message_id, Event.ACCEPTED, code="report_kept") for each in claimed]
+    async def apply(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+        yield [Outcome(each.message_id, Event.ACCEPTED, code="report_kept") for each in claimed]
 
     claimed = Claimed(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
-    await traced_apply(apply, recorder)([claimed])
+    assert len([each async for each in traced_apply(apply, recorder)([claimed])]) == 1
 
     async def origin(delivery: ClaimedDelivery) -> int | None:
         assert delivery is DELIVERY
@@ -138,12 +152,13 @@ async def test_applying_that_fails_ends_its_spans() -> None:
     """What was not answered for says so."""
     recorder = Recorder()
 
-    async def apply(claimed: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(claimed: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+        yield []
         raise OSError("away")
 
     claimed = Claimed(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
     with pytest.raises(OSError, match="away"):
-        await traced_apply(apply, recorder)([claimed])
+        [each async for each in traced_apply(apply, recorder)([claimed])]
     assert recorder.spans[0][1]["bridge.outcome"] == "none"
     assert recorder.ended == 1
 
@@ -154,3 +169,96 @@ def test_marks_are_traces() -> None:
     trace, span = identities(-5)
     assert 0 < trace < 1 << 128
     assert 0 < span < 1 << 64
+
+
+def test_opentelemetry_is_told_which_trace_a_span_is_of() -> None:
+    """By the parent that all spans with a mark have."""
+    span: Any = Linking(api.NoOpTracer()).start_span("hl7 apply", attributes={}, mark=-5)
+    context = span.get_span_context()
+    assert (context.trace_id, context.span_id) == identities(-5)
+    assert context.trace_flags.sampled
+
+
+def test_a_collector_that_takes_nothing_holds_up_no_end() -> None:
+    """What it has not taken by then is lost."""
+    taken = Flag()
+    end_within(taken.wait, patience=0.01)
+    assert not taken.is_set()
+    taken.set()
+    end_within(taken.wait)
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes spans by OTLP over HTTP, as OpenTelemetry's collectors do, and keeps them."""
+
+    taken: ClassVar[list[ExportTraceServiceRequest]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.path == "/v1/traces"
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.taken.append(ExportTraceServiceRequest.FromString(body))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:  # its own name
+        """Say nothing."""
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A collector on this machine; its address."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(Collector, "taken", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        serving.join()
+
+
+async def test_a_collector_gets_the_spans(collector: str) -> None:
+    """By OpenTelemetry's own SDK, over a socket: whose they are, one trace, no word of the rest."""
+    tracer, end = open_tracer(collector, 1.0)
+    handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
+    await handle(Frame(ORDER), MemoryPeer())
+    in_hand.set(None)
+    line = traced(MemoryClient(lambda payload: b"ACK"), tracer, "out")
+    await line.send(b"SECRET").asFuture(asyncio.get_running_loop())
+    await asyncio.to_thread(end)
+
+    (resource,) = [each for taken in Collector.taken for each in taken.resource_spans]
+    named = {each.key: each.value.string_value for each in resource.resource.attributes}
+    assert named["service.name"] == "report-bridge"
+    received, sent = [each for scope in resource.scope_spans for each in scope.spans]
+    trace, parent = identities(mark_of(ORDER))
+    assert (received.name, sent.name) == ("hl7 receive", "hl7 send")
+    assert (int.from_bytes(received.trace_id), int.from_bytes(received.parent_span_id)) == (
+        trace,
+        parent,
+    )
+    assert sent.trace_id != received.trace_id
+    assert received.end_time_unix_nano >= received.start_time_unix_nano > 0
+    assert {each.key for each in received.attributes} == {"hl7.listener", "hl7.size"}
+    assert b"SECRET" not in b"".join(each.SerializeToString() for each in Collector.taken)
+
+
+async def test_a_share_of_nothing_is_no_span(collector: str) -> None:
+    """Whole traces are taken, or left."""
+    tracer, end = open_tracer(collector, 0.0)
+    handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
+    assert await handle(Frame(ORDER), MemoryPeer()) == [b"ACK"]
+    await asyncio.to_thread(end)
+    assert Collector.taken == []
+
+
+def test_without_the_sdk_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extra: who asks for no traces needs none of it."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    monkeypatch.delitem(sys.modules, "opentelemetry.sdk.trace", raising=False)
+    with pytest.raises(TracingUnavailable, match=r"install report-bridge\[tracing\]"):
+        open_tracer("http://127.0.0.1:4318", 1.0)

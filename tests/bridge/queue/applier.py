@@ -7,7 +7,7 @@ Run as `python -m tests.bridge.queue.applier URL NODE`.
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from bridge.queue import browse
 from bridge.queue.inbox import Inbox
@@ -21,12 +21,12 @@ async def main(url: str, node: str) -> None:
     """Apply until the inbox is empty."""
     database = Database(url)
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         for each in batch:
             sys.stdout.write(f"{time.time_ns()} {each.lanes[0]} {each.message_id}\n")
         sys.stdout.flush()
         await asyncio.sleep(0.05)
-        return [Outcome(each.message_id, Event.ACCEPTED) for each in batch]
+        yield [Outcome(each.message_id, Event.ACCEPTED) for each in batch]
 
     worker = Worker(Inbox(database, node), apply, clock=lambda: time.time_ns() // 10**6, batch=20)
     await worker.start()

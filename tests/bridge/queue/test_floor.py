@@ -30,3 +30,13 @@ def test_a_look_at_the_newest_says_nothing_of_the_others() -> None:
     floor.found(90, [500], 4.0)
     assert floor.at(4.5) == 90
     assert floor.at(5.0) == 0
+
+
+def test_who_hurries_has_everything_looked_at_soon() -> None:
+    """Not at each announcement, and once for all that came before the look."""
+    floor = Floor(every=5.0, margin=10)
+    floor.found(0, [100], 0.0)
+    floor.hurry()
+    assert [floor.at(0.1), floor.at(0.25)] == [90, 0]
+    floor.found(0, [100], 0.25)
+    assert floor.at(1.0) == 90

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -143,6 +144,27 @@ def test_who_reads_puts_it_off(full: Database, intake: Intake) -> None:
     assert archived == []  # that was done before
 
 
+def test_what_is_begun_again_meanwhile(
+    full: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking for what stays keeps nobody from writing; what they begin then goes on."""
+    last = _next_partition(full, intake)
+    look, begun = shedding._ids, []
+
+    def looked(*given: Any) -> list[int]:
+        found = look(*given)
+        if given[3] > shedding.MOST and FIRST not in ids_in(full, "message_identity"):
+            begun.append(operate.replay_message(full, FIRST, operate.Routing("o", "v", (5,))))
+        return found
+
+    monkeypatch.setattr(shedding, "_ids", looked)
+    assert prune(full, NOW - 5000, pause=lambda _: None).messages == SIZE - 2
+    assert len(begun) == 1
+    assert names(full) == [f"from_{last}"]
+    assert ids_in(full, "message") == [FIRST, last]
+    assert [each.message_id for each in Inbox(full, "node").claim(NOW, 10)] == [FIRST]
+
+
 def test_a_message_that_comes_again_in_another_partition(store: Database, intake: Intake) -> None:
     """It is known there, on any node; other content of the same name is new, and again known."""
     first, other = arrival("TWICE", content="a"), arrival("TWICE", content="b")
@@ -161,26 +183,40 @@ def test_a_message_that_comes_again_in_another_partition(store: Database, intake
 
 
 def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
-    """Whoever looks at the newest only looks at all within seconds."""
+    """Whoever looks at the newest only looks at all when somebody tells it to."""
     clock = [0.0]
     inbox = Inbox(full, "node", timer=lambda: clock[0])
-    assert inbox.claim(NOW, 10) == []
+    go_on_from(full, FIRST + 500_000, SIZE)
+    (newest,) = intake.keep(arrival("NEW"))
+    assert [each.message_id for each in inbox.claim(NOW, 10)] == [newest.message_id]
     operate.replay_message(full, FIRST, operate.Routing("orders", "v", (5,)))
-    clock[0] += 60
+    clock[0] += 1
+    assert inbox.claim(NOW, 10) == []
+    inbox.hurry()
     assert [each.message_id for each in inbox.claim(NOW, 10)] == [FIRST]
     assert browse.message(full, FIRST).row.state is State.CLAIMED
 
 
-def test_kill_minus_nine_between(full: Database, intake: Intake, tmp_path: Path) -> None:
-    """What was archived when it died is not archived again, and all of it goes the next time."""
+def test_kill_minus_nine_between(
+    full: Database, intake: Intake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next sweep goes on where it died and archives nothing again; what grew old goes too."""
     last = _next_partition(full, intake)
     url = full.engine.url.render_as_string(hide_password=False)
     file = tmp_path / "archived"
     command = [sys.executable, "-m", "tests.bridge.queue.shedder", url, str(NOW - 5000), str(file)]
+    state = text("UPDATE message SET state = :state WHERE id = :id")
+    with full.write() as connection:
+        connection.execute(state, {"state": "parked", "id": FIRST + 3})
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     archived = [int(line) for line in file.read_text("ascii").split()]
-    assert archived == list(range(FIRST, FIRST + 20))
+    assert archived == [FIRST + n for n in range(21) if n != 3]
     assert len(ids_in(full, "message")) == SIZE - 1
+    with full.write() as connection:
+        connection.execute(state, {"state": "refused", "id": FIRST + 3})
+    monkeypatch.setattr(shedding, "WIDEST", 4)
+    monkeypatch.setattr(shedding, "PROBE", 2)
     prune(full, NOW - 5000, archive=lambda _, rows: archived.extend(row["id"] for row in rows))
-    assert archived == list(range(FIRST, FIRST + SIZE - 2))
+    assert archived[20:] == [*range(FIRST + 21, FIRST + SIZE - 2), FIRST + 3]
     assert names(full) == [f"from_{last}"]
+    assert ids_in(full, "message") == [last]

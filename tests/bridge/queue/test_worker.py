@@ -1,7 +1,7 @@
 """Every claimed message gets an outcome, whatever applying it does."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from random import Random
 
 import pytest
@@ -77,10 +77,10 @@ def bench(store: Database, intake: Intake) -> Bench:
 def applying(outcome: Callable[[Claimed], Outcome], log: list[int]) -> Apply:
     """Make an apply that notes what it was given."""
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         log.extend(each.message_id for each in batch)
         await asyncio.sleep(0)
-        return [outcome(each) for each in batch]
+        yield [outcome(each) for each in batch]
 
     return apply
 
@@ -106,11 +106,11 @@ def test_what_raises_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixtu
     bench.keep("1", "2")
     tries: list[int] = []
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         tries.append(len(batch))
         if len(tries) == 1:
             raise ValueError("SECRET")
-        return [accepted(each) for each in batch]
+        yield [accepted(each) for each in batch]
 
     bench.run(apply, bench.all_done)
     assert len(tries) >= 2
@@ -123,9 +123,9 @@ def test_an_outcome_that_is_missing(bench: Bench) -> None:
     (first, second) = bench.keep("1", "2")
     seen: list[int] = []
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         seen.extend(each.message_id for each in batch)
-        return [accepted(each) for each in batch if each.message_id == first or len(seen) > 2]
+        yield [accepted(each) for each in batch if each.message_id == first or len(seen) > 2]
 
     bench.run(apply, bench.all_done)
     assert seen == [first, second, second]
@@ -152,14 +152,14 @@ def test_one_slow_batch_holds_up_nobody_else(bench: Bench) -> None:
     log: list[int] = []
     go_on = asyncio.Event()
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         (each,) = batch
         if each.message_id == slow:
             await go_on.wait()
         log.append(each.message_id)
         if len(log) == len(others):
             go_on.set()
-        return [accepted(each)]
+        yield [accepted(each)]
 
     bench.run(apply, bench.all_done, batch=1)
     assert log == [*others, slow]
@@ -203,10 +203,10 @@ def test_stop_gives_back_what_hangs(bench: Bench) -> None:
     bench.keep("1")
     begun: list[int] = []
 
-    async def hang(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def hang(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         begun.append(len(batch))
         await asyncio.sleep(60)
-        return []
+        yield []
 
     bench.run(hang, lambda: bool(begun), drain=0.01)
     assert bench.states() == [State.QUEUED]
@@ -216,9 +216,9 @@ def test_notify_wakes_at_once(bench: Bench) -> None:
     """A worker that is told does not wait for its next look."""
     applied = asyncio.Event()
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
         applied.set()
-        return [accepted(each) for each in batch]
+        yield [accepted(each) for each in batch]
 
     async def story() -> None:
         worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=30)
@@ -237,8 +237,8 @@ def test_notify_wakes_at_once(bench: Bench) -> None:
 def without_looking(bench: Bench, **settings: int) -> None:
     """Run a worker that hardly ever looks by itself, until all is applied."""
 
-    async def apply(batch: Sequence[Claimed]) -> Sequence[Outcome]:
-        return [accepted(each) for each in batch]
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+        yield [accepted(each) for each in batch]
 
     async def story() -> None:
         worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=60, **settings)

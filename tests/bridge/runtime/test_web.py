@@ -3,12 +3,18 @@
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 
-from bridge.runtime.web import MAX_HEADERS, WebServer, bind
+from bridge.observability.metrics import Metrics
+from bridge.runtime.probes import PATIENCE, Probes, Readiness
+from bridge.runtime.unreadable import MAX_HEADERS
+from bridge.runtime.web import WebServer, bind
+from bridge.store.database import Database
 from config.quantities import Address
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +36,26 @@ async def test_no_answer_is_held_back() -> None:
         writer.close()
 
 
+async def test_a_database_without_a_word_holds_no_probe_up() -> None:
+    """Cut off by a firewall: not ready, and counted all the same, while balancers still wait."""
+    ready = Readiness()
+    await ready.begin()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"postgresql+psycopg://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        database = Database(address)
+        probes = Probes(Metrics(), ready, database, lambda: 0).over(None)
+        transport = httpx.ASGITransport(app=probes)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            asked = [client.get(path) for path in ("/readyz", "/readyz", "/metrics")]
+            began = time.monotonic()
+            answers = await asyncio.gather(*asked)
+            took = time.monotonic() - began
+    database.dispose()
+
+    assert [answer.status_code for answer in answers] == [503, 503, 200]
+    assert took < 2 * PATIENCE
+
+
 _LONG = (
     b"GET / HTTP/1.1\r\nX-Long: "  # not a byte more than is read: what is unread cuts answers off
 )
@@ -47,6 +73,9 @@ async def _nothing(
     [
         (b"\x0bMSH|^~\\&|RIS\x1c\r\n\r\n", 400, "malformed_http"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "malformed_http"),
+        (b"GET /\r\n\r\n", 400, "malformed_http"),
+        (b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 400, "malformed_http"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400, "malformed_http"),
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "malformed_http"),
         (_LONG.ljust(MAX_HEADERS + 1, b"x"), 431, "headers_too_large"),
     ],

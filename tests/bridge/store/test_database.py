@@ -6,11 +6,20 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from bridge.store.database import Database
-from bridge.store.errors import Busy, Conflict, StatementRefused, StoreError, UnsupportedStore
+from bridge.store.errors import (
+    Busy,
+    Conflict,
+    StatementRefused,
+    StoreError,
+    StoreUnavailable,
+    UnsupportedStore,
+)
 from bridge.store.pool import Pool
+from tests.conftest import ask_server
 
 
 @pytest.fixture(autouse=True)
@@ -166,6 +175,27 @@ def test_a_lock_that_does_not_come_is_busy(
         thread.start()
         thread.join()
     assert isinstance(failures[0], Busy)
+
+
+@pytest.mark.postgres
+def test_a_server_that_keeps_nothing_is_not_ours(postgres_server: str, postgres_url: str) -> None:
+    """A standby, or what is made read-only, is as good as away, unless the address wants it."""
+    name = make_url(postgres_url).database
+    ask_server(postgres_server, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    refused = Database(postgres_url)
+    heard = Database(make_url(postgres_url).update_query_dict(
+        {"target_session_attrs": "any", "options": "-c work_mem=5MB"}
+    ).render_as_string(hide_password=False))  # fmt: skip
+    try:
+        with pytest.raises(StoreUnavailable), refused.read():
+            pass
+        with heard.read() as connection:
+            for setting, value in (("work_mem", "5MB"), ("lock_timeout", "30s")):
+                assert connection.execute(text(f"SHOW {setting}")).scalar_one() == value
+    finally:
+        ask_server(postgres_server, f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        refused.dispose()
+        heard.dispose()
 
 
 @pytest.mark.postgres

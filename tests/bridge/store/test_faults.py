@@ -25,6 +25,8 @@ POSTGRES = {
     "57P03": StoreUnavailable,  # cannot_connect_now
     "58030": StoreUnavailable,  # io_error
     "25006": StoreUnavailable,  # read_only_sql_transaction: a standby
+    "25P03": StoreUnavailable,  # idle_in_transaction_session_timeout
+    "25P04": StoreUnavailable,  # transaction_timeout
     "23502": StatementRefused,  # not_null_violation
     "42601": StatementRefused,  # syntax_error
 }
@@ -45,5 +47,7 @@ def test_a_connection_that_went_away() -> None:
     assert isinstance(fault(gone), StoreUnavailable)
     assert lost_connection(gone)
     assert lost_connection(errors.AdminShutdown())
+    assert lost_connection(errors.IdleInTransactionSessionTimeout())
+    assert not lost_connection(errors.ReadOnlySqlTransaction())
     assert not lost_connection(errors.DiskFull())
     assert not lost_connection(errors.UniqueViolation())

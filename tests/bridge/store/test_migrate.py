@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
-from bridge.store.errors import SchemaTooNew, StoreError
+from bridge.store.errors import Busy, SchemaInUse, SchemaTooNew, StoreError
 from bridge.store.migrate import current, heads, is_ready, revisions, upgrade
 
 ROOT = Path(__file__).parents[3]
@@ -73,6 +73,20 @@ def test_nodes_that_start_at_once(empty: Database) -> None:
     for thread in threads:
         thread.join()
     assert results == [heads()] * 4
+
+
+def test_others_use_the_tables(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives up, having changed nothing, and says what to do."""
+
+    def in_use(connection: Connection, *_: object) -> None:
+        connection.execute(text("CREATE TABLE half (id integer)"))
+        raise Busy("55P03")
+
+    monkeypatch.setattr("bridge.store.migrating.run", in_use)
+    with pytest.raises(SchemaInUse, match=r"nothing was changed.*stop all nodes"):
+        upgrade(empty)
+    assert current(empty) == ()
+    assert "half" not in _tables(empty)
 
 
 def test_a_newer_schema_is_refused(empty: Database) -> None:

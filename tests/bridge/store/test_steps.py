@@ -82,7 +82,7 @@ def test_rows_are_found_among_their_keys(filled: Database) -> None:
     """By numbers of 64 bits and by text, with other conditions, and by no keys at all."""
     with filled.read() as connection:
         flag = {"flag": True}
-        assert ask(connection, NUMBERED, [-(2**63), 2**63 - 1, 7], **flag).scalars().all() == [
+        assert ask(connection, NUMBERED, [-(2**63), 2**63 - 1, 7], **flag).scalars() == [
             ROWS[0]["name"],
             None,
         ]

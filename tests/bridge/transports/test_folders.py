@@ -167,6 +167,16 @@ def test_the_longest_names(tmp_path: Path) -> None:
     assert len(everything(tmp_path / "done")) == 3
 
 
+def test_a_folder_that_somebody_tidied_away(tmp_path: Path) -> None:
+    """What belongs to the folder is made again; the folder itself is not: it may be unmounted."""
+    folder = Folder(tmp_path / "in")
+    with pytest.raises(FileNotFoundError):
+        folder.put("acks/A.ack", b"x")
+    folder.prepare()
+    folder.put("acks/A.ack", b"x")
+    assert (tmp_path / "in" / "acks" / "A.ack").read_bytes() == b"x"
+
+
 def test_nothing_overtakes_a_file_that_grows() -> None:
     """Whole is what looks as it did; behind one that does not, all wait."""
     first = [("a", 1, 10), ("b", 5, 11), ("c", 5, 12)]

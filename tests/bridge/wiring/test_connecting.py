@@ -75,13 +75,13 @@ def office(tmp_path: Path) -> Iterator[Office]:
 @pytest.mark.parametrize(
     ("kind", "table", "field", "text"),
     [
-        ("destination", {"name": "a b", "address": "folder:x"}, "name", "pattern"),
+        ("destination", {"name": "a b", "address": "folder:x"}, "name", "write letters"),
         ("destination", {"name": "back", "address": "folder:x"}, "name", "of this name"),
         ("destination", {"name": "d", "address": "nowhere"}, "address", "host:port"),
         ("destination", {**STREET, "time_zone": "Mars"}, "time_zone", "IANA"),
         ("destination", {**STREET, "mapping": "resluts"}, "mapping", "resluts"),
         ("destination", {**STREET, "mapping": "orders"}, "", "outgoing"),
-        ("destination", {**STREET, "colour": "red"}, "colour", "not permitted"),
+        ("destination", {**STREET, "colour": "red"}, "colour", "unknown key"),
         ("destination", {**STREET, "tls": {}}, "tls", "folder"),
         ("destination", {**STREET, "authorization_file": "x"}, "authorization_file", "no setting"),
         ("destination", {**STREET, "address": "a:1", "tls": {"ca": "none.pem"}}, "", "tls.ca"),

@@ -4,7 +4,10 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
+from typer.testing import CliRunner
 
+from bridge.cli.application import application
+from bridge.operations import telemetry
 from bridge.wiring.checks import check_home
 from config import SettingsError, load
 from mappings.compiler import DEFINITIONS
@@ -43,7 +46,7 @@ def test_listeners_and_destinations(tmp_path: Path) -> None:
         ("2:1: database.url", "does not exist"),
         ("6:1: listener ris", "nowhere"),
         ("7:3: listener ris", "charset"),
-        ("8:1: listener ris", "tls.certificate"),
+        ("8:9: listener ris", "tls.certificate"),
         ("12:1: listener other", "not a mapping of incoming"),
         ("15:1: destination pacs", "nobody answers"),
         ("16:1: destination pacs", "no mapping of outgoing"),
@@ -60,3 +63,20 @@ def test_what_is_no_toml(tmp_path: Path, text: str, place: str) -> None:
         load(made(tmp_path, text))
     (mistake,) = raised.value.mistakes
     assert mistake.place == f"{tmp_path / 'bridge.toml'}:{place}"
+
+
+@pytest.mark.parametrize("more", [[], ["--live"]])
+def test_who_cannot_be_reached_is_named_once(tmp_path: Path, more: list[str]) -> None:
+    """With its place, whether it was only looked for or asked for all that is set."""
+    home = made(tmp_path, HOME)
+    told = CliRunner().invoke(application, ["check", "--home", str(home), *more]).stdout
+    (line,) = [each for each in told.splitlines() if "nobody answers" in each]
+    assert f"{home / 'bridge.toml'}:15:1: destination pacs: nobody answers at 127.0.0.1:9" in line
+
+
+def test_traces_without_what_sends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service would not start: the check says so, and what to install."""
+    home = made(tmp_path, '[tracing]\nendpoint = "http://127.0.0.1:4318"\n')
+    monkeypatch.setattr(telemetry, "_NEEDED", ("opentelemetry.no_such.part",))
+    told = [each for each in check_home(home) if each.place.endswith(": tracing.endpoint")]
+    assert [each.message for each in told] == ["install report-bridge[tracing], or leave it empty"]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.hl7.delimiters import STANDARD, Delimiters
-from mappings.hl7.escapes import escape, unescape
+from mappings.hl7.escapes import escape, transcribe, unescape
 
 OTHER = Delimiters("^", "~", "|", "?", "!", "#")
 
@@ -89,3 +89,19 @@ def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
 def test_nothing_is_lost_without_reason(text: str) -> None:
     """Whatever stands between escape characters, reading never fails."""
     assert isinstance(unescape(text), str)
+
+
+def test_what_an_order_escaped_is_repeated() -> None:
+    """Delimiters and letters are written anew; sequences that mean the same anywhere stay."""
+    stay = ("H", "N", ".br", ".sp+2", "Zab", "X0D0a", "C2842")
+    sent = "".join(f"?{each}?x" for each in stay)
+    assert transcribe(sent, OTHER) == sent.replace("?", "\\")
+    assert transcribe("?F?|?S??XE9?", OTHER, "latin-1") == r"\S\\F\\R\é"
+
+
+@given(st.text(alphabet="\\FSTREXPZHN.br0D19 a^|", max_size=30))
+def test_what_is_repeated_means_the_same(text: str) -> None:
+    """What stood there is what is read, however often it is passed on."""
+    once = transcribe(text, STANDARD)
+    assert unescape(once) == unescape(text)
+    assert transcribe(once, STANDARD) == once

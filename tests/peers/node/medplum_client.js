@@ -1,7 +1,24 @@
 // @medplum/hl7 as a sender: `PORT first|application`; messages as a JSON array in, a reply a line out.
 import { Hl7Message } from "@medplum/core";
 import { Hl7Client } from "@medplum/hl7";
+import { Socket } from "node:net";
 import { text } from "node:stream/consumers";
+
+const END = Buffer.from("\x1c\r");
+
+// Its flaw: whatever one read brings is one message to it. TCP may bring the application's word
+// about one message together with the receipt of the next, which it would then never see, and
+// wait for. So each frame is handed to it by itself.
+const emit = Socket.prototype.emit;
+Socket.prototype.emit = function (event, data, ...more) {
+  if (event !== "data" || !Buffer.isBuffer(data)) return emit.call(this, event, data, ...more);
+  for (let start = 0, end; start < data.length; start = end) {
+    const found = data.indexOf(END, start);
+    end = found < 0 ? data.length : found + END.length;
+    emit.call(this, event, data.subarray(start, end), ...more);
+  }
+  return true;
+};
 
 const [port, returnAck] = process.argv.slice(2);
 const client = new Hl7Client({ host: "127.0.0.1", port: Number(port) });

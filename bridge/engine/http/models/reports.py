@@ -30,6 +30,8 @@ _SITE = ("SiteID", "SiteLocation")
 _EXAMPLE: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
 _ONE: JsonDict = {"clinicalInfo": _EXAMPLE}
 
+_YEAR_9999 = 253_402_300_799_999  # its last millisecond
+
 
 class OrderIdentity(Body):
     """The triple that names a report, and the location that some sites have."""
@@ -86,13 +88,19 @@ class StatusBody(Body):
 
 
 class ExportBody(OneReport):
-    """`POST /api/report/export/html` and `/json`."""
+    """
+    `POST /api/report/export/html` and `/json`.
+
+    `prelimUntil` is ours, in milliseconds since the epoch: the text is that of the latest
+    preliminary read by then (404 where none counts), whatever has been written since.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{**_ONE, "timeZone": "Europe/Berlin"}]}
     )
 
     timeZone: str | None = None
+    prelimUntil: Annotated[int, Field(strict=True, ge=0, le=_YEAR_9999)] | None = None
 
 
 class RtfResponse(StrEnum):

@@ -23,7 +23,7 @@ from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.problems import bad_request
 from bridge.engine.http.state import engine_of
-from bridge.engine.service.export import gather_report
+from bridge.engine.service.export import gather_report, read_until
 from bridge.engine.service.reading import read_report
 
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
@@ -48,7 +48,10 @@ async def _export(
 
     def reading(session: Session) -> tuple[Exported, str]:
         report = read_report(session, triple)
-        return gather_report(session, report), report.report_id
+        found = gather_report(session, report)
+        if body.prelimUntil is not None:
+            found = replace(found, body=read_until(session, report, body.prelimUntil))
+        return found, report.report_id
 
     exported, _ = await look(
         request,

@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.accounts import AccountRoute, SignedDep
 from bridge.engine.http.auditing import deed_of, reading_of
-from bridge.engine.http.feed import POLL_SECONDS
 from bridge.engine.http.models.account import AssignBody
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.state import EngineDep, engine_of
@@ -25,6 +24,8 @@ from bridge.engine.service.feed import read_changes
 from bridge.engine.service.sites import get_site, list_prelim_groups
 from bridge.engine.service.work import Actor, Work
 from bridge.engine.service.worklist_rows import Column, Owner, RowsQuery, read_rows
+
+LOOK_EVERY = 0.5  # seconds: whether the page is still there is looked at, too
 
 router = APIRouter(
     prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
@@ -134,7 +135,7 @@ async def changes(
         if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
             bell.cancel()
             break
-        await heard(bell, min(left, POLL_SECONDS))
+        await heard(bell, min(left, LOOK_EVERY))
     changed = dict.fromkeys(str(each["reportId"]) for each in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
 

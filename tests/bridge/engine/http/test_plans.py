@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
+from bridge.engine.service.tokens import VALID
 from bridge.store.database import Database
 from tests.bridge.engine.http.house import ADMIN, READER, Service, identity, launch_body, user
 
@@ -68,7 +69,7 @@ def watched(database: Database) -> Iterator[list[Statement]]:
     seen: list[Statement] = []
 
     def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
-        if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
             seen.append((statement, values[0] if many else values))
 
     event.listen(database.engine, "before_cursor_execute", note)
@@ -80,7 +81,8 @@ def plan(connection: Connection, statement: Statement) -> str:
     """Return how the database would run a statement, were its tables large."""
     explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
     rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
-    newest = statement[0].endswith("DESC\n LIMIT ? OFFSET ?")  # SQLite calls this a scan, too
+    # SQLite calls this a scan, too.
+    newest = statement[0].endswith(("DESC\n LIMIT ? OFFSET ?", "DESC LIMIT 1"))
     return "" if newest else "\n".join(str(row[-1]) for row in rows)
 
 
@@ -103,6 +105,17 @@ def test_no_hot_statement_walks_a_growing_table(
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         slow = {each[0]: found for each in seen if (found := walks(plan(connection, each)))}
     assert slow == {}
+
+
+def test_a_token_is_found_by_its_index(service: Service) -> None:
+    """Its question goes by the driver, past those that are watched."""
+    with service.database.write() as connection:
+        if connection.dialect.name == "sqlite":
+            asked: Statement = (VALID.sqlite, {"hashes": '["a"]', "now": 0})
+        else:
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            asked = (VALID.postgres, {"hashes": ["a"], "now": 0})
+        assert walks(plan(connection, asked)) == []
 
 
 def test_a_walk_is_seen(service: Service) -> None:

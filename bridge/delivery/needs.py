@@ -1,0 +1,53 @@
+"""What composing needs of others: the report service's exports, and what is owed to whom."""
+
+from typing import Any, Protocol
+
+from bridge.engine_client.models import Export, OrderKey
+
+
+class Exporter(Protocol):
+    """What is needed of the engine's client."""
+
+    async def export_json(self, order: OrderKey, *, prelim_until: int | None = None) -> Export:
+        """Export a report; `prelim_until` (ms): with the words of its last read by then."""
+
+    async def export_pdf(
+        self,
+        order: OrderKey,
+        time_zone: str | None = None,
+        *,
+        addenda: int | None = None,
+        prelim_until: int | None = None,
+    ) -> bytes:
+        """Export a report with its first addenda as PDF."""
+
+    async def export_rtf(
+        self,
+        order: OrderKey,
+        time_zone: str | None = None,
+        *,
+        content_only: bool = False,
+        addenda: int | None = None,
+        prelim_until: int | None = None,
+    ) -> bytes:
+        """Export a report with its first addenda as RTF."""
+
+
+class Owed(Protocol):
+    """A delivery, queued or not: a `Release` or a `ClaimedDelivery`."""
+
+    @property
+    def report_id(self) -> str:
+        """Whose report."""
+
+    @property
+    def release_key(self) -> str:
+        """Its name within its destination."""
+
+    @property
+    def event(self) -> str:
+        """What happened."""
+
+    @property
+    def orders(self) -> Any:
+        """The orders with their tags, the status, and how many addenda are out."""

@@ -1,0 +1,73 @@
+"""
+Two rows of one order made one: spoken of under two identifiers, or under a number and an accession.
+
+Pure. The later word stands, of what is to be done and of whether it is, by the senders' times.
+"""
+
+from dataclasses import replace
+
+from bridge.intake.order_rules import OPEN, OrderState, is_earlier
+from bridge.intake.saying import said
+from bridge.intake.signals import both, is_unordered
+from bridge.store.order_index import IndexedOrder
+
+
+def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
+    """Make one order of two rows of it, under the key and with the report of the first."""
+    behind = one.last_message < other.last_message
+    one_newer = not is_earlier(one.said_at or 0, other.said_at or 0, came_first=behind)
+    newer, older = (one, other) if one_newer else (other, one)
+    echo, tags = said(older, newer.echo, newer.tags)
+    stands = _standing(one, other)
+    first = min(one, other, key=lambda each: (each.first_message, each.place))
+    return replace(
+        one,
+        state=stands.state,
+        first_message=first.first_message,
+        place=first.place,
+        last_message=max(one.last_message, other.last_message),
+        placer=newer.placer or older.placer,
+        filler=newer.filler or older.filler,
+        tags=tags,
+        echo=echo,
+        report_id=one.report_id or other.report_id,
+        turned_at=stands.turned_at,
+        opened_at=_newest(one.opened_at, other.opened_at),
+        said_at=_newest(one.said_at, other.said_at),
+        signals=both(one.signals, other.signals),
+    )
+
+
+def _newest(*times: int | None) -> int | None:
+    return max((each for each in times if each is not None), default=None)
+
+
+def is_open(order: IndexedOrder) -> bool:
+    """Tell whether an order is to be read."""
+    return OrderState(order.state) in OPEN
+
+
+def _standing(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
+    """Choose the row by which an order stands, closed, held or open."""
+    if is_open(one) != is_open(other):
+        return _later(one, other)
+    if not is_open(one) and one.state != other.state:
+        held, gone = (one, other) if one.state == OrderState.HELD else (other, one)
+        return held if is_earlier(gone.turned_at, held.opened_at) else gone
+    if one.state != other.state:
+        return one if one.state == OrderState.ORDERED else other
+    return max(one, other, key=lambda each: (each.turned_at or 0, each.last_message))
+
+
+def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
+    """Choose the later word by the senders' times; where they prove nothing, by arrival."""
+    opened, closed = (one, other) if is_open(one) else (other, one)
+    held = closed.state == OrderState.HELD
+    times = [opened.opened_at, opened.turned_at if held else None]
+    spoken = max((each for each in times if each is not None), default=None)
+    only_changed = spoken is None and (opened.said_at is not None or is_unordered(opened))
+    if is_earlier(spoken, closed.turned_at) or only_changed:
+        return closed
+    if is_earlier(closed.turned_at, spoken):
+        return opened
+    return max(opened, closed, key=lambda each: each.last_message)

@@ -1,0 +1,24 @@
+"""The launches by which orders stand on the worklist. Pure; `launcher` sends them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from bridge.engine_client.models import Launch
+from bridge.intake.planning import Task
+from bridge.store.order_index import Key
+
+
+def launch_of(task: Task) -> Launch:
+    """Make the launch that registers an order, with everything that is known of it."""
+    event = task.event
+    location = {"SiteLocation": event.location} if event.location else {}
+    return registering(task.after.key, {**task.after.tags, **location}, event.reporting_app)
+
+
+def registering(
+    key: Key, tags: Mapping[str, Any], app: Mapping[str, Any] = MappingProxyType({})
+) -> Launch:
+    """Make the launch that registers an order with these tags, and these of the report's app."""
+    own = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
+    return Launch({**tags, **own}, app, lazy=True, register_order=True)

@@ -1,0 +1,75 @@
+"""One message being applied: what is known of it, what it changes, what there is to say."""
+
+from dataclasses import dataclass, field, replace
+
+from bridge.intake.family import PARENT_REPLACED
+from bridge.intake.reading import Job
+from bridge.intake.regrouping import Groups
+from bridge.intake.remembering import Change
+from bridge.intake.whereabouts import OTHER_PATIENT
+from bridge.store.merged_patients import Patient
+from bridge.store.moved_visits import Move, Visit
+from bridge.store.order_index import IndexedOrder, Key
+from bridge.store.patient_words import PatientWord
+from mappings.events import OrderEvent
+
+FOR_PEOPLE = (
+    "report_kept",
+    "several_orders",
+    "other_accession",
+    OTHER_PATIENT,
+    "examined_after_cancel",
+    PARENT_REPLACED,
+)
+"""Notes that ask for a person; the first is the message's code: `bridge messages list` shows it."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One message being applied: what is known, what changes, what there is to say."""
+
+    job: Job
+    index: dict[Key, IndexedOrder]
+    groups: Groups = field(default_factory=dict)
+    changed: dict[Key, IndexedOrder] = field(default_factory=dict)
+    merges: list[tuple[str, str, str]] = field(default_factory=list)
+    moves: list[tuple[Visit, Move]] = field(default_factory=list)
+    words: list[PatientWord] = field(default_factory=list)
+    renamed: list[Patient] = field(default_factory=list)
+    gone: list[Key] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def put(self, order: IndexedOrder) -> None:
+        """Have an order remembered as it stands now."""
+        self.changed[order.key] = self.index[order.key] = order
+
+    def rename(self, event: OrderEvent) -> None:
+        """Have what is to be remembered of who was merged remembered of the survivor."""
+        prior = (event.site, event.prior_mrn)
+        hers = {key: each for key, each in self.changed.items() if key[:2] == prior}
+        for key, each in hers.items():
+            now = key._replace(mrn=event.mrn)
+            del self.changed[key]
+            self.changed.setdefault(now, replace(each, key=now))
+
+    def drop(self, key: Key) -> None:
+        """Have an order forgotten that is one with another."""
+        self.index.pop(key, None)
+        self.changed.pop(key, None)
+        self.groups.pop(key, None)
+        self.gone.append(key)
+
+    def change(self) -> Change:
+        """Give what is to be remembered, reports filled in."""
+        orders = [
+            replace(each, report_id=self.groups.get(each.key, each.report_id))
+            for each in self.changed.values()
+        ]
+        others = {key: each for key, each in self.groups.items() if key not in self.changed}
+        number, news = self.job.claimed.message_id, (self.words, self.renamed, self.gone)
+        return Change(number, orders, others, self.merges, self.moves, self.concern, *news)
+
+    @property
+    def concern(self) -> str:
+        """The note that asks for a person, if there is one."""
+        return next((note for note in self.notes if note in FOR_PEOPLE), "")

@@ -1,0 +1,92 @@
+"""
+Orders that turn out to be one, or another patient's: the calls to the report service for that.
+
+No text is ever lost: a report that somebody has begun stays where it is, and people are told.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from bridge.intake.demographics import DEMOGRAPHICS, last_word
+from bridge.intake.forerunners import ties
+from bridge.intake.launcher import Launcher
+from bridge.intake.moving import given
+from bridge.intake.one_order import is_open
+from bridge.intake.order_rules import OrderState
+from bridge.intake.registering import registering
+from bridge.intake.regrouping import order_key
+from bridge.intake.running import Run
+from bridge.intake.signals import as_moved_away, as_ordered
+from bridge.intake.twins import reunited
+from bridge.intake.visits import Revisit
+from bridge.intake.withdrawal import NOTHING, ReportService, withdraw
+from bridge.store.order_index import IndexedOrder
+from mappings.events import OrderEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The report service, as orders are put there and taken off."""
+
+    service: ReportService
+    launcher: Launcher
+
+
+async def reunite(desk: Desk, run: Run, event: OrderEvent) -> None:
+    """Remember a merge; orders that both patients have are one."""
+    run.merges.append((event.site, event.prior_mrn, event.mrn))
+    said = (run.job.occasion.sent_at, run.job.words, run.index.values())
+    run.words += last_word(event, *said)
+    for each in reunited(event, run.index.values()):
+        await _stand(desk, run, (each.own, each.prior), each.after)
+
+
+async def tie(desk: Desk, run: Run, event: OrderEvent) -> None:
+    """Make one of what a patient's orders are, and what was said of them by a number."""
+    for each in ties(event.site, event.mrn, list(run.index.values())):
+        await absorb(desk, run, each.said)
+        await _stand(desk, run, (each.own,), each.after)
+
+
+async def absorb(desk: Desk, run: Run, orders: Iterable[IndexedOrder]) -> None:
+    """Take orders off that are one with another; what somebody has begun to read stays."""
+    for each in orders:
+        notes = await withdraw(desk.service, order_key(each.key))
+        run.notes += [note for note in notes if note != NOTHING]
+        if "report_kept" in notes:
+            run.put(as_ordered(each))
+        else:
+            run.drop(each.key)
+
+
+async def _stand(
+    desk: Desk, run: Run, before: tuple[IndexedOrder, ...], after: IndexedOrder
+) -> None:
+    """Have an order stand, or not, as it does by all that was said; who she is, others say."""
+    listed = any(each.state == OrderState.ORDERED for each in before)
+    differs = not listed or any(each.tags != after.tags for each in before)
+    if not is_open(after) and listed:
+        run.notes += await withdraw(desk.service, order_key(after.key))
+    elif after.state == OrderState.ORDERED and differs:
+        tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
+        launched = await desk.launcher.launch(registering(after.key, tags))
+        after = replace(after, report_id=launched.report_id or after.report_id)
+    run.put(after)
+
+
+async def revisit(desk: Desk, run: Run, each: Revisit) -> None:
+    """Tell the service what an order's visit is now; what is begun stays whose it is."""
+    before, after = each.before, each.after
+    if each.moves:
+        notes = await withdraw(desk.service, order_key(before.key))
+        run.notes += notes
+        if "report_kept" in notes:
+            return
+        run.put(as_moved_away(before))
+    report_id = after.report_id if each.moves else before.report_id
+    if after.state == OrderState.ORDERED:
+        report_id = await given(desk.launcher, each) or report_id
+    elif each.moves and after.report_id:
+        run.notes += await withdraw(desk.service, order_key(after.key))
+    run.put(replace(after, report_id=report_id))
+    run.notes.append("visit_moved" if each.moves else "visit_changed")

@@ -1,0 +1,94 @@
+"""What `bridge check` finds of the databases: there, at this release, and fit to keep messages."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sqlalchemy.exc import ArgumentError
+
+from bridge.errors import BridgeError
+from bridge.store.database import Database
+from bridge.store.migrate import current, heads, is_ready
+from bridge.store.suitability import doubts
+from bridge.wiring import stores
+from bridge.wiring.findings import Finding, Severity
+from config import Settings
+
+
+def unanswered(settings: Settings) -> dict[str, str]:
+    """Give the addresses of databases that cannot be asked, and why: each is waited for once."""
+    urls = [settings.database_url()]
+    if settings.engine.is_internal:
+        urls.append(settings.engine_database_url())
+    down = {}
+    for url in dict.fromkeys(each for each in urls if not is_missing(each)):
+        try:
+            database = Database(url)
+        except (BridgeError, ArgumentError) as error:
+            down[url] = str(error)
+            continue
+        try:
+            with database.read():
+                pass
+        except BridgeError as error:
+            down[url] = str(error)
+        finally:
+            database.dispose()
+    return down
+
+
+def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at both databases, the engine's only where it is our own."""
+    own, place = settings.database_url(), "database.url"
+    if own in down:
+        yield Finding(Severity.ERROR, place, down[own])
+    else:
+        yield from _database(place, own, "bridge.store", "alembic_version")
+        yield from _doubts(place, own)
+    url = settings.engine_database_url()
+    if not settings.engine.is_internal:
+        return
+    place, package, versions = "database.engine_url", stores.ENGINE_PACKAGE, stores.ENGINE_VERSIONS
+    if url not in down:
+        yield from _database(place, url, package, versions)
+    elif url != own:
+        yield Finding(Severity.ERROR, place, down[url])
+    if url not in {*down, own}:
+        yield from _doubts(place, url)
+
+
+def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
+    if is_missing(url):
+        yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
+        return
+    database = Database(url)
+    try:
+        if not is_ready(database, package, versions):
+            at, needs = (
+                ", ".join(current(database, versions)) or "nothing",
+                ", ".join(heads(package)),
+            )
+            message = f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` does it"
+            yield Finding(Severity.WARNING, place, message)
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
+def _doubts(place: str, url: str) -> Iterator[Finding]:
+    """See whether the server and our role there are such that messages can be kept."""
+    if is_missing(url):
+        return
+    database = Database(url)
+    try:
+        for each in doubts(database):
+            yield Finding(Severity.ERROR if each.hinders else Severity.WARNING, place, each.text)
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
+def is_missing(url: str) -> bool:
+    """Tell whether a database is a file that is not there yet."""
+    return url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists()

@@ -1,0 +1,60 @@
+"""What commands print is whole, whatever the terminal, and obeyed by none."""
+
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bridge.cli.application import application
+from bridge.cli.show import one, rows
+from bridge.operations import troubles
+from bridge.operations.channels import Kind, note_circuits, pause
+from bridge.wiring.stores import bridge_database
+from config.settings import FILE_NAME
+
+SETTINGS = """
+[[listener]]
+name = "in"
+bind = "127.0.0.1:2575"
+site = "SITE1"
+"""
+
+
+def test_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """However narrow the terminal."""
+    long = "x" * 200
+    rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "told_at"], as_json=False)
+
+    assert capsys.readouterr().out == f"id  text{' ' * 196}  told at\n17  {long}\n4\n"
+
+
+def test_what_a_sender_wrote_is_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters are shown; letters of any language are left alone."""
+    rows([{"type": "ORM\x1b[2J"}], ["type"], as_json=False)
+    one({"id": 1}, {"payload": "PID|\x1b$B\u3000\u5c71\nPV1"}, as_json=False)
+
+    assert capsys.readouterr().out == (
+        "type\nORM\\x1b[2J\nid  1\n\npayload\nPID|\\x1b$B\u3000\u5c71\nPV1\n"
+    )
+
+
+def test_the_state_of_destinations(tmp_path: Path) -> None:
+    """What does not answer, could not begin or is paused is not said to run."""
+    home, now = tmp_path / "home", time.time_ns() // 1_000_000
+    run = CliRunner().invoke
+    assert run(application, ["init", str(home)]).exit_code == 0
+    names = ("well", "mute", "stuck", "held")
+    written = [f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:9"\n' for name in names]
+    (home / FILE_NAME).write_text(SETTINGS + "".join(written), "utf-8")
+    with bridge_database(home) as database:
+        note_circuits(database, {"well": None, "mute": now, "held": now})
+        troubles.note(database, Kind.DESTINATION, "node", {"stuck": "no such file"}, now)
+        pause(database, Kind.DESTINATION, "held", now, "ada")
+    found = run(application, ["destinations", "list"], env={"BRIDGE_HOME": str(home)}).stdout
+
+    lines = [line.split("  ") for line in found.splitlines()[1:]]
+    assert [next(cell for cell in line[2:] if cell) for line in lines] == [
+        "running", "not answering", "could not begin", "paused",
+    ]  # fmt: skip
+    assert "no such file" in found

@@ -1,0 +1,41 @@
+"""What is installed where the service runs is what the tests run with, and nothing else."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PINNED = re.compile(r"^([a-z0-9_.-]+)==([^ ;]+)", re.MULTILINE)
+
+
+def pins(file: str) -> dict[str, str]:
+    """The versions that a lock names."""
+    return dict(PINNED.findall((ROOT / file).read_text("utf-8")))
+
+
+def plain(requirement: str) -> str:
+    """A requirement's name, as locks write it."""
+    name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_what_serves_is_locked() -> None:
+    """All that the package and its extras ask for, in the versions of the tests; no test tools."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    asked = [*project["project"]["dependencies"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        asked += extra
+    serving, tested = pins("docs/operations/serving.lock"), pins("requirements.lock")
+    assert {plain(each) for each in asked} <= serving.keys()
+    assert {
+        name: serving[name] for name in serving.keys() & tested.keys()
+    }.items() <= tested.items()
+    assert not {"pytest", "mypy", "playwright"} & serving.keys()
+
+
+def test_every_pin_has_a_digest() -> None:
+    """So that an index cannot give something else under the same name."""
+    text = (ROOT / "docs/operations/serving.lock").read_text("utf-8")
+    entries = re.split(r"\n(?=[a-z0-9])", text)
+    assert all("--hash=sha256:" in each for each in entries if PINNED.match(each))
+    assert "://" not in text

@@ -1,0 +1,47 @@
+"""What of TLS comes to an end is found, of listeners and of destinations."""
+
+from pathlib import Path
+
+from bridge.operations.conditions import DAY
+from bridge.wiring.homes import make_home
+from bridge.wiring.watching import ends
+from config import load
+from tests.acceptance.certificates import NOW as ISSUED
+from tests.acceptance.certificates import Office
+
+
+def test_what_of_tls_expires(tmp_path: Path) -> None:
+    """The first of a chain, the last of the authorities, the first of the lists: in days."""
+    office, other = Office(tmp_path), Office(tmp_path, "other")
+    paper, short = office.issue("server", days=(-1, 90)), other.issue("between", days=(-1, 9))
+    with paper.certificate.open("ab") as chain:
+        chain.write(short.certificate.read_bytes())
+    with office.file.open("ab") as trusted:
+        trusted.write(short.certificate.read_bytes())
+    revoked = office.revoke("revoked")
+    make_home(tmp_path / "home")
+    (tmp_path / "home" / "bridge.toml").write_text(
+        f"""[[listener]]
+name = "a"
+bind = "127.0.0.1:0"
+mappings = ["orders"]
+site = "SITE1"
+[listener.tls]
+certificate = "{paper.certificate}"
+key = "{paper.key}"
+client_ca = "{office.file}"
+client_crl = "{revoked}"
+[[destination]]
+name = "d"
+address = "127.0.0.1:9"
+tls = {{ ca = "{tmp_path / "gone.pem"}" }}
+""",
+        "utf-8",
+    )
+    today = ISSUED.timestamp() * 1000
+    found = ends(load(tmp_path / "home"))
+    assert {name: round((life.ends - today) / DAY) for name, life in found.items()} == {
+        "certificate of listener a": 9,
+        "client_ca of listener a": 3650,
+        "client_crl of listener a": 30,
+    }

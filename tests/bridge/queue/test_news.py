@@ -1,0 +1,108 @@
+"""What applying a message brings to light is written with its outcome, or neither is."""
+
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import Connection, text
+
+from bridge.queue import browse
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import Event, Failure, State
+from bridge.queue.work import News, Outcome
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, keep, state_of
+
+_WRITE = text("UPDATE message SET detail = :said WHERE id = :id")
+
+
+class Memory:
+    """Writes news into a column of the message; counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.away = False
+
+    def write(self, connection: Connection, contents: Sequence[tuple[int, str | None]]) -> None:
+        """Write; what says None is refused by the database."""
+        self.asked.append(len(contents))
+        for number, said in contents:
+            connection.execute(_WRITE, {"id": number, "said": said})
+        if self.away:
+            raise StoreUnavailable("SQLITE_FULL")
+
+
+def bringing(number: int, said: str | None) -> Outcome:
+    """Give an outcome with news; it is tried again where they cannot be written."""
+    otherwise = Outcome(number, Event.POSTPONED, Failure.AMBIGUOUS, "not_remembered", retry_at=NOW)
+    return Outcome(number, Event.ACCEPTED, news=News((number, said), otherwise))
+
+
+@pytest.fixture
+def memory() -> Memory:
+    """A memory that has been told nothing."""
+    return Memory()
+
+
+@pytest.fixture
+def mindful(store: Database, memory: Memory) -> Inbox:
+    """An inbox with that memory."""
+    return Inbox(store, "node", remember=memory.write)
+
+
+def test_all_news_of_a_batch_go_together(
+    intake: Intake, mindful: Inbox, store: Database, memory: Memory
+) -> None:
+    """One call for all of them, in the transaction of their outcomes."""
+    ids = keep(intake, "1", "2", "3")
+    mindful.claim(NOW, 10)
+    settled = mindful.settle([bringing(each, f"of {each}") for each in ids], NOW)
+    assert settled.held == set(ids)
+    assert memory.asked == [3]
+    assert [browse.message(store, each).row.detail for each in ids] == [f"of {n}" for n in ids]
+
+
+def test_what_cannot_be_remembered_is_tried_again_alone(
+    intake: Intake, mindful: Inbox, store: Database
+) -> None:
+    """The others of its batch are done, and their news are there."""
+    good, bad, other = keep(intake, "1", "2", "3")
+    mindful.claim(NOW, 10)
+    given = [bringing(good, "a"), bringing(bad, None), bringing(other, "b")]
+    assert mindful.settle(given, NOW).held == {good, bad, other}
+    assert [state_of(store, each) for each in (good, bad, other)] == [
+        State.DONE,
+        State.QUEUED,
+        State.DONE,
+    ]
+    assert browse.message(store, bad).row.code == "not_remembered"
+    assert browse.message(store, good).row.detail == "a"
+
+
+def test_without_a_database_nothing_is_settled(
+    intake: Intake, mindful: Inbox, store: Database, memory: Memory
+) -> None:
+    """The outcome is not written without its news; both are, when the database is back."""
+    (number,) = keep(intake, "1")
+    mindful.claim(NOW, 10)
+    memory.away = True
+    with pytest.raises(StoreUnavailable):
+        mindful.settle([bringing(number, "a")], NOW)
+    assert state_of(store, number) is State.CLAIMED
+    memory.away = False
+    assert mindful.settle([bringing(number, "a")], NOW).held == {number}
+    assert state_of(store, number) is State.DONE
+
+
+def test_news_of_what_is_anothers_are_not_written(
+    intake: Intake, mindful: Inbox, store: Database, memory: Memory
+) -> None:
+    """Whoever has the message by now brings them himself."""
+    (number,) = keep(intake, "1")
+    mindful.claim(NOW, 10)
+    other = Inbox(store, "node-2", lease=1000)
+    other.reclaim(NOW + 10**6)
+    other.claim(NOW + 10**6, 10)
+    assert mindful.settle([bringing(number, "late")], NOW).held == set()
+    assert memory.asked == []

@@ -1,0 +1,33 @@
+"""What a service that idles keeps in memory: no library that only some need."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SELDOM = (
+    "rich",
+    "pygments",
+    "greenlet",
+    "nh3",
+    "babel",
+    "alembic",
+    "PIL",
+    "google.protobuf",
+    "opentelemetry.sdk",
+)
+LOADS = f"""
+import sys
+from bridge.cli.serve import _load_lean
+_load_lean()
+import bridge.runtime.service, bridge.engine.http.application, bridge.console.http.application
+print([name for name in {SELDOM} if name in sys.modules])
+"""
+
+
+def test_the_service_loads_what_all_need() -> None:
+    """Libraries for terminals, exports and migrations are loaded by whoever needs them."""
+    told = subprocess.run(
+        [sys.executable, "-c", LOADS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert told.stdout == "[]\n", told.stderr

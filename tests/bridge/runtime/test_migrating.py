@@ -1,0 +1,134 @@
+"""What a start migrates, it migrates in a process that ends: told as well, and never half done."""
+
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.roles import Role
+from bridge.runtime.migrating import MigrationFailed, migrate_apart
+from bridge.store.database import Database
+from bridge.store.migrate import current, heads
+from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
+from config import Settings
+from tests.processes import FORKED
+
+
+def _start(home: Path, told: Connection) -> None:
+    """Do what a start does, and tell how it went; a forked one has loaded Alembic before."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
+        del sys.modules[name]
+    try:
+        went: Any = migrate_apart(Settings(home=home), frozenset(Role))
+    except MigrationFailed as error:
+        went = str(error)
+    told.send((went, "alembic" in sys.modules))
+
+
+class Start:
+    """A process that starts on a home."""
+
+    def __init__(self, home: Path) -> None:
+        self._told, telling = FORKED.Pipe(duplex=False)
+        self.process = FORKED.Process(target=_start, args=(home, telling), daemon=True)
+        self.process.start()
+        telling.close()
+
+    def outcome(self) -> tuple[object, bool]:
+        """How it went, and whether Alembic stays."""
+        found: tuple[object, bool] = self._told.recv()
+        self.process.join()
+        return found
+
+    def child(self) -> int:
+        """The process in which it migrates, once there is one."""
+        file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return until(lambda: int((file.read_text().split() or ["0"])[0]))
+
+
+def until(look: Callable[[], int]) -> int:
+    """Look until there is something."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.01)
+    raise AssertionError
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold what a migration of the file waits for."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as holder:
+        holder.execute("PRAGMA journal_mode = wal")
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+        holder.execute("ROLLBACK")
+
+
+def revisions(home: Path) -> list[tuple[str, ...]]:
+    """Where the engine's database and the bridge's are."""
+    found = []
+    for name, table in (("bridge-engine", ENGINE_VERSIONS), ("bridge", "alembic_version")):
+        database = Database(f"sqlite:///{home / name}.db")
+        found.append(current(database, table))
+        database.dispose()
+    return found
+
+
+def test_it_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    """Both databases are at this release, without Alembic; the next start has nothing to do."""
+    assert Start(tmp_path).outcome() == (True, False)
+    assert revisions(tmp_path) == [heads(ENGINE_PACKAGE), heads()]
+    with locked(tmp_path / "bridge.db"):
+        assert Start(tmp_path).outcome() == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome"),
+    [(signal.SIGTERM, False), (signal.SIGKILL, "was ended by SIGKILL")],
+)
+def test_stopped_or_killed_in_the_midst(
+    tmp_path: Path, number: signal.Signals, outcome: object
+) -> None:
+    """A signal to stop reaches it; nothing is half done, and the next start does it."""
+    with locked(tmp_path / "bridge.db"):
+        start = Start(tmp_path)
+        child = start.child()
+        until(lambda: revisions(tmp_path)[0] == heads(ENGINE_PACKAGE))
+        os.kill(child if number is signal.SIGKILL else start.process.pid or 0, number)
+        went, _ = start.outcome()
+    assert went is False if outcome is False else str(outcome) in str(went)
+    assert revisions(tmp_path)[1] == ()
+    assert Start(tmp_path).outcome() == (True, False)
+    assert revisions(tmp_path)[1] == heads()
+
+
+def test_the_start_is_killed(tmp_path: Path) -> None:
+    """Nobody goes on alone: another start might be somebody's next step."""
+    with locked(tmp_path / "bridge.db"):
+        start = Start(tmp_path)
+        child = start.child()
+        start.process.kill()
+        until(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_over(child))
+    assert revisions(tmp_path)[1] == ()
+
+
+def _is_over(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_what_it_says_is_said(tmp_path: Path) -> None:
+    """In the words of the migration, as when it ran in the start itself."""
+    with closing(sqlite3.connect(tmp_path / "bridge.db")) as other:
+        other.execute("CREATE TABLE message (somebody_elses TEXT)")
+    went, _ = Start(tmp_path).outcome()
+    assert "statement refused (" in str(went)

@@ -1,0 +1,39 @@
+"""What systemd hears, on a socket as it has one."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from bridge.runtime.supervisor import ALIVE, READY, STOPPING, Supervisor
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_is_heard_for_as_long_as_the_loop_turns(tmp_path: Path) -> None:
+    """Ready, alive twice in each limit, and stopping; nothing while the loop stands still."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        loop = asyncio.get_running_loop()
+        told = Supervisor({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "40000"})
+        told.begin()
+        heard = [await asyncio.wait_for(loop.sock_recv(systemd, 99), 5) for _ in range(4)]
+        told.stopping()
+        while (word := await asyncio.wait_for(loop.sock_recv(systemd, 99), 5)) == ALIVE:
+            pass
+        told.end()
+
+    assert heard == [READY, ALIVE, ALIVE, ALIVE]
+    assert word == STOPPING
+
+
+async def test_where_nobody_listens_nobody_is_told(tmp_path: Path) -> None:
+    """Without systemd, or with one that is gone, all goes on."""
+    for environment in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "20000"}):
+        told = Supervisor(environment)
+        told.begin()
+        await asyncio.sleep(0.03)
+        told.stopping()
+        told.end()

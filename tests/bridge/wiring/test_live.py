@@ -1,0 +1,210 @@
+"""`bridge check --live`: whoever does not do what is set is told in a line, with what to do."""
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+import trustme
+from typing_extensions import override
+
+from bridge.wiring.asking import Question, ask_all
+from bridge.wiring.checks import check_home
+from bridge.wiring.findings import Finding, Severity
+from bridge.wiring.homes import make_home
+from bridge.wiring.live import check_live
+from tests.conftest import ask_server
+
+TLS = 'tls = { ca = "ca.pem" }'
+HELLO = b"\x0bMSH|^~\\&|\x1c\r"
+Greeting = Callable[[socket.socket], socket.socket | None]
+
+
+class Peers:
+    """Sockets that greet whoever connects, each in its own way, and keep the connection."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.authority = trustme.CA()
+
+    def plain(self, greeting: Greeting) -> int:
+        """A port whose connections are greeted so."""
+        listening = socket.create_server(("127.0.0.1", 0))
+        kept: list[socket.socket] = []
+
+        def serve() -> None:
+            while listening.fileno() >= 0:
+                with suppress(OSError):
+                    kept.append(listening.accept()[0])
+                    kept.append(greeting(kept[-1]) or kept[-1])
+
+        def end() -> None:
+            listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
+            serving.join()
+            for wire in kept:
+                wire.close()
+
+        serving = Thread(target=serve, daemon=True)
+        serving.start()
+        self._stack.callback(end)
+        return int(listening.getsockname()[1])
+
+    def secure(self, *names: str, until: timedelta = timedelta(365), mutual: bool = False) -> int:
+        """A TLS port with a certificate for these names."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        expires = datetime.now(UTC) + until
+        self.authority.issue_cert(*names, not_after=expires).configure_cert(context)
+        if mutual:
+            context.verify_mode = ssl.CERT_REQUIRED
+            self.authority.configure_trust(context)
+        return self.plain(lambda wire: context.wrap_socket(wire, server_side=True))
+
+    def service(self, status: int, held: Event | None = None) -> str:
+        """An HTTP service that answers so, or when it is let go."""
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                if held is not None:
+                    held.wait(30)
+                self.send_response(status)
+                self.end_headers()
+
+            @override
+            def log_message(self, *said: object) -> None:
+                """Say nothing."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self._stack.callback(server.server_close)
+        self._stack.callback(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}"
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """Peers that end with the test."""
+    with ExitStack() as stack:
+        yield Peers(stack)
+
+
+def home(folder: Path, peers: Peers, more: str, base_url: str = "internal") -> Path:
+    """A home with these settings, and an authority that is trusted."""
+    make_home(folder)
+    peers.authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    written = (folder / "bridge.toml").read_text("utf-8").partition("[[listener]]")[0]
+    written = written.replace('base_url = "internal"', f'base_url = "{base_url}"')
+    (folder / "bridge.toml").write_text(written + more, "utf-8")
+    return folder
+
+
+def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -> None:
+    """One line for each, at its place in the file; those that do are not named."""
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        closed = once.getsockname()[1]
+    wanted = {
+        "good": (peers.secure("localhost"), TLS, ""),
+        "expired": (peers.secure("localhost", until=timedelta(-1)), TLS, "has expired"),
+        "soon": (peers.secure("localhost", until=timedelta(3)), TLS, "expires in 3 d"),
+        "other": (peers.secure("a.example"), TLS, "not for localhost: set tls.server_name"),
+        "mutual": (peers.secure("localhost", mutual=True), TLS, "set tls.certificate and tls.key"),
+        "stranger": (peers.secure("localhost"), "tls = {}", "add it to tls.ca"),
+        "clear": (peers.plain(lambda wire: wire.sendall(HELLO)), TLS, "does not speak TLS"),
+        "quiet": (peers.plain(lambda wire: None), "", ""),
+        "leaves": (peers.plain(lambda wire: wire.close()), "", "closes each connection"),
+        "closed": (closed, "", "nobody answers at localhost:"),
+    }
+    sections = [
+        f'[[destination]]\nname = "{name}"\naddress = "localhost:{port}"\n{tls}\n'
+        for name, (port, tls, _) in wanted.items()
+    ]
+    nowhere = '[[destination]]\nname = "nowhere"\naddress = "no-such-host.invalid:1"\n'
+    told = check_live(home(tmp_path, peers, "".join([*sections, nowhere])))
+    said = {each.place.rpartition(" ")[2]: each.message for each in told}
+    assert said.pop("nowhere").startswith("nobody answers at no-such-host.invalid:1: no such host")
+    assert said.keys() == {name for name, (_, _, words) in wanted.items() if words}
+    for name, message in said.items():
+        assert wanted[name][2] in message
+    assert all(f"{tmp_path / 'bridge.toml'}:" in each.place for each in told)
+    assert {each.severity for each in told if "leaves" in each.place} == {Severity.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, None),
+        (401, "the token in secrets/engine.token is refused (401)"),
+        (404, "with 404: is it the address of a report service?"),
+        (503, "with 503: look there"),
+    ],
+)
+def test_what_the_report_service_says(
+    tmp_path: Path, peers: Peers, status: int, words: str | None
+) -> None:
+    """It says no to a question without a report; everything else is a mistake."""
+    told = check_live(home(tmp_path, peers, "", peers.service(status)))
+    assert [words in each.message for each in told if words] == [True] * (words is not None)
+    assert len(told) == (words is not None)
+
+
+def test_nobody_is_waited_for_long() -> None:
+    """Who holds his answer back holds up no other, and not the end."""
+    held = Event()
+
+    def slow() -> list[Finding]:
+        held.wait(30)
+        return []
+
+    quick = Finding(Severity.ERROR, "quick", "told")
+    began = time.monotonic()
+    found = ask_all([Question("slow", slow), Question("quick", lambda: [quick])], patience=0.1)
+    held.set()
+    assert time.monotonic() - began < 20
+    assert [(each.place, each.message) for each in found] == [
+        ("slow", "no answer within 0.1 s"),
+        ("quick", "told"),
+    ]
+
+
+@contextmanager
+def role(server: str) -> Iterator[str]:
+    """A role that may connect, and nothing else."""
+    name = f"weak_{os.getpid()}"
+    ask_server(server, f"CREATE ROLE {name} LOGIN")
+    try:
+        yield name
+    finally:
+        ask_server(server, f"DROP ROLE {name}")
+
+
+@pytest.mark.postgres
+def test_a_database_server_that_is_not_as_it_must_be(
+    tmp_path: Path, peers: Peers, postgres_server: str, postgres_url: str
+) -> None:
+    """No such server, no such database, a role without rights: why, and once."""
+    folder = home(tmp_path, peers, "")
+    settings = folder / "bridge.toml"
+    plain = settings.read_text("utf-8")
+
+    def told(url: str) -> list[str]:
+        settings.write_text(plain.replace("sqlite:///bridge.db", url), "utf-8")
+        found = check_home(folder, reach=False)
+        return [each.message for each in found if each.severity is Severity.ERROR]
+
+    (down,) = told("postgresql+psycopg://u:hidden@127.0.0.1:1/x")
+    assert "Connection refused" in down
+    assert "hidden" not in down
+    (unknown,) = told(postgres_server.replace("/postgres?", "/nosuch?"))
+    assert 'database "nosuch" does not exist' in unknown
+    with role(postgres_server) as name:
+        weak = told(postgres_url.replace("postgres:@", f"{name}:@"))
+    assert any(f"role {name} may make no tables: GRANT" in each for each in weak)
+    assert any(f"role {name} may not use " in each for each in weak)
+    assert told(postgres_url) == []
