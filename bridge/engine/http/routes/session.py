@@ -54,7 +54,7 @@ class Prelim(Versioned):
 class Opening(Body):
     """Whether the writing lease is taken from another session."""
 
-    takeOver: bool = False  # noqa: N815  # as its neighbours are spelled
+    takeOver: StrictBool = False  # noqa: N815  # as its neighbours are spelled
 
 
 @router.get("/report", response_model=Page)
