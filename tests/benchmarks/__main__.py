@@ -17,6 +17,7 @@ from tests.benchmarks import (
     mapping,
     removal,
     results,
+    slow_disk,
     start,
     watching,
 )
@@ -27,6 +28,7 @@ ROUNDS = 5
 PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "mapping": mapping.main,
     "intake": intake.main,
+    "slow-disk": slow_disk.main,
     "applied": applied.main,
     "results": results.main,
     "watching": watching.main,

@@ -24,6 +24,9 @@ PACES = {"100/s": (100, 4.0), "1,000/s": (1000, 6.0), "2,000/s": (2000, 6.0)}
 BACKLOG = 20_000
 LOOK_EVERY = 0.001
 PATIENCE = 180.0
+"""Seconds without one more order after which a run has failed."""
+SENT_TOGETHER = 50_000
+"""So many frames are made before they are sent: a million would fill the sender's memory."""
 
 OVERLAP = 500  # keys looked at again: transactions need not commit in the order of their keys
 
@@ -56,10 +59,12 @@ class Watch:
 
     def wait_for(self, count: int) -> float:
         """Wait until so many orders are there; return the time at which the last came."""
-        deadline = time.monotonic() + PATIENCE
-        while len(self.seen) < count:
+        known, deadline = 0, time.monotonic() + PATIENCE
+        while (seen := len(self.seen)) < count:
+            if seen > known:
+                known, deadline = seen, time.monotonic() + PATIENCE
             if time.monotonic() > deadline:
-                raise AssertionError(f"{len(self.seen)} of {count} orders were applied")
+                raise AssertionError(f"{seen} of {count} orders were applied")
             time.sleep(0.01)
         return max(self.seen.values())
 
@@ -101,7 +106,18 @@ def pace(at: Installation, rate: float, seconds: float, first: int) -> Applied:
 
 def backlog(at: Installation, count: int, first: int) -> Applied:
     """Send all that the intake takes, and wait until it is worked off."""
-    run, seen, cpu = _watched(at, count, lambda: drive(at.house.mllp_port, 10, 32, count, first))
+
+    def load_it() -> Run:
+        whole = Run()
+        for start in range(first, first + count, SENT_TOGETHER):
+            some = min(SENT_TOGETHER, first + count - start)
+            part = drive(at.house.mllp_port, 10, 32, some, start)
+            whole.began = whole.began or part.began
+            whole.seconds += part.seconds
+            whole.latencies += part.latencies
+        return whole
+
+    run, seen, cpu = _watched(at, count, load_it)
     took = max(seen.values()) - run.began
     return Applied(count / took, [], cpu / count, at.memory(), run)
 

@@ -46,11 +46,8 @@ def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contesta
         return Path(tempfile.mkdtemp(dir=folder))
 
     ours = [
-        Contestant("intake, SQLite", lambda: _ours(fresh(), "", "--role", "intake")),
-        Contestant(
-            "intake, PostgreSQL",
-            lambda: _ours(fresh(), postgres.database(), "--role", "intake"),
-        ),
+        intake(folder, None),
+        intake(folder, postgres),
         Contestant(
             "two intakes on one port, PostgreSQL", lambda: _two(fresh(), postgres.database())
         ),
@@ -71,6 +68,16 @@ def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contesta
         *others,
         *ours,
     ]
+
+
+def intake(folder: Path, postgres: Postgres | None) -> Contestant:
+    """Our intake alone, on SQLite where no server is given."""
+
+    def start() -> AbstractContextManager[int]:
+        home = Path(tempfile.mkdtemp(dir=folder))
+        return _ours(home, postgres.database() if postgres else "", "--role", "intake")
+
+    return Contestant(f"intake, {'PostgreSQL' if postgres else 'SQLite'}", start)
 
 
 def plain(address: str) -> str:

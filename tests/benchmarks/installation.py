@@ -73,8 +73,8 @@ class Installation:
         return sum(cpu_seconds(pid) for pid in (*self.processes, *database))
 
     def memory(self) -> float:
-        """MiB that our own processes hold, the largest of them."""
-        return max(resident(pid) for pid in self.processes)
+        """MiB that our own processes held at their most, the largest of them."""
+        return max(most_resident(pid) for pid in self.processes)
 
 
 @contextmanager
@@ -119,6 +119,13 @@ def resident(pid: int) -> float:
     """MiB of memory that one process holds."""
     pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def most_resident(pid: int) -> float:
+    """MiB of memory that one process held when it held most."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    (line,) = (each for each in status if each.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 def _children(pid: int) -> list[int]:
