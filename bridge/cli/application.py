@@ -1,7 +1,10 @@
 """The tree of commands, as DESIGN 5 spells it."""
 
+from typing import Annotated
+
 import typer
 
+from bridge import __version__
 from bridge.cli import (
     audit,
     channels,
@@ -28,6 +31,26 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich alone takes a third of a second to load
 )
+
+
+def _say_release(asked: bool) -> None:  # as typer calls it
+    if asked:
+        typer.echo(f"Report Bridge {__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def _common(
+    version: Annotated[  # its callback answers
+        bool,
+        typer.Option(
+            "--version", help="Say which release this is.", callback=_say_release, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 application.command("init")(home.init)
 application.command("serve")(serve.serve)
 application.command("check")(home.check)

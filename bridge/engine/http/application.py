@@ -7,11 +7,11 @@ The composition root calls `create_application` and, for the background work,
 
 import uuid
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
 
+from bridge import __version__
 from bridge.engine.http import refusals
 from bridge.engine.http.describing import complete
 from bridge.engine.http.envelope import Envelope
@@ -85,7 +85,7 @@ def create_application(
             "not. What is to go is marked `deprecated` here, and its answers bear `Deprecation` "
             "and `Sunset`, at least twelve months ahead."
         ),
-        version=_version(),
+        version=__version__,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # one address each, and no Host header in a Location
@@ -100,13 +100,6 @@ def create_application(
     application.add_middleware(Heads)
     application.add_middleware(Envelope, new_id=lambda: uuid.uuid4().hex)
     return application
-
-
-def _version() -> str:
-    try:
-        return version("report-bridge")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _described(application: FastAPI, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
