@@ -2,7 +2,8 @@
 The report service as the interface document describes it, one method an endpoint.
 
 Works against our engine in the same process (`httpx.ASGITransport`) and against any service
-over a socket. Every outcome is a value, or an `EngineFailure` that says if retrying helps.
+over a socket, by whichever `Caller` it is given. Every outcome is a value, or an `EngineFailure`
+that says if retrying helps.
 """
 
 from urllib.parse import quote, urlencode
@@ -10,8 +11,10 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from bridge.engine_client.administration import Administering
+from bridge.engine_client.calling import Caller
 from bridge.engine_client.feeds import Feeds
 from bridge.engine_client.launching import Launching
+from bridge.engine_client.over_httpx import OverHttpx
 from bridge.engine_client.reports import Reports
 from bridge.engine_client.requests import given
 from bridge.engine_client.transport import Tokens, Transport
@@ -21,14 +24,18 @@ from bridge.engine_client.visiting import Visiting
 class EngineClient(Launching, Reports, Feeds, Administering, Visiting):
     """Every endpoint of the interface document and of DESIGN chapter 6."""
 
-    def __init__(self, http: httpx.AsyncClient, tokens: Tokens | str) -> None:
+    def __init__(self, http: httpx.AsyncClient | Caller, tokens: Tokens | str) -> None:
         """
-        Take an opened client whose base address is the service's, and its access tokens.
+        Take what carries calls to the service, and its access tokens.
+
+        Of an httpx client the base address is the service's.
 
         Over `httpx.ASGITransport` pass `raise_app_exceptions=False`, so that a fault of the
         service is an answer here as it would be over a socket.
         """
-        super().__init__(Transport(http, tokens if isinstance(tokens, Tokens) else Tokens(tokens)))
+        caller = OverHttpx(http) if isinstance(http, httpx.AsyncClient) else http
+        known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
+        super().__init__(Transport(caller, known))
 
     def token_of(self, site: str) -> str:
         """Name the token that a site's calls bear; a batch of launches has one."""

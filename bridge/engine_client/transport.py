@@ -1,26 +1,23 @@
 """
 One call over HTTP: the token of the site, the answer as a value, failures classified.
 
-The only file here that touches httpx. Knows no endpoint.
+Knows no endpoint, and nothing of sockets.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import httpx
 from pydantic_core import from_json, to_json
 
 from bridge.contract import TOKEN_HEADER
+from bridge.engine_client.calling import Answer, Caller, Request
 from bridge.engine_client.classification import OK, classify, code_of, retry_after
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.replies import Unreadable
 from bridge.queue.states import Failure
 
 T = TypeVar("T")
-
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-NEVER_VALID = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooManyRedirects)
 
 LARGEST_LONG_POLL = 5.0  # seconds that an answer may take beyond the wait we asked for
 
@@ -48,9 +45,9 @@ class Tokens:
 class Transport:
     """Sends one request, returns what `read` makes of the answer, or raises EngineFailure."""
 
-    def __init__(self, http: httpx.AsyncClient, tokens: Tokens) -> None:
-        """Take an opened client whose base address is the service's."""
-        self._http = http
+    def __init__(self, caller: Caller, tokens: Tokens) -> None:
+        """Take who carries the calls to the service."""
+        self._caller = caller
         self.tokens = tokens
 
     async def call(
@@ -69,9 +66,9 @@ class Transport:
         try:
             return read(_value(response))
         except (Unreadable, ValueError, RecursionError) as error:
-            raise EngineFailure(
-                path, Failure.AMBIGUOUS, "unreadable", response.status_code
-            ) from _named(error)
+            raise EngineFailure(path, Failure.AMBIGUOUS, "unreadable", response.status) from _named(
+                error
+            )
 
     async def send(
         self,
@@ -82,18 +79,10 @@ class Transport:
         body: object = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Send a request; a successful answer comes back whole, any other raises."""
-        request = self._http.build_request(
-            method,
-            path,
-            params=query,
-            content=None if body is None else to_json(body),
-            headers=self._headers(site, has_body=body is not None),
-        )
-        if wait:
-            request.extensions["timeout"]["read"] = wait + LARGEST_LONG_POLL
-        return await self._answer(request, path)
+        silence = wait + LARGEST_LONG_POLL if wait else 0.0
+        return await self._answer(self._request(method, path, site, body, query, silence))
 
     async def relay(
         self,
@@ -105,49 +94,43 @@ class Transport:
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """Send JSON for a person; give status and body of the answer, a refusal's too."""
-        request = self._http.build_request(
-            method,
-            path,
-            params=query,
-            content=None if body is None else to_json(body),
-            headers=self._headers(site, has_body=body is not None),
-        )
-        response = await self._exchange(request, path)
+        response = await self._caller.ask(self._request(method, path, site, body, query))
         try:
-            return response.status_code, response.json() if response.content else None
+            return response.status, response.json() if response.content else None
         except (ValueError, RecursionError):
             raise EngineFailure(path, Failure.PERMANENT, "unreadable") from None
 
-    async def visit(self, path: str, cookies: str, *, unattended: bool) -> httpx.Response:
+    async def visit(self, path: str, cookies: str, *, unattended: bool) -> Answer:
         """Read in the name of a browser that sent these cookies: no token of ours goes along."""
         headers = {"cookie": cookies, "accept": "application/json"}
         if unattended:
             headers["x-unattended"] = "1"
-        return await self._answer(self._http.build_request("GET", path, headers=headers), path)
+        return await self._answer(Request("GET", path, headers))
 
-    async def _answer(self, request: httpx.Request, path: str) -> httpx.Response:
-        response = await self._exchange(request, path)
-        if response.status_code in OK:
+    async def _answer(self, request: Request) -> Answer:
+        response = await self._caller.ask(request)
+        if response.status in OK:
             return response
-        raise failure_of(path, response)
+        raise failure_of(request.path, response)
 
-    async def _exchange(self, request: httpx.Request, path: str) -> httpx.Response:
-        try:
-            return await self._http.send(request)
-        except NOT_SENT:
-            raise EngineFailure(path, Failure.TRANSIENT, "unreachable") from None
-        except NEVER_VALID:
-            raise EngineFailure(path, Failure.PERMANENT, "bad_address") from None
-        except httpx.HTTPError:
-            raise EngineFailure(path, Failure.AMBIGUOUS, "no_answer") from None
-
-    def _headers(self, site: str, *, has_body: bool) -> dict[str, str]:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        site: str,
+        body: object,
+        query: Mapping[str, Any] | None,
+        silence: float = 0.0,
+    ) -> Request:
         headers = {TOKEN_HEADER: self.tokens.of(site), "accept": "application/json"}
-        return headers | ({"content-type": "application/json"} if has_body else {})
+        if body is None:
+            return Request(method, path, headers, None, query, silence)
+        headers["content-type"] = "application/json"
+        return Request(method, path, headers, to_json(body), query, silence)
 
 
-def _value(response: httpx.Response) -> object:
-    """Read JSON; what is not plain UTF-8 as tolerantly as httpx does. Raises ValueError."""
+def _value(response: Answer) -> object:
+    """Read JSON; what is not plain UTF-8 more tolerantly. Raises ValueError."""
     if not response.content:
         return None
     try:
@@ -156,13 +139,13 @@ def _value(response: httpx.Response) -> object:
         return response.json()
 
 
-def failure_of(call: str, response: httpx.Response) -> EngineFailure:
+def failure_of(call: str, response: Answer) -> EngineFailure:
     """Classify an answer that is not a success."""
     try:
         problem = response.json()
     except (ValueError, RecursionError):
         problem = None
-    status, code = response.status_code, code_of(problem, response.status_code)
+    status, code = response.status, code_of(problem, response.status)
     business = response.headers.get("x-error-class") == "business"
     after = retry_after(response.headers.get("retry-after"), datetime.now(UTC))
     return EngineFailure(call, classify(status, code, business=business), code, status, after)

@@ -18,12 +18,14 @@ from bridge.engine.settings import (
     SingleSignOn,
     SizeLimits,
 )
+from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.connections import Connections
+from bridge.engine_client.over_httpx import OverHttpx
 from bridge.engine_client.transport import Tokens
 from bridge.store.database import Database
 from bridge.wiring.secret_files import WatchedKeys, read_link_keys, read_secret, read_token
 from config import Settings
-from config.quantities import Address
 
 Clock = Callable[[], int]
 
@@ -120,19 +122,16 @@ def engine_client(settings: Settings, application: FastAPI | None) -> EngineClie
     return EngineClient(engine_http(settings, application), engine_tokens(settings))
 
 
-def engine_http(settings: Settings, application: FastAPI | None) -> httpx.AsyncClient:
-    """Open the HTTP client under an EngineClient; proxies of the environment are not for it."""
+def engine_http(settings: Settings, application: FastAPI | None) -> Caller:
+    """Open what is under an EngineClient; proxies of the environment are not for it."""
     if application is not None and settings.engine.is_internal:
         transport = httpx.ASGITransport(application, raise_app_exceptions=False)
-        return httpx.AsyncClient(
-            transport=transport, base_url=settings.http.public_url, timeout=_TIMEOUT
-        )
-    base = settings.engine.base_url
+        base = settings.http.public_url
+        return OverHttpx(httpx.AsyncClient(transport=transport, base_url=base, timeout=_TIMEOUT))
     if settings.engine.is_internal:
-        base = f"http://{_reachable(settings.http.bind)}"
-    return httpx.AsyncClient(base_url=base, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
-
-
-def _reachable(bind: Address) -> str:
-    host = _ANY.get(bind.host, bind.host)
-    return f"[{host}]:{bind.port}" if ":" in host else f"{host}:{bind.port}"
+        bind = settings.http.bind
+        return Connections(_ANY.get(bind.host, bind.host), bind.port)
+    base = settings.engine.base_url
+    return OverHttpx(
+        httpx.AsyncClient(base_url=base, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
+    )

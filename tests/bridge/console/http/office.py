@@ -23,6 +23,7 @@ from bridge.engine.rules.document import to_json
 from bridge.engine.rules.outline import from_outline
 from bridge.engine.service import sites, users
 from bridge.engine.service.sites import SiteSettings
+from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
 from bridge.intake.answers import Answers
 from bridge.intake.verdict import Judge
@@ -186,7 +187,7 @@ def told(key: Key) -> Mapping[str, Any]:
 
 def application(
     settings: Settings, engine: Database, database: Database
-) -> tuple[FastAPI, FastAPI, EngineClient, httpx.AsyncClient]:
+) -> tuple[FastAPI, FastAPI, EngineClient, Caller]:
     """Build the engine, the console, and the client that the console asks the engine with."""
     served = engine_application(settings, engine, now_ms)
     http = engine_http(settings, served)

@@ -1,0 +1,184 @@
+"""Calls to our own engine over sockets: what is sent, what is kept, what a failure says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+
+import pytest
+
+from bridge.engine_client import EngineFailure
+from bridge.engine_client.calling import Answer, Request
+from bridge.engine_client.connections import Connections
+from bridge.queue.states import Failure
+
+Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+GET = Request("GET", "/x", {})
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Server:
+    """A server on a socket that answers each connection by one rule, and counts them."""
+
+    def __init__(self, answering: Answering) -> None:
+        self._answering = answering
+        self.connections = 0
+        self.tasks: list[asyncio.Task[None] | None] = []
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.tasks.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError, OSError):
+            await self._answering(reader, writer)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def served(answering: Answering) -> AsyncIterator[tuple[Server, Connections]]:
+    """Serve by one rule; give the server, and who asks it."""
+    server = Server(answering)
+    listening = await asyncio.start_server(server.take, "127.0.0.1", 0)
+    connections = Connections("127.0.0.1", listening.sockets[0].getsockname()[1])
+    async with listening:
+        yield server, connections
+        await connections.aclose()
+        async with asyncio.timeout(5):  # nothing is left open
+            await asyncio.gather(*(each for each in server.tasks if each is not None))
+
+
+def always(*parts: bytes) -> Answering:
+    """Answer each request of a connection with these parts, written apart."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    return answer
+
+
+@pytest.mark.anyio
+async def test_a_connection_is_used_again() -> None:
+    """Requests after each other need one connection; those at the same time, one each."""
+    async with served(always(OK)) as (server, http):
+        for _ in range(3):
+            assert (await http.ask(GET)).content == b"ok"
+        assert server.connections == 1
+        await asyncio.gather(*(http.ask(GET) for _ in range(3)))
+        assert server.connections == 3
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_was_closed_is_not_used_again() -> None:
+    """Neither one that the answer said is the last of, nor one that the server closed later."""
+    last = OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+    async with served(always(last)) as (server, http):
+        await http.ask(GET)
+        await http.ask(GET)
+        assert server.connections == 2
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+
+    async with served(once) as (server, http):
+        await http.ask(GET)
+        await asyncio.sleep(0.02)
+        await http.ask(GET)
+        assert server.connections == 2
+
+
+@pytest.mark.anyio
+async def test_an_answer_in_parts() -> None:
+    """Chunks, parts of a head, and what announces another answer."""
+    chunked = b"HTTP/1.1 500 Bad\r\nX-Error-Class: business\r\ntransfer-encoding: chunked\r\n\r\n"
+    parts = (
+        b"HTTP/1.1 103 Hints\r\n\r\n",
+        chunked[:30],
+        chunked[30:],
+        b"2\r\nab\r\n",
+        b"0\r\n\r\n",
+    )
+    async with served(always(*parts)) as (server, http):
+        for _ in range(2):
+            answer = await http.ask(GET)
+            assert (answer.status, answer.content) == (500, b"ab")
+            assert answer.headers["x-error-class"] == "business"
+        assert server.connections == 1
+
+
+@pytest.mark.anyio
+async def test_what_is_sent() -> None:
+    """A path with odd characters, a query as httpx writes it, headers and a body."""
+    asked = bytearray()
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.extend(await reader.readuntil(b"{}"))
+        writer.write(b"HTTP/1.1 204 No\r\n\r\n")
+
+    async with served(read) as (_, http):
+        query = {"after": 1, "without": ["a b", "c&d"], "on": True}
+        request = Request("POST", "/a%2Fb c\r\nd\u00e9", {"t": "1"}, b"{}", query)
+        assert await http.ask(request) == Answer(204, {}, b"")
+    line, *headers = bytes(asked).decode().split("\r\n")
+    said = "after=1&without=a%20b&without=c%26d&on=true"
+    assert line == f"POST /a%2Fb%20c%0D%0Ad%C3%A9?{said} HTTP/1.1"
+    assert headers[1:] == ["t: 1", "content-length: 2", "", "{}"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [b"", OK[:-1], b"SECRET\r\n\r\n"])
+async def test_no_whole_answer_is_ambiguous(answer: bytes) -> None:
+    """Cut before it or in it, or no HTTP: nobody knows what became of the request."""
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+
+    async with served(cut) as (_, http):
+        with pytest.raises(EngineFailure) as raised:
+            await http.ask(GET)
+    assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "no_answer")
+    assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.anyio
+async def test_silence_ends_and_a_late_answer_is_nobodys() -> None:
+    """Who waits too long, or is cancelled, ends the connection; the next has one of its own."""
+    numbers = count(1)
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mine = next(numbers)
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.1 if mine == 1 else 0)
+        if mine != 2:
+            writer.write(OK[:-2] + str(mine).encode() + b" ")
+        await reader.read()  # until it is closed
+
+    async with served(late) as (_, http):
+        with pytest.raises(EngineFailure) as raised:
+            await http.ask(Request("GET", "/x", {}, wait=0.02))
+        assert raised.value.failure is Failure.AMBIGUOUS
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await http.ask(GET)
+        assert (await http.ask(GET)).content == b"3 "
+
+
+@pytest.mark.anyio
+async def test_nothing_was_sent() -> None:
+    """Nobody listens: it may be tried again. What cannot be said in HTTP never can."""
+    async with served(always(OK)) as (_, http):
+        for request in (Request("GET", "http://elsewhere/x", {}), Request("GET", "/", {"a": "\n"})):
+            with pytest.raises(EngineFailure) as raised:
+                await http.ask(request)
+            assert (raised.value.failure, raised.value.code) == (Failure.PERMANENT, "bad_address")
+    with pytest.raises(EngineFailure) as raised:
+        await http.ask(GET)
+    assert (raised.value.failure, raised.value.code) == (Failure.TRANSIENT, "unreachable")
