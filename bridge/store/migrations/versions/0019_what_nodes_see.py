@@ -1,4 +1,7 @@
-"""What each node sees of its own files and disk, and how often an alert has come back."""
+"""
+What each node sees of its own files and disk, how often an alert has come back, and how far
+the reconcile job is.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,9 +21,16 @@ def upgrade() -> None:
         sa.Column("files", sa.Text, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
     )
+    op.create_table(
+        "reconcile_round",
+        sa.Column("name", sa.Text, primary_key=True),
+        # JSON, as bridge/delivery/rounds.py writes it.
+        sa.Column("said", sa.Text, nullable=False),
+    )
     op.add_column("alert", sa.Column("returns", sa.Integer, nullable=False, server_default="0"))
 
 
 def downgrade() -> None:
     op.drop_column("alert", "returns")
+    op.drop_table("reconcile_round")
     op.drop_table("node_files")
