@@ -68,7 +68,8 @@ _COMMENTED: Final = {
 }
 _SECONDS: Final = frozenset(
     {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
-    | {"scan_every", "every", "repeat_every", "queue_age", "certificate_before", "keep"}
+    | {"scan_every", "every", "repeat_every", "hold_down", "queue_age"}
+    | {"certificate_before", "keep"}
     | {"alert_after", "pool_timeout"}
     | {"poll_status_every"}
 )

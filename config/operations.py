@@ -41,6 +41,10 @@ class Alerts(Section):
 
     every: Seconds = Field(30.0, gt=0, description="how often is looked")
     repeat_every: Seconds = Field(86400.0, description="reminders of what still stands; 0: none")
+    hold_down: Seconds = Field(
+        600.0,
+        description="what came back thrice within so long is over when gone for so long",
+    )
     queue_depth: int = Field(1000, ge=0, description="so many wait")
     queue_age: Seconds = Field(600.0, description="the oldest has waited for so long")
     parked: int = Field(1, ge=0, description="so many are parked")

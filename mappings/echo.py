@@ -15,7 +15,9 @@ from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import escape, unescape
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import Malformed
+from mappings.hl7.times import parse_timestamp
 
+_MSH_7 = 7
 _MSH_18 = 18
 _PID_3 = 3
 
@@ -23,9 +25,10 @@ _PID_3 = 3
 class Echo:
     """The echo of one order. Finds nothing where there is nothing; never fails."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        """Take the lines as they were kept."""
+    def __init__(self, lines: Sequence[str], *, zoned: bool = True) -> None:
+        """Take the lines as they were kept; `zoned`: times bear the zone that MSH-7 names."""
         self._lines = lines
+        self._zoned = zoned
         self._written: dict[tuple[Path, str, bool], Encoded] = {}
 
     @cached_property
@@ -44,6 +47,13 @@ class Echo:
     def _codec(self) -> str:
         rows = self._rows.get("MSH", [[]])
         return codec_for(rows[0][_MSH_18] if len(rows[0]) > _MSH_18 else "")
+
+    @cached_property
+    def _offset(self) -> int | None:
+        """Return the zone of times that name none, in minutes from UTC."""
+        rows = self._rows.get("MSH", [[]])
+        sent = parse_timestamp(rows[0][_MSH_7]) if len(rows[0]) > _MSH_7 else None
+        return sent.offset if sent is not None and self._zoned else None
 
     @cached_property
     def _rows(self) -> dict[str, list[list[str]]]:
@@ -80,7 +90,13 @@ class Echo:
         if path.component and self.marks.component:
             chosen = [_nth(each.split(self.marks.component), path.component) for each in chosen]
         coded = [
-            recode(_no_nulls(each, self.marks), self.marks, self._codec, kind=kind)
+            recode(
+                _no_nulls(each, self.marks),
+                self.marks,
+                self._codec,
+                kind=kind,
+                offset=self._offset,
+            )
             for each in chosen
         ]
         return repeated([each for each in coded if each])

@@ -63,21 +63,27 @@ def _joined(parts: Sequence[Encoded], separator: str) -> Encoded:
     return Encoded(separator.join(parts).rstrip(separator))
 
 
-def recode(raw: str, theirs: Delimiters, codec: str, *, kind: str) -> Encoded:
+def recode(
+    raw: str, theirs: Delimiters, codec: str, *, kind: str, offset: int | None = None
+) -> Encoded:
     """
     Write one repetition of a sender's field in our delimiters, in the shape of a data type.
 
     Components the type does not have are dropped; separators inside a primitive were never
-    meant as such and are escaped; a time that is none is left out.
+    meant as such and are escaped; a time that is none is left out. One that names no zone
+    is `offset` minutes from UTC (HL7 v2.5.1 chapter 2A, TS: MSH-7's hold for it); None: not known.
     """
     if kind in TIMES:
-        return _time(unescape(raw, theirs, codec))
+        return _time(unescape(raw, theirs, codec), offset)
     if kind not in COMPONENTS:
         return _text(raw, theirs, codec)
     kinds = COMPONENTS[kind]
     parts = _cut(raw, theirs.component)[: len(kinds)]
     return components(
-        [_component(part, theirs, codec, each) for part, each in zip(parts, kinds, strict=False)]
+        [
+            _component(part, theirs, codec, each, offset)
+            for part, each in zip(parts, kinds, strict=False)
+        ]
     )
 
 
@@ -101,9 +107,9 @@ def recode_freely(raw: str, theirs: Delimiters, codec: str) -> Encoded:
     )
 
 
-def _component(raw: str, theirs: Delimiters, codec: str, kind: str) -> Encoded:
+def _component(raw: str, theirs: Delimiters, codec: str, kind: str, offset: int | None) -> Encoded:
     if kind in TIMES:
-        return _time(unescape(raw, theirs, codec))
+        return _time(unescape(raw, theirs, codec), offset)
     if kind not in COMPONENTS:
         return _text(raw, theirs, codec)
     leaves = _cut(raw, theirs.subcomponent)[: len(COMPONENTS[kind])]
@@ -119,13 +125,14 @@ def _cut(raw: str, separator: str) -> list[str]:
     return raw.split(separator) if separator else [raw]
 
 
-def _time(text: str) -> Encoded:
-    """Write a time in HL7's own digits, with its zone when it named one."""
+def _time(text: str, default: int | None) -> Encoded:
+    """Write a time in HL7's own digits, with its zone when it or its message named one."""
     stamp = parse_timestamp(text)
     if stamp is None:
         return NOTHING
     zone = ""
-    if stamp.offset is not None and stamp.precision >= Precision.HOUR:
-        sign, minutes = "-" if stamp.offset < 0 else "+", abs(stamp.offset)
+    offset = default if stamp.offset is None else stamp.offset
+    if offset is not None and stamp.precision >= Precision.HOUR:
+        sign, minutes = "-" if offset < 0 else "+", abs(offset)
         zone = f"{sign}{minutes // 60:02d}{minutes % 60:02d}"
     return Encoded(stamp.digits + zone)

@@ -80,7 +80,7 @@ def _time(moment: datetime | None, frame: Frame) -> Encoded:
     if moment is None:
         return NOTHING
     written = _moment(moment, frame.context.time_zone)
-    return plain(written[:_LOCAL_TIME] if frame.manner.times == "local" else written)
+    return plain(written if frame.manner.zoned else written[:_LOCAL_TIME])
 
 
 @lru_cache(maxsize=16)  # every line of a text bears the same few

@@ -60,6 +60,11 @@ class Manner:
         return SHAPES.get(self.version)
 
     @property
+    def zoned(self) -> bool:
+        """Whether times are written with their offset to UTC."""
+        return self.times == "offset"
+
+    @property
     def formats(self) -> frozenset[Format]:
         """The formats that go beside the text."""
         return frozenset(CONTENT[each] for each in self.content if each in CONTENT)

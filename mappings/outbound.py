@@ -65,7 +65,8 @@ class OutboundMapping:
         if self.manner.layout.is_alone(result) and result.event not in WITHDRAWALS:
             codes = {**codes, **self._codes_of_an_addendum(result)}
         order = result.orders[0]
-        frame = Frame(result, order, Echo(order.echo), 1, codes, self.manner)
+        echo = Echo(order.echo, zoned=self.manner.zoned)
+        frame = Frame(result, order, echo, 1, codes, self.manner)
         written = [one for writer in self.writers for one in writer(frame)]
         return message(written).encode()
 

@@ -196,7 +196,7 @@ def _over_orders(inner: Writer) -> Writer:
     def write(frame: Frame) -> list[Encoded]:
         written: list[Encoded] = []
         for number, order in enumerate(frame.context.orders, start=1):
-            echo = Echo(order.echo)
+            echo = Echo(order.echo, zoned=frame.manner.zoned)
             one = Frame(frame.context, order, echo, number, frame.statuses, frame.manner)
             one.counts = frame.counts
             written += inner(one)

@@ -25,6 +25,30 @@ def list_(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
 
 
 @group.command()
+def report(home: Home, as_json: AsJson = False) -> None:
+    """
+    Show what the reconcile job compared, what differs, and what it did not look at.
+
+    Of its last whole round, and of the one that goes on; no patient data.
+    """
+    from bridge.cli.show import one, times
+    from bridge.delivery import rounds
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database, database.read() as connection:
+        last, running = rounds.last(connection), rounds.running(connection, 0)
+    told = {"last": last and times(rounds.told(last)), "running": times(rounds.told(running))}
+    if as_json:
+        one(told, {"never_compared": rounds.NEVER_COMPARED}, as_json=True)
+        return
+    for name, found in told.items():
+        print(f"{name} round")
+        one(found or {"began_at": "there was none yet"}, {}, as_json=False)
+        print()
+    print(f"never compared: {rounds.NEVER_COMPARED}")
+
+
+@group.command()
 def seen(
     home: Home,
     message: Annotated[list[int] | None, typer.Option(help="A message, by its id.")] = None,

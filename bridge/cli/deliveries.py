@@ -30,12 +30,16 @@ def list_(
 ) -> None:
     """List deliveries, newest first; no patient data."""
     from bridge.cli.show import rows, times
+    from bridge.operations.channels import Kind
     from bridge.queue import browse
+    from bridge.wiring.channels import must_be_known
     from bridge.wiring.stores import bridge_database
 
     wanted = browse.Filter(state_option(state), destination, report, since, before, limit)
     with bridge_database(home) as database:
         found = [times(asdict(row)) for row in browse.deliveries(database, wanted)]
+    if not found:
+        must_be_known(home, Kind.DESTINATION, destination)
     rows(found, _COLUMNS, as_json=as_json)
 
 
@@ -70,14 +74,18 @@ def retry(
     from functools import partial
 
     from bridge.cli.bulk import choice, report
+    from bridge.operations.channels import Kind
     from bridge.queue.browse import deliveries
     from bridge.queue.operate import retry_delivery
     from bridge.wiring.bulk import chosen, one_by_one
+    from bridge.wiring.channels import must_be_known
     from bridge.wiring.stores import bridge_database
 
     made = choice(delivery_ids, state, destination, since, until, code, limit)
     with bridge_database(home) as database:
         ids = sorted(delivery_ids) if delivery_ids else chosen(database, made, deliveries)
+        if not ids:
+            must_be_known(home, Kind.DESTINATION, destination)
         if dry_run:
             print("\n".join(map(str, ids)))
             return

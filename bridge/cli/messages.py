@@ -29,12 +29,16 @@ def list_(
 ) -> None:
     """List messages, newest first; no patient data."""
     from bridge.cli.show import rows, times
+    from bridge.operations.channels import Kind
     from bridge.queue import browse
+    from bridge.wiring.channels import must_be_known
     from bridge.wiring.stores import bridge_database
 
     wanted = browse.Filter(state_option(state), listener, None, since, before, limit)
     with bridge_database(home) as database:
         found = [times(asdict(row)) for row in browse.messages(database, wanted)]
+    if not found:
+        must_be_known(home, Kind.LISTENER, listener)
     rows(found, _COLUMNS, as_json=as_json)
 
 
@@ -70,8 +74,10 @@ def replay(
     from functools import partial
 
     from bridge.cli.bulk import choice, report
+    from bridge.operations.channels import Kind
     from bridge.queue.browse import messages
     from bridge.wiring.bulk import chosen, one_by_one
+    from bridge.wiring.channels import must_be_known
     from bridge.wiring.replaying import replay_message
     from bridge.wiring.stores import bridge_database
     from config import load
@@ -79,6 +85,8 @@ def replay(
     made = choice(message_ids, state, listener, since, until, code, limit)
     with bridge_database(home) as database:
         ids = sorted(message_ids) if message_ids else chosen(database, made, messages)
+    if not ids:
+        must_be_known(home, Kind.LISTENER, listener)
     if dry_run:
         print("\n".join(map(str, ids)))
         return

@@ -1,14 +1,15 @@
 """
 Compare what the bridge knows with what the report service says, and name what differs.
 
-Goes through all live orders bit by bit, a page a round, for ever. Repairs nothing: it counts,
-and tells an operator where to look. A release that was learned of owes nothing to receivers that
+Goes through all live orders bit by bit, then through the worklist (`strangers`), for ever; a round
+takes a day at most, where the service answers. Repairs nothing: it counts, and tells an operator
+where to look. A release that was learned of owes nothing to receivers that
 came later, and nothing any more once its deliveries are old enough to be forgotten.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -16,9 +17,12 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection, bindparam, text
 
+from bridge.delivery import rounds
 from bridge.delivery.destinations import Destination
 from bridge.delivery.learning import released_of
 from bridge.delivery.polling import is_released
+from bridge.delivery.rounds import Round
+from bridge.delivery.strangers import STILL_ORDERED, WorklistService, read_page, says_no
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.observability.metrics import Metrics
@@ -29,12 +33,20 @@ from bridge.store.order_index import Key
 from mappings.results import ResultEvent
 
 PAGE = 200
+PAGES_A_DAY = 1440
+"""Of one page a minute."""
+LAST = 2**62
+"""Behind the row of any order."""
 NOT_FOUND = 404
 
 _QUEUED = text(
     "SELECT DISTINCT destination, report_id FROM delivery "
     "WHERE report_id IN :reports AND event = 'final'"
 ).bindparams(bindparam("reports", expanding=True))
+
+
+Missed = dict[int, str]
+"""Rows of orders that the service would not speak of, and its code for why."""
 
 
 class Difference(StrEnum):
@@ -58,7 +70,7 @@ class Finding:
         return f"{self.difference.value} {self.destination}".strip()
 
 
-class StatusService(Protocol):
+class Service(WorklistService, Protocol):
     """What is needed of the engine's client."""
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
@@ -107,36 +119,85 @@ class Reconciler:
 
     def __init__(
         self,
-        service: StatusService,
+        service: Service,
         database: Database,
         destinations: Sequence[Destination],
         metrics: Metrics,
+        pause: float = 0.0,
     ) -> None:
-        """Take both sides."""
+        """
+        Take both sides.
+
+        What seems to differ is looked at again after `pause` seconds: an order may just be
+        cancelled, a result just be queued.
+        """
         self._log = structlog.get_logger("reconciler")
         self._service = service
         self._database = database
         self.adopt(destinations)
         self._metrics = metrics
-        self._after = 0
+        self._pause = pause
 
     def adopt(self, destinations: Sequence[Destination]) -> None:
         """Go on with other definitions (a mapping was activated)."""
         self._destinations = tuple(destinations)
 
     async def reconcile(self, now: int) -> list[Finding]:
-        """Compare the next page of orders; `now` in ms. Raises EngineFailure, StoreError."""
-        orders = await asyncio.to_thread(self._page)
-        self._after = orders[-1][0] if len(orders) == PAGE else 0
-        by_token: defaultdict[str, list[tuple[int, Key]]] = defaultdict(list)
-        for order_id, key in orders:
-            by_token[self._service.token_of(key.site)].append((order_id, key))
+        """
+        Compare the next orders, or the next of the worklist; `now` in ms.
+
+        Gives the orders that differ. Raises EngineFailure, StoreError: then the same comes next.
+        """
+        one, turns = await asyncio.to_thread(self._begin, now)
         findings: list[Finding] = []
-        for group in by_token.values():
-            records = await self._records([OrderKey(*key) for _, key in group])
-            queued, learned = await asyncio.to_thread(self._known, records)
-            findings += compare(group, records, queued, learned, self._destinations, now)
-        await asyncio.to_thread(self._note, [order_id for order_id, _ in orders], findings, now)
+        while turns and not one.ended_at:
+            turns -= 1
+            if one.in_worklist:
+                await read_page(self._service, self._database, one, self._pause)
+            else:
+                findings += await self._orders(one, now)
+                turns += one.in_worklist
+            one.ended_at = now if one.is_through else 0
+            await asyncio.to_thread(self._keep, one, now)
+        return findings
+
+    def _begin(self, now: int) -> tuple[Round, int]:
+        """Give the round that goes on, and how many pages make a round of at most a day."""
+        with self._database.read() as connection:
+            before = rounds.last(connection)
+            size = before.orders + before.reports if before is not None else 0
+            return rounds.running(connection, now), 1 + size // PAGES_A_DAY // PAGE
+
+    def _keep(self, one: Round, now: int) -> None:
+        """Write down how far it is; at the end, which orders wait there and not here."""
+        with self._database.write() as connection:
+            rounds.save(connection, one, now)
+            if one.ended_at:
+                before = concerns.of_code(connection, Subject.ORDER, STILL_ORDERED)
+                rows = sorted({*(before if one.whole else ()), *one.still_ordered})
+                codes = [(row_id, STILL_ORDERED) for row_id in one.still_ordered]
+                concerns.renew(connection, Subject.ORDER, rows, codes, now)
+
+    async def _orders(self, one: Round, now: int) -> list[Finding]:
+        """Take the next page of orders into the round."""
+        orders = await asyncio.to_thread(self._page, one.after)
+        missed: Missed = {}
+        findings = await self._compared(orders, now, missed)
+        if findings:
+            await asyncio.sleep(self._pause)
+            suspects = await asyncio.to_thread(self._still, {each.order_id for each in findings})
+            confirmed = await self._compared(suspects, now, {})
+            findings = [each for each in findings if each in confirmed]
+        ends = len(orders) < PAGE
+        upto = LAST if ends else orders[-1][0]
+        await asyncio.to_thread(self._note, one.after, upto, missed, findings, now)
+        one.after, one.in_worklist = upto, ends
+        if ends:
+            one.sites = await asyncio.to_thread(self._sites)
+        one.orders += len(orders) - len(missed)
+        one.count(each.code for each in findings)
+        for code in missed.values():
+            one.miss(code, 1)
         for finding in findings:
             self._metrics.differences.labels(finding.difference.value).inc()
         if findings:
@@ -144,15 +205,52 @@ class Reconciler:
             self._log.warning("both sides differ", count=len(findings), reason=", ".join(kinds))
         return findings
 
-    def _note(self, order_ids: Sequence[int], findings: Sequence[Finding], now: int) -> None:
-        """Keep what differs for people to look at; what no longer differs is over."""
+    async def _compared(
+        self, orders: Sequence[tuple[int, Key]], now: int, missed: Missed
+    ) -> list[Finding]:
+        """Compare orders; note in `missed` those that the service would not speak of, and why."""
+        by_token: defaultdict[str, list[tuple[int, Key]]] = defaultdict(list)
+        for order_id, key in orders:
+            by_token[self._service.token_of(key.site)].append((order_id, key))
+        findings: list[Finding] = []
+        for group in by_token.values():
+            try:
+                records = await self._records([OrderKey(*key) for _, key in group])
+            except EngineFailure as failure:
+                if not says_no(failure):
+                    raise
+                missed |= {order_id: failure.code for order_id, _ in group}
+                continue
+            queued, learned = await asyncio.to_thread(self._known, records)
+            findings += compare(group, records, queued, learned, self._destinations, now)
+        return findings
+
+    def _note(
+        self,
+        after: int,
+        upto: int,
+        missed: Missed,
+        findings: Sequence[Finding],
+        now: int,
+    ) -> None:
+        """Keep what differs for people to look at; what no longer differs, or lives, is over."""
         codes = [(each.order_id, each.code) for each in findings]
         with self._database.write() as connection:
-            concerns.renew(connection, Subject.ORDER, order_ids, codes, now)
+            before = concerns.between(connection, Subject.ORDER, after, upto, STILL_ORDERED)
+            rows = sorted(before.union(each.order_id for each in findings).difference(missed))
+            concerns.renew(connection, Subject.ORDER, rows, codes, now)
 
-    def _page(self) -> list[tuple[int, Key]]:
+    def _page(self, after: int) -> list[tuple[int, Key]]:
         with self._database.read() as connection:
-            return order_index.page(connection, self._after, PAGE)
+            return order_index.page(connection, after, PAGE)
+
+    def _sites(self) -> list[str]:
+        with self._database.read() as connection:
+            return order_index.sites(connection)
+
+    def _still(self, ids: Collection[int]) -> list[tuple[int, Key]]:
+        with self._database.read() as connection:
+            return order_index.live(connection, ids)
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         try:

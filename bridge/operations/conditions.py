@@ -41,6 +41,15 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """What a node sees of its own: what of TLS is valid until when, bytes left where HOME is."""
+
+    host: str
+    certificates: Mapping[str, Life]
+    disk_free: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """When a condition stands; ms, and counts. 0 switches one off."""
 
@@ -84,6 +93,15 @@ class Sight:
     """Bytes left where HOME is."""
     unknown_codes: Sequence[UnknownCode] = ()
     """Codes that the definitions in force have met, and no table of theirs has."""
+    host: str = ""
+    """Where `certificates` and the disk are."""
+    elsewhere: Sequence[Files] = ()
+    """What other nodes see of theirs."""
+
+    @property
+    def files(self) -> Sequence[Files]:
+        """What each node sees of its own."""
+        return [Files(self.host, self.certificates, self.disk_free), *self.elsewhere]
 
 
 KEPT_AS_THEY_ARE = "keep"
@@ -137,14 +155,30 @@ def _paused(sight: Sight) -> Iterator[Condition]:
 
 
 def _certificates(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
-    for name, life in sight.certificates.items():
-        left = life.ends - sight.now
-        soon = min(limits.certificate, (life.ends - life.begins) // 4)  # some live for a week
+    for name in dict.fromkeys(name for files in sight.files for name in files.certificates):
+        own = [(each.host, each.certificates.get(name)) for each in sight.files]
+        soon = [(host, life.ends) for host, life in own if life and _ends_soon(life, sight, limits)]
+        past = [host for host, ends in soon if ends <= sight.now]
         key = f"certificate:{name.removeprefix('certificate of ')}"
-        if left <= 0:
-            yield Condition(key, Severity.CRITICAL, f"the {name} has expired")
-        elif left < soon:
-            yield Condition(key, Severity.WARNING, f"the {name} expires in {duration(left)}")
+        if past:
+            text = f"the {name} has expired{_where(sight, past)}"
+            yield Condition(key, Severity.CRITICAL, text)
+        elif soon:
+            left = duration(min(ends for _, ends in soon) - sight.now)
+            text = f"the {name} expires in {left}{_where(sight, [host for host, _ in soon])}"
+            yield Condition(key, Severity.WARNING, text)
+
+
+def _ends_soon(life: Life, sight: Sight, limits: Thresholds) -> bool:
+    left = life.ends - sight.now
+    soon = min(limits.certificate, (life.ends - life.begins) // 4)  # some live for a week
+    return left <= 0 or left < soon
+
+
+def _where(sight: Sight, hosts: Collection[str]) -> str:
+    """Say on which hosts, where there are several."""
+    several = len({each.host for each in sight.files}) > 1
+    return f" on {', '.join(sorted(set(hosts)))}" if several else ""
 
 
 def _circuits(sight: Sight) -> Iterator[Condition]:
@@ -161,9 +195,14 @@ def _refused(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
 
 
 def _disk(sight: Sight, limits: Thresholds) -> Iterator[Condition]:
-    if sight.disk_free is not None and sight.disk_free < limits.disk_free:
+    full = {
+        each.host
+        for each in sight.files
+        if each.disk_free is not None and each.disk_free < limits.disk_free
+    }
+    if full:
         text = f"less than {limits.disk_free // 2**20} MiB are left on the disk of HOME"
-        yield Condition("disk", Severity.CRITICAL, text)
+        yield Condition("disk", Severity.CRITICAL, text + _where(sight, full))
 
 
 def _concerns(sight: Sight) -> Iterator[Condition]:

@@ -13,7 +13,15 @@ from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.alerts import News, Notice, take_note, untold
 from bridge.operations.channels import Kind, channels
-from bridge.operations.conditions import Condition, Life, Queue, Sight, Thresholds, conditions
+from bridge.operations.conditions import (
+    Condition,
+    Files,
+    Life,
+    Queue,
+    Sight,
+    Thresholds,
+    conditions,
+)
 from bridge.queue import browse
 from bridge.queue.rows import Depth
 from bridge.queue.states import State
@@ -34,6 +42,11 @@ def nothing() -> None:
     """Know nothing."""
 
 
+def nobody(_now: int) -> Sequence[Files]:
+    """Be alone."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """What one installation is watched for, and who is told; blocking."""
@@ -50,6 +63,12 @@ class Watch:
     names: Callable[[], frozenset[str]] = frozenset
     """Channels of today's settings: what is paused and gone from them is no news."""
     disk_free: Callable[[], int | None] = nothing
+    hold: int = 0
+    """How long what came back again and again must be gone, ms."""
+    host: str = ""
+    """Where this process is, for people."""
+    elsewhere: Callable[[int], Sequence[Files]] = nobody
+    """What other nodes see of their own files and disks; takes the time now, ms."""
     owed: dict[str, dict[str, Notice]] = field(default_factory=dict)
     """What could not be told in each way, by key, for as long as this process lives."""
 
@@ -57,7 +76,7 @@ class Watch:
         """Look once; tell what is new; give what stands. Raises StoreError."""
         now = self.clock()
         found = conditions(self._sight(now), self.thresholds())
-        notices = take_note(self.database, found, now, self.repeat_after)
+        notices = take_note(self.database, found, now, self.repeat_after, self.hold)
         self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
         log = structlog.get_logger("alerts")
         for notice in notices:
@@ -116,6 +135,8 @@ class Watch:
             refused=browse.refused_since(self.database, now - HOUR),
             disk_free=self.disk_free(),
             unknown_codes=unknown_codes.standing(self.database, MOST_CODES),
+            host=self.host,
+            elsewhere=self.elsewhere(now),
         )
 
 

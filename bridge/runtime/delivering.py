@@ -47,6 +47,7 @@ from config.sections import Destination as WrittenDestination
 
 RECLAIM_EVERY = 10.0  # seconds
 RECONCILE_EVERY = 60.0  # seconds; a page of orders each time
+LOOK_AGAIN = 10.0  # seconds until what seems to differ is looked at again
 _ONE_AT_A_TIME = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
 
 
@@ -86,7 +87,7 @@ class Delivery:
             self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
-        self._reconciler = Reconciler(client, database, found.compiled, metrics)
+        self._reconciler = Reconciler(client, database, found.compiled, metrics, LOOK_AGAIN)
         self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:

@@ -8,11 +8,12 @@ import structlog
 
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
+from bridge.operations.node_files import Place
 from bridge.runtime.step import Step, now_ms
 from bridge.store.database import Database
 from bridge.store.partitions import make_room
 from bridge.wiring.pruning import prune_home
-from bridge.wiring.watching import watch
+from bridge.wiring.watching import note_own_files, watch
 from config import Settings
 
 ROOM_EVERY = 30.0
@@ -31,13 +32,14 @@ class Housekeeping:
         database: Database,
         metrics: Metrics,
         leads: Callable[[], bool],
+        place: Place,
     ) -> None:
         """`leads` tells whether it is for this process to do, among all that share a database."""
         self._log = structlog.get_logger("operations")
         self._settings = settings
         self._leads = leads
         self._database = database
-        self._watch = watch(settings, database, metrics, now_ms)
+        self._watch = watch(settings, database, metrics, now_ms, place)
         self._tasks: list[asyncio.Task[None]] = []
 
     def part(self) -> Step:
@@ -62,12 +64,8 @@ class Housekeeping:
     async def _repeat(self, job: str, every: float, work: Callable[[], object]) -> None:
         while True:
             await asyncio.sleep(every)
-            if not self._leads():
-                continue
-            try:
-                await asyncio.to_thread(work)
-            except Exception as error:  # noqa: BLE001  # the next time it may go well
-                self._log.error("not done", job=job, error=describe(error))
+            if self._leads():
+                await _attempt(job, work)
 
     def _prune(self) -> None:
         kept = self._settings.retention
@@ -79,3 +77,41 @@ class Housekeeping:
             archive=None if kept.archive is None else self._settings.path(kept.archive),
         )
         self._log.info("pruned", count=sum(counts.values()))
+
+
+class OwnFiles:
+    """Writes down what this node sees of its own, unless it watches for all itself."""
+
+    def __init__(
+        self, settings: Settings, database: Database, leads: Callable[[], bool], place: Place
+    ) -> None:
+        """`leads` tells whether this process watches for all."""
+        self._every = settings.alerts.every
+        self._leads = leads
+        self._note = note_own_files(settings, database, now_ms, place)
+        self._task: asyncio.Task[None] | None = None
+
+    def part(self) -> Step:
+        """Give its start and stop."""
+        return Step("own files", self._start, self._stop)
+
+    async def _start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="own files")
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._leads():
+                await _attempt("own files", self._note)
+            await asyncio.sleep(self._every)
+
+
+async def _attempt(job: str, work: Callable[[], object]) -> None:
+    try:
+        await asyncio.to_thread(work)
+    except Exception as error:  # noqa: BLE001  # the next time it may go well
+        structlog.get_logger("operations").error("not done", job=job, error=describe(error))

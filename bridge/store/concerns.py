@@ -40,6 +40,11 @@ _OVER = text("DELETE FROM concern WHERE kind = :kind AND row_id IN :ids").bindpa
 _STANDING = text(
     "SELECT row_id, code FROM concern WHERE kind = :kind AND row_id IN :ids"
 ).bindparams(bindparam("ids", expanding=True))
+_BETWEEN = text(
+    "SELECT DISTINCT row_id FROM concern "
+    "WHERE kind = :kind AND row_id > :after AND row_id <= :upto AND code <> :but"
+)
+_OF_CODE = text("SELECT row_id FROM concern WHERE kind = :kind AND code = :code")
 _OPEN = text(
     "SELECT kind, row_id, code, noted_at FROM concern WHERE seen_at IS NULL "
     "ORDER BY noted_at DESC, row_id DESC LIMIT :limit"
@@ -78,6 +83,17 @@ def renew(
         if over:
             connection.execute(_OVER, {"kind": kind.value, "ids": over})
     note(connection, kind, found, now)
+
+
+def between(connection: Connection, kind: Subject, after: int, upto: int, but: str) -> set[int]:
+    """Give the rows in a stretch of ids of which something else than `but` stands."""
+    asked = {"kind": kind.value, "after": after, "upto": upto, "but": but}
+    return set(connection.execute(_BETWEEN, asked).scalars())
+
+
+def of_code(connection: Connection, kind: Subject, code: str) -> set[int]:
+    """Give the rows of which a code stands."""
+    return set(connection.execute(_OF_CODE, {"kind": kind.value, "code": code}).scalars())
 
 
 def forget(connection: Connection, kind: Subject, row_ids: Sequence[int]) -> None:

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Text,
     delete,
     select,
+    text,
     update,
 )
 
@@ -72,6 +73,10 @@ _NUMBERS = among(
     "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
+)
+_NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
+_LIVE: Select[Any] = select(_order.c.id, _order.c.site, _order.c.mrn, _order.c.accession).where(
+    _order.c.state == "ordered"
 )
 _CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
 
@@ -225,14 +230,36 @@ def _drop(connection: Connection, ids: Sequence[int]) -> None:
         connection.execute(delete(_order).where(_order.c.id.in_(ids)))
 
 
+def states(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
+    """Read the row id and the state of the orders of these keys; unknown ones are absent."""
+    return {
+        Key(row.site, row.mrn, row.accession): (row.id, row.state)
+        for row in _rows(connection, keys)
+    }
+
+
+def sites(connection: Connection) -> list[str]:
+    """List the sites that have orders, each found by the index: the table is long."""
+    found: list[str] = []
+    while (
+        site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
+    ) is not None:
+        found.append(site)
+    return found
+
+
 def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:
     """List keys of live orders by row id, to go through all of them bit by bit."""
-    statement: Select[Any] = (
-        select(_order.c.id, _order.c.site, _order.c.mrn, _order.c.accession)
-        .where(_order.c.id > after, _order.c.state == "ordered")
-        .order_by(_order.c.id)
-        .limit(limit)
-    )
+    statement = _LIVE.where(_order.c.id > after).order_by(_order.c.id).limit(limit)
+    return _keys(connection, statement)
+
+
+def live(connection: Connection, ids: Iterable[int]) -> list[tuple[int, Key]]:
+    """List keys of those of some orders that are live, by row id."""
+    return _keys(connection, _LIVE.where(_order.c.id.in_(list(ids))).order_by(_order.c.id))
+
+
+def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, Key]]:
     return [
         (row.id, Key(row.site, row.mrn, row.accession)) for row in connection.execute(statement)
     ]

@@ -51,6 +51,13 @@ def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
     return rows
 
 
+def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
+    """Refuse a name that the settings do not have, where nothing was found of it."""
+    if name is not None:
+        with bridge_database(home) as database:
+            _known(current(load(home), database), kind, name)
+
+
 def _state(found: Channel, trouble: str | None) -> str:
     """Say in a word what an operator must know first."""
     if found.paused:

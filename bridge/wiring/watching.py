@@ -7,8 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bridge.observability.metrics import Metrics
+from bridge.operations import node_files
 from bridge.operations.certificates import authorities, chains, revocation_lists
 from bridge.operations.conditions import Life, Thresholds
+from bridge.operations.node_files import Place
 from bridge.operations.telling import Hook, Mail, call_hook, send_mail
 from bridge.operations.watch import Tell, Watch
 from bridge.store.database import Database
@@ -18,12 +20,19 @@ from config import Settings
 from config.operations import Mail as MailSettings
 from config.operations import Webhook
 
+_FRESH = 60_000  # ms: what a node wrote down before that is not known to be so any more
+
 
 def watch(
-    settings: Settings, database: Database, metrics: Metrics, clock: Callable[[], int]
+    settings: Settings,
+    database: Database,
+    metrics: Metrics,
+    clock: Callable[[], int],
+    place: Place,
 ) -> Watch:
     """Make the watch of an installation. Raises SettingsError where a secret cannot be read."""
     now = Present(settings, database)
+    fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
     return Watch(
         database,
         lambda: thresholds(now()),
@@ -34,8 +43,24 @@ def watch(
         clock(),
         _ms(settings.alerts.repeat_every),
         lambda: channel_names(now()),
-        partial(_disk_free, settings.home),
+        partial(disk_free, settings.home),
+        _ms(settings.alerts.hold_down),
+        place.host,
+        lambda moment: node_files.of_others(database, place.node, moment - fresh),
     )
+
+
+def note_own_files(
+    settings: Settings, database: Database, clock: Callable[[], int], place: Place
+) -> Callable[[], None]:
+    """Make what writes down, for whoever watches for all, what this node has of its own."""
+    now = Present(settings, database)
+
+    def note() -> None:
+        free = disk_free(settings.home)
+        node_files.note(database, place, ends(now()), free, clock())
+
+    return note
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -58,7 +83,8 @@ def channel_names(settings: Settings) -> frozenset[str]:
     return frozenset(names | {f"destination {e.name}" for e in settings.destination if e.enabled})
 
 
-def _disk_free(home: Path) -> int | None:
+def disk_free(home: Path) -> int | None:
+    """Give the bytes left where HOME is; None where it cannot be asked."""
     try:
         return shutil.disk_usage(home).free
     except OSError:

@@ -37,3 +37,21 @@ class TestEveryOrder:
         accession = (message.value("OBR-18"), message.value("OBR-3.1"), message.value("OBR-20"))
         assert order.tags["Accession"] in accession
         assert message.value("ORC-2.1") == order.placer
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "returned"),
+    [
+        ("20260302080000+0100", "202603020730", "202603020730+0100"),
+        ("20260302080000-0330", "202603020730+0200", "202603020730+0200"),
+        ("20260302080000+0100", "20260302", "20260302"),
+        ("20260302080000", "202603020730", "202603020730"),
+    ],
+)
+def test_times_without_an_offset(sent: str, said: str, returned: str) -> None:
+    """Those of the order bear that of its MSH-7, for ours says another; or none, if asked for."""
+    echo = (f"MSH|^~\\&|RIS|H|B|R|{sent}||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT|||{said}")
+    context = replace(CONTEXT, orders=(replace(CONTEXT.orders[0], echo=echo),))
+    assert rendered(context).value("OBR-7") == returned
+    local = Message.parse(results("times: local").render(context))
+    assert local.value("OBR-7") == said

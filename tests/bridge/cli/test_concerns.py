@@ -6,6 +6,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
+from bridge.delivery import rounds
+from bridge.delivery.rounds import Round
 from bridge.store import concerns
 from bridge.store.concerns import Subject
 from bridge.wiring.stores import bridge_database
@@ -36,3 +38,18 @@ def test_listed_and_seen(tmp_path: Path) -> None:
     command("concerns", "seen", "--home", home, expect=2)
     assert command("concerns", "seen", "--all", "--home", home) == "seen: 2\n"
     assert listed() == []
+
+
+def test_the_report_of_the_reconcile_job(tmp_path: Path) -> None:
+    """What the last round compared and what it did not; before there was one, that."""
+    home = str(tmp_path / "home")
+    command("init", home)
+    assert "there was none yet" in command("concerns", "report", "--home", home)
+    done = Round(began_at=1000, ended_at=2000, orders=3, not_asked={"forbidden": 2})
+    with bridge_database(tmp_path / "home") as database, database.write() as connection:
+        rounds.save(connection, done, 2000)
+    told = json.loads(command("concerns", "report", "--json", "--home", home))
+    assert told["last"]["ended_at"] == "1970-01-01T00:00:02.000+00:00"
+    assert (told["last"]["orders"], told["last"]["not_asked"]) == (3, {"forbidden": 2})
+    assert (told["running"]["orders"], told["running"]["ended_at"]) == (0, None)
+    assert told["never_compared"]

@@ -1,12 +1,23 @@
 """Both sides compared: what differs is named, and nothing else."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from bridge.delivery import rounds
 from bridge.delivery.reconciler import Difference, Reconciler
-from bridge.engine_client import OrderKey
+from bridge.delivery.rounds import Round
+from bridge.engine_client import OrderKey, StatusRecord
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import Launch, WorklistPage
 from bridge.queue.retention import prune
+from bridge.queue.states import Failure
+from bridge.store import concerns
+from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from tests.bridge.delivery.equipment import SITE, destination, until
 from tests.bridge.delivery.hospital import open_hospital
@@ -54,3 +65,93 @@ async def test_what_was_forgotten_and_who_came_later(tmp_path: Path, database: D
         both = [receiver, destination("later")]
         reconciler = Reconciler(hospital.client, database, both, hospital.metrics)
         assert await reconciler.reconcile(hospital.time()) == []
+
+
+async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) -> None:
+    """What stands there and is not ordered here is named, and what is over is over."""
+    async with open_hospital(tmp_path, database) as hospital:
+        reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
+        await hospital.send(order("ID1", "A1"))
+        await hospital.send(order("ID2", "A2", "M2"))
+        assert await reconciler.reconcile(hospital.time()) == []
+        assert rounds_of(database).differing == {}
+        for mrn, accession in (("M1", "A9"), ("M2", "A2")):
+            tags = OrderKey(SITE, mrn, accession).tags()
+            await hospital.client.launch(Launch(tags, lazy=True, register_order=True))
+        with database.write() as connection:
+            connection.execute(text("UPDATE bridge_order SET state = 'cancelled' WHERE mrn = 'M2'"))
+        await reconciler.reconcile(hospital.time())
+        last = rounds_of(database)
+        assert last.differing == {f"not_ordered {SITE}": 1, "still_ordered": 1}
+        assert (last.orders, last.reports, len(last.not_ordered)) == (1, 3, 1)
+        standing = "SELECT code FROM concern ORDER BY code"
+        assert hospital.rows(standing) == [("still_ordered",)]
+        await hospital.client.delete(OrderKey(SITE, "M2", "A2"))
+        await reconciler.reconcile(hospital.time())
+        assert hospital.rows(standing) == []
+
+
+async def test_what_is_no_longer_live_does_not_differ(tmp_path: Path, database: Database) -> None:
+    """An order that differed and was cancelled since: that it differed is over."""
+    async with open_hospital(tmp_path, database) as hospital:
+        reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
+        await hospital.send(order("ID1", "A1"))
+        await hospital.client.delete(OrderKey(SITE, "M1", "A1"))
+        assert len(await reconciler.reconcile(hospital.time())) == 1
+        await hospital.send(order("ID2", "A1").replace(b"ORC|NW", b"ORC|CA"))
+        assert await reconciler.reconcile(hospital.time()) == []
+        assert hospital.rows("SELECT * FROM concern WHERE kind = 'order'") == []
+
+
+@dataclass
+class Partly:
+    """A service that knows no worklist, and does not speak of the orders of a site."""
+
+    client: EngineClient
+    silent: str
+    down: bool = False
+
+    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        if self.down:
+            raise EngineFailure("status", Failure.TRANSIENT, "unreachable")
+        if orders[0].site == self.silent:
+            raise EngineFailure("status", Failure.TRANSIENT, "unauthorized", 401)
+        return await self.client.status(orders)
+
+    async def worklist(self, site: str, **_: object) -> WorklistPage:
+        raise EngineFailure("worklist", Failure.PERMANENT, "not_found", 404)
+
+    def token_of(self, site: str) -> str:
+        return site
+
+
+async def test_what_was_not_looked_at_is_said(tmp_path: Path, database: Database) -> None:
+    """What could not be asked is counted, differs no more and no less, and holds up nothing."""
+    async with open_hospital(tmp_path, database) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        with database.write() as connection:
+            connection.execute(
+                text("INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags,"
+                     " echo, report_id, first_message, place, last_message)"
+                     " VALUES ('B', 'M', 'A', 'ordered', '', '', '{}', '[]', '', 1, 0, 1)")
+            )  # fmt: skip
+            concerns.note(connection, Subject.ORDER, [(2, "no_report")], 1)
+        service = Partly(hospital.client, "B", down=True)
+        reconciler = Reconciler(service, database, [], hospital.metrics)
+        with pytest.raises(EngineFailure):
+            await reconciler.reconcile(hospital.time())
+        service.down = False
+        for _ in range(2):  # a site's worklist a turn
+            assert await reconciler.reconcile(hospital.time()) == []
+        last = rounds_of(database)
+        assert (last.orders, last.reports) == (1, 0)
+        assert last.not_asked == {"unauthorized": 1, "no_worklist B": 1, f"no_worklist {SITE}": 1}
+        assert hospital.rows("SELECT code FROM concern") == [("no_report",)]
+
+
+def rounds_of(database: Database) -> Round:
+    """The last whole round."""
+    with database.read() as connection:
+        found = rounds.last(connection)
+    assert found is not None
+    return found
