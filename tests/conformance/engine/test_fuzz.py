@@ -42,7 +42,7 @@ class Target:
             "-H", f"x-access-token: {self.token}",
             "--checks", f"{ITS_OWN},{OURS}", "--continue-on-failure", "--no-shrink", "--no-color",
             "--request-timeout", "20", "--generation-deterministic",
-            "--generation-allow-x00", "false", *arguments,
+            "--generation-allow-x00", "false", "--suppress-health-check", "too_slow", *arguments,
         ]  # fmt: skip
         environment = {
             "PYTHONPATH": str(ROOT),
