@@ -9,6 +9,8 @@ from typing import Any
 
 import schemathesis
 
+from tests.conformance.engine import fuzz_sessions
+
 LONGEST, MAXIMUM = 0.05, 60  # seconds
 # Rules that no schema tells; and 1.0, which is an integer to JSON Schema and no count of ours.
 NO_SHAPE = (
@@ -20,7 +22,8 @@ SHAPE = {"invalid_request", "not_json"}
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Wait for no long polls: a wait that is allowed becomes a short one."""
+    """Wait for no long polls: a wait that is allowed becomes a short one; name present versions."""
+    fuzz_sessions.present_version(case)
     wait = (case.query or {}).get("wait")
     if isinstance(wait, int | float) and LONGEST < wait <= MAXIMUM:
         case.query["wait"] = LONGEST

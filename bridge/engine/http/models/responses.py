@@ -232,3 +232,4 @@ def problems(*statuses: int) -> Responses:
 
 
 NO_BODY: Responses = {200: {"description": "Done; no body", "content": {}}}
+LEFT: Responses = {204: {"description": "Done, and the page is left: there is none to show"}}

@@ -15,7 +15,7 @@ from bridge.engine.http.guard import SessionRoute
 from bridge.engine.http.models.account import ChoicesBody
 from bridge.engine.http.models.fields import Body, Identifier
 from bridge.engine.http.models.passages import Passage
-from bridge.engine.http.models.responses import problems
+from bridge.engine.http.models.responses import LEFT, problems
 from bridge.engine.http.sessions import DeskDep
 from bridge.engine.service import accounts, editing, opening, paging
 from bridge.engine.service.lease import Editor
@@ -78,7 +78,7 @@ async def transfer(desk: DeskDep) -> Response:
     )
 
 
-@router.post("/save", response_model=Page)
+@router.post("/save", response_model=Page, responses=LEFT)
 async def save(body: Writing, desk: DeskDep) -> Response:
     """Keep the text, if it was made from the present version."""
     report_id = desk.session.report_id
