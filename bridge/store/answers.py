@@ -8,9 +8,14 @@ Whoever listens to an engine's statements hears of these too.
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from pydantic_core import from_json
 from sqlalchemy import Connection
+
+_MOST = 1000
+_columns: dict[str, tuple[str, ...]] = {}
+"""The columns of statements that were run: psycopg makes an object of each of them anew."""
 
 _named: Any = namedtuple  # noqa: PYI024  # its fields are known when a statement is run
 
@@ -50,26 +55,75 @@ class Answer:
         return iter(self.all())
 
 
+class Words(NamedTuple):
+    """A statement in the driver's own form, with its values; `many`: once for each of them."""
+
+    statement: str
+    values: Any
+    many: bool = False
+
+
 def run(connection: Connection, statement: str, values: Any, *, many: bool = False) -> Answer:
     """
     Run a statement in the driver's own form; `many`: once for each of the values.
 
     Errors are the driver's; `Database` translates those that leave a transaction.
     """
-    heeded = connection.dispatch
-    if heeded.before_cursor_execute or heeded.after_cursor_execute:
-        heard = connection.exec_driver_sql(statement, values)
+    return carry(connection, Words(statement, values, many))
+
+
+def carry(connection: Connection, words: Words) -> Answer:
+    """As `run`."""
+    if _is_heard(connection):
+        heard = connection.exec_driver_sql(words.statement, words.values)
         rows = heard.all() if heard.returns_rows else ()
         return Answer(tuple(heard.keys()) if heard.returns_rows else (), rows, heard.rowcount)
     cursor: Any = connection.connection.cursor()
     try:
-        (cursor.executemany if many else cursor.execute)(statement, values)
-        if cursor.description is None:
-            return Answer((), (), cursor.rowcount)
-        names = tuple(column[0] for column in cursor.description)
-        return Answer(names, cursor.fetchall(), cursor.rowcount)
+        return _answer(_sent(cursor, words), words)
     finally:
         cursor.close()
+
+
+def run_all(connection: Connection, words: Sequence[Words]) -> list[Answer]:
+    """
+    Run statements one after the other: PostgreSQL is sent all before the first answer is awaited.
+
+    Each sees what those before it did, and what others have committed until then. After one that
+    fails none is run. Errors are as for `run`.
+    """
+    if connection.dialect.name != "postgresql" or _is_heard(connection):
+        return [carry(connection, each) for each in words]
+    driver: Any = connection.connection.driver_connection
+    with driver.pipeline():
+        cursors = [_sent(driver.cursor(), each) for each in words]
+    return list(map(_answer, cursors, words))
+
+
+def stored_json(stored: Any) -> Any:
+    """Read an object or a list in JSON, which one of the two drivers has done already."""
+    return from_json(stored) if isinstance(stored, str) else stored
+
+
+def _is_heard(connection: Connection) -> bool:
+    """Whether somebody listens, who is to hear of each statement."""
+    heeded = connection.dispatch
+    return bool(heeded.before_cursor_execute or heeded.after_cursor_execute)
+
+
+def _sent(cursor: Any, words: Words) -> Any:
+    (cursor.executemany if words.many else cursor.execute)(words.statement, words.values)
+    return cursor
+
+
+def _answer(cursor: Any, words: Words) -> Answer:
+    names = _columns.get(words.statement)
+    if names is None:
+        if len(_columns) >= _MOST:
+            _columns.clear()
+        found = cursor.description or ()
+        names = _columns[words.statement] = tuple(column[0] for column in found)
+    return Answer(names, cursor.fetchall() if names else (), cursor.rowcount)
 
 
 @cache

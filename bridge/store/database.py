@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from bridge.store import postgres, sqlite
+from bridge.store.answers import Words
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.pool import LOCK_TIMEOUT, Pool
@@ -27,10 +28,10 @@ from bridge.store.turnstile import Turnstile
 from bridge.store.writer import Writer
 
 _POOL = Pool()
-_IN_TURN_ANNOUNCING = text("""
-    SELECT pg_advisory_xact_lock(k), pg_notify(:channel, :mark)
-    FROM unnest(CAST(:keys AS bigint[])) AS k
-""")  # alike notices of a transaction are one
+_IN_TURN_ANNOUNCING = """
+    SELECT pg_advisory_xact_lock(k), pg_notify(%(channel)s, %(mark)s)
+    FROM unnest(%(keys)s::bigint[]) AS k
+"""  # alike notices of a transaction are one
 
 _turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
 _turnstiles_guard = threading.Lock()
@@ -157,14 +158,17 @@ class Database:
                 {"keys": keys},
             )
 
-    def serialize_announcing(
-        self, connection: Connection, names: Sequence[str], channel: str
-    ) -> None:
-        """As `serialize` on these names, one after the other, and `announce`: at one go."""
-        if self.dialect == "postgresql":
-            keys = [postgres.lock_key(name) for name in names]
-            asked = {"keys": keys, "channel": channel, "mark": self.mark}
-            connection.execute(_IN_TURN_ANNOUNCING, asked)
+    def serialized_announcing(self, names: Sequence[str], channel: str) -> list[Words]:
+        """
+        Give what serializes on these names, one after the other, and announces: at one go.
+
+        To be run before others (`answers.run_all`); nothing on SQLite.
+        """
+        if self.dialect != "postgresql":
+            return []
+        keys = [postgres.lock_key(name) for name in names]
+        asked = {"keys": keys, "channel": channel, "mark": self.mark}
+        return [Words(_IN_TURN_ANNOUNCING, asked)]
 
     def alone(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""

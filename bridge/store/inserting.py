@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from bridge.store.answers import Answer
-from bridge.store.steps import Step, carry_out, unnested
+from bridge.store.answers import Answer, Words
+from bridge.store.steps import Step, carried, carry_out, unnested
 
 _KINDS: Final = (
     (Boolean, "boolean"),
@@ -66,6 +66,11 @@ def insert_rows(
 ) -> Answer | None:
     """Insert rows in their order; None in a JSON column is no value."""
     return carry_out(connection, how.step, [_values(how, row) for row in rows])
+
+
+def inserted(connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]) -> Words:
+    """Give what `insert_rows` runs for rows, of which there are some, to be run with others."""
+    return carried(connection, how.step, [_values(how, row) for row in rows])
 
 
 def _values(how: Insertion, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from bridge.store.answers import Answer, run
+from bridge.store.answers import Answer, Words, carry, run
 from bridge.store.arrays import Packed, packed
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
@@ -73,8 +73,12 @@ def plain(statement: str) -> Plain:
 
 def say(connection: Connection, of: Plain, **values: Any) -> Answer:
     """Run a statement with its values."""
-    statement = of.postgres if is_asked_once(connection) else of.sqlite
-    return run(connection, statement, values)
+    return carry(connection, said(connection, of, **values))
+
+
+def said(connection: Connection, of: Plain, **values: Any) -> Words:
+    """Give a statement with its values, to be run with others (`answers.run_all`)."""
+    return Words(of.postgres if is_asked_once(connection) else of.sqlite, values)
 
 
 def say_all(connection: Connection, of: Plain, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -97,11 +101,16 @@ def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:
 
 def ask(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> Answer:
     """Run a statement about the rows of these keys; `others` are its other parameters."""
+    return carry(connection, asked(connection, of, keys, **others))
+
+
+def asked(connection: Connection, of: Among, keys: Sequence[Any], **others: Any) -> Words:
+    """Give what `ask` runs, to be run with others."""
     if is_asked_once(connection):
         (array,) = packed((of.kind,), [(key,) for key in keys])
-        return run(connection, of.postgres, {of.name: array, **others})
+        return Words(of.postgres, {of.name: array, **others})
     # JSON carries 64-bit integers whole.
-    return run(connection, of.sqlite, {of.name: json.dumps(list(keys)), **others})
+    return Words(of.sqlite, {of.name: json.dumps(list(keys)), **others})
 
 
 def unnested(kinds: Sequence[str]) -> str:
@@ -118,6 +127,11 @@ def carry_out(connection: Connection, step: Step, rows: Sequence[tuple[Any, ...]
     """Run a step over rows; what PostgreSQL returns can be read, None is without rows."""
     if not rows:
         return None
+    return carry(connection, carried(connection, step, rows))
+
+
+def carried(connection: Connection, step: Step, rows: Sequence[tuple[Any, ...]]) -> Words:
+    """Give what `carry_out` runs over rows, of which there are some, to be run with others."""
     if is_asked_once(connection):
-        return run(connection, step.together, step.columns(rows))
-    return run(connection, step.each, rows, many=True)
+        return Words(step.together, step.columns(rows))
+    return Words(step.each, rows, many=True)

@@ -5,24 +5,23 @@ Says what there is to read, so that nobody looks for addenda or preliminary read
 """
 
 from dataclasses import dataclass
+from typing import Any, Final
 
-from sqlalchemy import bindparam, exists, select
-from sqlmodel import Session
+from sqlalchemy import Connection
 
-from bridge.engine.records.tables import Report, metadata
+from bridge.engine.records.tables import Report
+from bridge.store.answers import Answer, Words
+from bridge.store.steps import plain, said, say
 
-_SITES = metadata.tables["engine_site"]
-_ACCOUNTS = metadata.tables["engine_account"]
-_PRELIMS = metadata.tables["engine_prelim_read"]
-_ADDENDA = metadata.tables["engine_addendum"]
-
-# Made once: to make a statement costs more than to run it.
-_AROUND = select(
-    _SITES.c.sign_delay,
-    select(_ACCOUNTS.c.email).where(_ACCOUNTS.c.id == bindparam("owner")).scalar_subquery(),
-    exists().where(_PRELIMS.c.report_pk == bindparam("report")),
-    exists().where(_ADDENDA.c.report_pk == bindparam("report")),
-).where(_SITES.c.site_id == bindparam("site"))
+_AROUND: Final = plain(
+    """
+    SELECT s.sign_delay,
+        (SELECT a.email FROM engine_account AS a WHERE a.id = :owner) AS email,
+        EXISTS (SELECT 1 FROM engine_prelim_read AS p WHERE p.report_pk = :report) AS prelims,
+        EXISTS (SELECT 1 FROM engine_addendum AS d WHERE d.report_pk = :report) AS addenda
+    FROM engine_site AS s WHERE s.site_id = :site
+    """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,21 @@ class Around:
     addenda: bool
 
     @classmethod
-    def of(cls, session: Session, report: Report) -> "Around":
+    def of(cls, connection: Connection, report: Report) -> "Around":
         """Read it for a stored report."""
-        asked = {"site": report.site_id, "owner": report.owner_id, "report": report.pk}
-        delay, email, prelims, addenda = session.execute(_AROUND, asked).one()
-        return cls(int(delay or 0), email or "", bool(prelims), bool(addenda))
+        return cls.read(say(connection, _AROUND, **_of(report)))
+
+    @classmethod
+    def asked(cls, connection: Connection, report: Report) -> Words:
+        """Give the statement for a stored report, to be run with others; `read` its answer."""
+        return said(connection, _AROUND, **_of(report))
+
+    @classmethod
+    def read(cls, answer: Answer) -> "Around":
+        """Read the answer."""
+        row: Any = answer.first()
+        return cls(int(row.sign_delay or 0), row.email or "", bool(row.prelims), bool(row.addenda))
+
+
+def _of(report: Report) -> dict[str, Any]:
+    return {"site": report.site_id, "owner": report.owner_id, "report": report.pk}

@@ -15,8 +15,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from bridge.engine.records.tables import metadata
-from bridge.store.inserting import insert_rows, insertion
-from bridge.store.steps import plain, say
+from bridge.store.answers import Answer, Words, carry
+from bridge.store.inserting import inserted, insertion
+from bridge.store.steps import plain, said
 
 EVENTS = metadata.tables["engine_audit_event"]
 GENESIS = "0" * 64
@@ -79,15 +80,24 @@ def record_all(
 
 def append(connection: Connection, deeds: Sequence[tuple[int, Deed]]) -> None:
     """As `record_all`, in a transaction that holds `LOCK` already."""
-    if not deeds:
-        return
-    previous = say(connection, _NEWEST).scalar() or GENESIS
+    if deeds:
+        carry(connection, appended(connection, deeds, carry(connection, newest(connection))))
+
+
+def newest(connection: Connection) -> Words:
+    """Give the question for the chain's end, for a transaction that holds `LOCK` by then."""
+    return said(connection, _NEWEST)
+
+
+def appended(connection: Connection, deeds: Sequence[tuple[int, Deed]], end: Answer) -> Words:
+    """Give what appends some deeds behind the chain's end, which `newest` has asked for."""
+    previous = end.scalar() or GENESIS
     rows = []
     for at, deed in deeds:
         row = _row(deed, at, previous)
         rows.append(row)
         previous = row["hash"]
-    insert_rows(connection, _INSERT, rows)
+    return inserted(connection, _INSERT, rows)
 
 
 def _row(deed: Deed, at: int, previous: str) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from pydantic_core import from_json
 from sqlalchemy import Connection, select
 
 from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.reasons import Reason
+from bridge.store.answers import stored_json
 from bridge.store.steps import plain, say
 
 SITES = metadata.tables["engine_site"]
@@ -132,12 +132,8 @@ def standing_on(connection: Connection, caller: Caller, site_id: str) -> Standin
         raise SiteNotFound
     role = Role(row.role) if row.role is not None and caller.enters(site_id) else None
     role = Role.ADMINISTRATOR if caller.service else role
-    return Standing(role, row.name or "", tuple(_json(row.locations)), _json(row.settings))
-
-
-def _json(stored: Any) -> Any:
-    """Read JSON, which one of the two drivers has done already."""
-    return from_json(stored) if isinstance(stored, str) else stored
+    settings = stored_json(row.settings)
+    return Standing(role, row.name or "", tuple(stored_json(row.locations)), settings)
 
 
 def require_administrator(

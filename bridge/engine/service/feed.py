@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, delete, func, select
 from sqlmodel import Session
 
-from bridge.engine.records.tables import Release, Report, ReportOrder
-from bridge.engine.service.reading import About
+from bridge.engine.records.tables import Release, Report
+from bridge.engine.service.reading import About, GroupOrder
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 
 _NEWEST = select(func.max(CHANGES.c.cursor))
@@ -45,7 +45,7 @@ class ChangePage:
         return {"changes": list(self.changes), "cursor": self.cursor}
 
 
-def order_json(order: ReportOrder) -> dict[str, Any]:
+def order_json(order: GroupOrder) -> dict[str, Any]:
     """Return all tags of an order, its identity and its Metadata."""
     return {
         **order.tags,

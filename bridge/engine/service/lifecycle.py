@@ -6,7 +6,7 @@ Knows no endpoint; those are in the files beside this one. The rule itself is
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import bindparam, delete
 from sqlmodel import col, select
@@ -21,10 +21,8 @@ from bridge.engine.errors import (
     SignDelayDisabled,
 )
 from bridge.engine.records.tables import (
-    Account,
     Addendum,
     Billing,
-    Membership,
     PrelimRead,
     Report,
     ReportFile,
@@ -40,6 +38,8 @@ from bridge.engine.service.around import Around
 from bridge.engine.service.finding import key_of, touch
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import Work
+from bridge.store.answers import Answer, Words, carry, stored_json
+from bridge.store.steps import plain, said
 
 # Made once: to make a statement costs more than to run it.
 _ADDENDA = (
@@ -50,13 +50,12 @@ _ADDENDA = (
     .execution_options(populate_existing=True)
 )
 _SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
-_PERSON = (
-    select(Membership.name, Membership.signature, Membership.settings, Account.email)
-    .join(Account, col(Account.id) == col(Membership.account_id))
-    .where(
-        col(Membership.site_id) == bindparam("site"),
-        col(Membership.account_id) == bindparam("account"),
-    )
+_PERSON: Final = plain(
+    """
+    SELECT m.name, m.signature, m.settings, a.email
+    FROM engine_membership AS m JOIN engine_account AS a ON a.id = m.account_id
+    WHERE m.site_id = :site AND m.account_id = :account
+    """
 )
 _PRELIM_READS = (
     select(PrelimRead)
@@ -81,12 +80,21 @@ def sign_delay(work: Work, report: Report) -> int:
 
 def person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
     """Return who signs as what they sign bears it: {name, email, signature[, text]}."""
-    asked = {"site": site_id, "account": account_id}
-    found = work.session.execute(_PERSON, asked).first() if account_id is not None else None
+    return person_read(carry(work.connection, person_asked(work, site_id, account_id)))
+
+
+def person_asked(work: Work, site_id: str, account_id: int | None) -> Words:
+    """Give the statement for `person`, to be run with others; `person_read` reads its answer."""
+    return said(work.connection, _PERSON, site=site_id, account=account_id)
+
+
+def person_read(answer: Answer) -> dict[str, Any]:
+    """Read the answer; nobody is a person without a name."""
+    found: Any = answer.first()
     if found is None:
         return {"name": "", "email": "", "signature": None}
     signer = {"name": found.name, "email": found.email, "signature": found.signature}
-    text = str(found.settings.get("signatureText", ""))
+    text = str(stored_json(found.settings).get("signatureText", ""))
     return {**signer, "text": text} if text else signer
 
 
@@ -121,7 +129,7 @@ def gather(
     work: Work, report: Report, *, ignores_delay: bool = False, around: Around | None = None
 ) -> frozenset[Fact]:
     """Return the facts that the state table asks about; `around` is read where not given."""
-    around = around or Around.of(work.session, report)
+    around = around or Around.of(work.connection, report)
     return frozenset(_facts(work, report, around, ignores_delay=ignores_delay))
 
 

@@ -6,9 +6,9 @@ Nothing is locked and nothing changes here (interface document: status, content)
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Protocol
 
-from sqlalchemy import bindparam
+from sqlalchemy import Connection, bindparam
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
@@ -18,12 +18,20 @@ from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState, Status
 from bridge.engine.service.around import Around
 from bridge.engine.service.finding import find_orders, key_of
+from bridge.store.answers import Answer, Words, carry, stored_json
+from bridge.store.steps import plain, said
 
 # Made once: to make a statement costs more than to run it.
 _ORDERS = (
     select(ReportOrder)
     .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
     .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+)
+_GROUP: Final = plain(
+    """
+    SELECT site_id, location, mrn, accession, tags, order_metadata FROM engine_report_order
+    WHERE report_pk = :report ORDER BY position, pk
+    """
 )
 _EMAILS = select(Account.id, Account.email).where(
     col(Account.id).in_(bindparam("owners", expanding=True))
@@ -87,11 +95,39 @@ def status_records(session: Session, reports: Sequence[Report], now: int) -> lis
     ]
 
 
+class GroupOrder(Protocol):
+    """An order of a report, as far as others are told of it."""
+
+    @property
+    def site_id(self) -> str:
+        """Its SiteID."""
+
+    @property
+    def location(self) -> str:
+        """Its SiteLocation, or ''."""
+
+    @property
+    def mrn(self) -> str:
+        """Its PatientMRN."""
+
+    @property
+    def accession(self) -> str:
+        """Its Accession."""
+
+    @property
+    def tags(self) -> Mapping[str, Any]:
+        """Its clinicalInfo tags that have a value."""
+
+    @property
+    def order_metadata(self) -> Mapping[str, Any]:
+        """Its Metadata."""
+
+
 @dataclass(frozen=True, slots=True)
 class About:
     """What a status record says that the report itself does not know."""
 
-    orders: Sequence[ReportOrder] = field(repr=False)
+    orders: Sequence["GroupOrder"] = field(repr=False)
     user_email: str
     addendum_unsign_until: int | None
 
@@ -100,10 +136,22 @@ class About:
         cls, session: Session, report: Report, now: int, around: Around | None = None
     ) -> "About":
         """Read it for one report; `around` is what was read in this transaction."""
+        around = around or Around.of(session.connection(), report)
+        orders = group_read(carry(session.connection(), group_asked(session.connection(), report)))
+        return cls.by(session, report, now, around, orders)
+
+    @classmethod
+    def by(
+        cls,
+        session: Session,
+        report: Report,
+        now: int,
+        around: Around,
+        orders: Sequence[GroupOrder],
+    ) -> "About":
+        """Make it of what was read in this transaction."""
         key = key_of(report)
-        around = around or Around.of(session, report)
         windows = _addendum_windows(session, [key], now) if around.addenda else {}
-        orders = orders_by_report(session, [key])[key]
         return cls(orders, around.user_email, windows.get(key))
 
     def record(self, report: Report, now: int) -> StatusRecord:
@@ -121,6 +169,19 @@ def _record(report: Report, about: About, now: int) -> StatusRecord:
         has_content=has_content(report),
         addendum_unsign_until=about.addendum_unsign_until,
     )
+
+
+def group_asked(connection: Connection, report: Report) -> Words:
+    """Give the statement for the orders of a stored report, to be run with others."""
+    return said(connection, _GROUP, report=report.pk)
+
+
+def group_read(answer: Answer) -> list[GroupOrder]:
+    """Read the answer: the anchor first, then in linking order."""
+    return [
+        row._replace(tags=stored_json(row.tags), order_metadata=stored_json(row.order_metadata))
+        for row in answer.all()
+    ]
 
 
 def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:

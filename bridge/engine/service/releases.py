@@ -5,9 +5,10 @@ A release is written in the transaction of its cause and removed by a recall bef
 `release_due` runs on any node, as often as one likes: each release happens once.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, insert
+from sqlalchemy import Connection, func
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -19,28 +20,22 @@ from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.lifecycle import addenda_of, signed_addenda
 from bridge.engine.service.reading import About
 from bridge.engine.service.work import Actor, ChangeEvent, Work, transaction
+from bridge.store.answers import Words, run_all
 from bridge.store.database import Database
+from bridge.store.steps import plain, said
 
 RELEASES = metadata.tables[str(Release.__tablename__)]
 
-_GIVEN = ("report_pk", "addendum_pk", "kind", "due_at", "released_at")
-_OWE = (
-    insert(RELEASES)
-    .from_select(
-        [*_GIVEN, "sequence"],
-        select_columns(
-            *(bindparam(name, type_=RELEASES.c[name].type) for name in _GIVEN),
-            func.coalesce(
-                bindparam("sequence", type_=RELEASES.c.sequence.type),
-                func.max(RELEASES.c.sequence) + 1,
-                1,
-            ),
-        ).where(
-            RELEASES.c.report_pk == bindparam("report_pk"), RELEASES.c.kind == bindparam("of_kind")
-        ),
-        include_defaults=False,
-    )
-    .returning(RELEASES.c.sequence)
+# What may be NULL says of which type it is.
+_OWE: Final = plain(
+    """
+    INSERT INTO engine_release (report_pk, addendum_pk, kind, due_at, released_at, sequence)
+    SELECT CAST(:report_pk AS bigint), CAST(:addendum_pk AS bigint), CAST(:kind AS text),
+        CAST(:due_at AS bigint), CAST(:released_at AS bigint),
+        coalesce(CAST(:sequence AS bigint), max(sequence) + 1, 1)
+    FROM engine_release WHERE report_pk = :report_pk AND kind = :kind
+    RETURNING sequence
+    """
 )
 _NEXT_DUE = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
 
@@ -59,11 +54,13 @@ def schedule(
     due_at: int | None = None,
     addendum: Addendum | None = None,
     about: About | None = None,
+    before: Sequence[Words] = (),
 ) -> None:
     """
     Owe a release at a moment, or now (`due_at` None). An addendum's sequence is its number.
 
-    `about` is what was read of the report in this transaction.
+    `about` is what was read of the report in this transaction; what is to be written `before` it
+    goes along.
     """
     row: dict[str, Any] = {
         "report_pk": key_of(report),
@@ -72,8 +69,10 @@ def schedule(
         "due_at": work.now if due_at is None else due_at,
         "released_at": work.now if due_at is None else None,
     }
-    asked = {**row, "of_kind": kind, "sequence": addendum.number if addendum else None}
-    row["sequence"] = work.connection.execute(_OWE, asked).scalar_one()
+    number = addendum.number if addendum else None
+    connection = work.connection
+    owed = said(connection, _OWE, **{**row, "kind": kind.value, "sequence": number})
+    row["sequence"] = run_all(connection, [*before, owed])[-1].scalar()
     if due_at is None:
         _announce(work, report, Release(**row), addendum, about)
 

@@ -5,12 +5,10 @@ The moment and the cooling period are the server's. Recalling is `unsign`.
 """
 
 from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import insert
+from typing import Any, Final, NamedTuple
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.records.tables import Report, ReportOrder, Signature, metadata
+from bridge.engine.records.tables import Report, Signature, metadata
 from bridge.engine.rules.cooling import cooling_end
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.integrity import fingerprint
@@ -19,22 +17,58 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED, ReleaseKind
 from bridge.engine.service import feed, releases
 from bridge.engine.service.around import Around
-from bridge.engine.service.finding import key_of, lock_report
-from bridge.engine.service.lifecycle import document_json, gather, person, take
+from bridge.engine.service.finding import key_of, lock_report, lock_report_at_once
+from bridge.engine.service.lifecycle import (
+    document_json,
+    gather,
+    person_asked,
+    person_read,
+    take,
+)
 from bridge.engine.service.prelim import review
-from bridge.engine.service.reading import About
+from bridge.engine.service.reading import About, GroupOrder, group_asked, group_read
 from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.answers import Words, run_all
+from bridge.store.inserting import inserted, insertion
 
-_KEPT = insert(metadata.tables[str(Signature.__tablename__)])
+_KEPT: Final = insertion(
+    metadata.tables[str(Signature.__tablename__)],
+    (
+        "report_pk",
+        "signed_at",
+        "signed_by",
+        "acted_by_id",
+        "document",
+        "content_text",
+        "content_hash",
+        "cleared",
+    ),
+)
+
+
+class _Scene(NamedTuple):
+    """What a signing needs to know: what stands around, the report's orders, who signs."""
+
+    around: Around
+    orders: Sequence[GroupOrder]
+    signer: dict[str, Any]
 
 
 def sign(
     work: Work, triple: Triple, *, ignore_delay: bool = False, time_zone: str | None = None
 ) -> Report:
     """Sign in the name of the report's owner, as the API does; the audit knows who acted."""
-    report = lock_report(work, triple).report
+    report = lock_report_at_once(work, triple)
+    scene = None if report is None else _look(work, report, report.owner_id)
+    if report is None or scene is None or triple not in map(_triple, scene.orders):
+        report, scene = lock_report(work, triple).report, None
     return sign_report(
-        work, report, report.owner_id, ignore_delay=ignore_delay, time_zone=time_zone
+        work,
+        report,
+        report.owner_id,
+        ignore_delay=ignore_delay,
+        time_zone=time_zone,
+        scene=scene,
     )
 
 
@@ -45,10 +79,15 @@ def sign_report(
     *,
     ignore_delay: bool = False,
     time_zone: str | None = None,
+    scene: _Scene | None = None,
 ) -> Report:
-    """Sign a locked report, or end the cooling period of one that is signed already."""
+    """
+    Sign a locked report, or end the cooling period of one that is signed already.
+
+    `scene` is what has been read of this report and signer since the lock.
+    """
     was_signed = report.status in SIGNED
-    around = Around.of(work.session, report)
+    around, orders, signer = scene or _look(work, report, signer_id)
     facts = gather(work, report, ignores_delay=ignore_delay, around=around)
     take(work, report, Event.SIGN, facts=facts)
     if was_signed:
@@ -57,44 +96,57 @@ def sign_report(
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
     with work.session.no_autoflush:  # one statement for all that changes of the report
-        about = About.of(work.session, report, work.now, around)
-        signer = person(work, report.site_id, signer_id)
-    _write_signature(work, report, signer_id, signer, about.orders, time_zone)
+        about = About.by(work.session, report, work.now, around, orders)
+    signature = _signature(work, report, signer_id, signer, orders, time_zone)
     if Fact.PRELIM_READ in facts:
         review(work, report, signer_id)
     ends = cooling_end(work.now, around.sign_delay, ignore_delay=ignore_delay)
     report.cooling_until = ends
     feed.announce(work, report, ChangeEvent.REPORT_SIGNED, about=about)
-    releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, about=about)
+    releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, about=about, before=[signature])
     return report
 
 
-def _write_signature(
+def _look(work: Work, report: Report, signer_id: int | None) -> _Scene:
+    connection = work.connection
+    asked = [
+        Around.asked(connection, report),
+        group_asked(connection, report),
+        person_asked(work, report.site_id, signer_id),
+    ]
+    around, orders, signer = run_all(connection, asked)
+    return _Scene(Around.read(around), group_read(orders), person_read(signer))
+
+
+def _triple(order: GroupOrder) -> Triple:
+    return Triple(order.site_id, order.mrn, order.accession)
+
+
+def _signature(
     work: Work,
     report: Report,
     signer_id: int,
     signer: dict[str, Any],
-    orders: Sequence[ReportOrder],
+    orders: Sequence[GroupOrder],
     time_zone: str | None,
-) -> None:
+) -> Words:
+    """Let the report say that it is signed; give what keeps the signing."""
     content = document_json(report)
-    triples = [Triple(order.site_id, order.mrn, order.accession) for order in orders]
+    triples = list(map(_triple, orders))
     report.signed_at = work.now
     report.signed_by_id = signer_id
     report.signed_by = signer
     report.signed_zone = time_zone
     report.content_hash = fingerprint(report.report_id, triples, content, signer["email"], work.now)
     report.lease_holder = report.lease_until = None
-    work.session.execute(
-        _KEPT,
-        {
-            "report_pk": key_of(report),
-            "signed_at": work.now,
-            "signed_by": signer,
-            "acted_by_id": work.actor.account_id,
-            "document": content,
-            "content_text": report.content_text,
-            "content_hash": report.content_hash,
-            "cleared": [],
-        },
-    )
+    row = {
+        "report_pk": key_of(report),
+        "signed_at": work.now,
+        "signed_by": signer,
+        "acted_by_id": work.actor.account_id,
+        "document": content,
+        "content_text": report.content_text,
+        "content_hash": report.content_hash,
+        "cleared": [],
+    }
+    return inserted(work.connection, _KEPT, [row])

@@ -18,8 +18,9 @@ from sqlmodel import Session
 
 from bridge.engine.records.tables import Change, metadata
 from bridge.engine.service import audit
+from bridge.store.answers import run_all
 from bridge.store.database import Database
-from bridge.store.inserting import insert_rows, insertion
+from bridge.store.inserting import inserted, insertion
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
@@ -140,13 +141,18 @@ class Minutes:
 
     def append(self, connection: Connection, database: Database) -> None:
         """Write it; from here to the commit nobody else appends."""
-        if self.announced:
-            names = [audit.LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
-            database.serialize_announcing(connection, names, FEED_CHANNEL)
-            audit.append(connection, self.deeds)
-            insert_rows(connection, _INSERT, self.announced)
-        else:
+        if not self.announced:
             audit.record_all(connection, database.serialize, self.deeds)
+            return
+        names = [audit.LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
+        locks = database.serialized_announcing(names, FEED_CHANNEL)
+        changes = inserted(connection, _INSERT, self.announced)
+        if self.deeds:
+            newest = run_all(connection, [*locks, audit.newest(connection)])[-1]
+            events = audit.appended(connection, self.deeds, newest)
+            run_all(connection, [events, changes])
+        else:
+            run_all(connection, [*locks, changes])
 
 
 @contextmanager

@@ -1,0 +1,39 @@
+"""Statements in the driver's own form, run one after the other at one go."""
+
+import pytest
+from sqlalchemy import event
+
+from bridge.store.answers import Words, run, run_all
+from bridge.store.database import Database
+from bridge.store.errors import Conflict
+from bridge.store.steps import plain, said
+
+_NAMED = plain("SELECT cursor AS reached FROM feed_cursor WHERE feed = :feed")
+_KEEP = plain("INSERT INTO feed_cursor (feed, cursor) VALUES (:feed, :cursor)")
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_each_sees_what_those_before_it_did(database: Database, heard: bool) -> None:
+    """Answers come in the order of the statements, and rows with the names of their columns."""
+    told: list[str] = []
+    if heard:
+        event.listen(database.engine, "before_cursor_execute", lambda *about: told.append(about[2]))
+    with database.write() as connection:
+        words = [
+            said(connection, _NAMED, feed="a"),
+            said(connection, _KEEP, feed="a", cursor=7),
+            said(connection, _NAMED, feed="a"),
+        ]
+        none, kept, found = run_all(connection, words)
+    assert (none.first(), kept.returns_rows, kept.rowcount) == (None, False, 1)
+    assert [row.reached for row in found] == [7]
+    assert told[-3:] == ([each.statement for each in words] if heard else [])
+
+
+def test_one_that_fails_undoes_the_transaction(database: Database) -> None:
+    """The error is told as that of a single statement, and the connection serves on."""
+    with pytest.raises(Conflict), database.write() as connection:
+        run_all(connection, [said(connection, _KEEP, feed="a", cursor=each) for each in (1, 2)])
+    with database.write() as connection:
+        assert run(connection, "SELECT count(*) FROM feed_cursor", ()).scalar() == 0
+        assert run_all(connection, [Words("SELECT 1", ())])[0].scalar() == 1
