@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 
+from bridge.intake.one_order import as_one
 from bridge.intake.order_rules import OrderState
 from bridge.intake.planning import Occasion, plan
 from bridge.store.order_index import IndexedOrder, Key
@@ -52,3 +53,17 @@ def test_every_arrival(tale: tuple[Action, ...]) -> None:
 def test_without_times() -> None:
     """Where nobody says when, a hold of a cancelled order is nothing, as ever."""
     assert ending((NEW, CANCEL, HOLD, NEW), range(4), timed=False) == "3"
+
+
+def test_of_rows_that_were_two() -> None:
+    """Cancelled under its accession, held later under a number: the hold is heard as well."""
+    gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=60_000)
+    held = IndexedOrder(Key("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=300_000)
+    one = as_one(gone, held)
+    assert one.state == OrderState.CANCELLED
+    event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
+    (late,) = plan([event], {KEY: one}, Occasion(3, 120_000))
+    assert (late.after.state, late.after.turned_at) == (OrderState.HELD, 300_000)
+    (newer,) = plan([event], {KEY: one}, Occasion(3, 360_000))
+    assert newer.after.state == OrderState.ORDERED
+    assert not newer.after.signals
