@@ -154,7 +154,9 @@ class FrameReader:
 
     def _read_frame(self) -> Frame | None:
         buffer = self._buffer
-        end = buffer.find(END, self._searched)
+        end = buffer.find(_FS, self._searched)  # one byte is found ten times as fast as two
+        if end >= 0 and buffer[end : end + len(END)] != END:
+            end = buffer.find(END, end)  # a payload of many FS is not to be walked one by one
         # A buffered FS may be half of END, so it does not count as payload yet.
         length = end if end >= 0 else len(buffer) - buffer.endswith(END[:1])
         if length > self._max_payload:
@@ -162,7 +164,8 @@ class FrameReader:
         if end < 0:
             self._searched = length
             return None
-        payload = bytes(buffer[:end])
+        with memoryview(buffer)[:end] as view:
+            payload = bytes(view)  # copied once, not twice: a large one holds up the others
         del buffer[: end + len(END)]
         self._in_frame = False
         return Frame(payload, START in payload)

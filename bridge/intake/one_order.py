@@ -6,6 +6,7 @@ Pure. The later word stands, of what is to be done and of whether it is, by the 
 
 from dataclasses import replace
 
+from bridge.intake.afterwords import with_words_of
 from bridge.intake.order_rules import OPEN, OrderState, is_earlier
 from bridge.intake.saying import said
 from bridge.intake.signals import both, is_unordered
@@ -20,7 +21,7 @@ def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     echo, tags = said(older, newer.echo, newer.tags)
     stands = _standing(one, other)
     first = min(one, other, key=lambda each: (each.first_message, each.place))
-    return replace(
+    united = replace(
         one,
         state=stands.state,
         first_message=first.first_message,
@@ -36,6 +37,7 @@ def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         said_at=_newest(one.said_at, other.said_at),
         signals=both(one.signals, other.signals),
     )
+    return with_words_of(united, (one, other))
 
 
 def _newest(*times: int | None) -> int | None:

@@ -8,12 +8,12 @@ accession, and that is one report.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bridge.intake.afterwords import later_word, with_later_word
 from bridge.intake.family import descend, leaves_children, lost_parent, may_be_orphaned, parent_of
 from bridge.intake.forerunners import forerunners_of, heard_of, numbers
 from bridge.intake.order_rules import (
     CLOSING,
     OPEN,
-    ORDERING,
     ORDERS,
     OrderState,
     Rule,
@@ -22,7 +22,14 @@ from bridge.intake.order_rules import (
     is_earlier,
 )
 from bridge.intake.saying import kept, left, said, says_what, straggled, together
-from bridge.intake.signals import has_moved_away, is_unordered, marked, signals_of
+from bridge.intake.signals import (
+    HELD_LATER,
+    has_moved_away,
+    is_unordered,
+    marked,
+    signals_of,
+)
+from bridge.intake.turning import turned
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import Action, OrderEvent
 
@@ -168,7 +175,22 @@ def _step(
     place: int,
     occasion: Occasion,
 ) -> Task:
+    task = _said(event, before, known, place, occasion)
+    if before is None:
+        return task
+    after = with_later_word(before, task.after, event, occasion.sent_at)
+    return task if after is task.after else replace(task, after=after)
+
+
+def _said(
+    event: OrderEvent,
+    before: IndexedOrder | None,
+    known: Mapping[Key, IndexedOrder],
+    place: int,
+    occasion: Occasion,
+) -> Task:
     step, after = _decided(event, before, known, occasion)
+    word = later_word(before, event, occasion.sent_at) if before is not None else None
     if before is not None and step is Step.WITHDRAW and (parts := left(before, event)):
         return Task(Step.REGISTER, event, before, kept(before, parts, occasion.message_id))
     if before is not None and step in {Step.NOTHING, Step.DETACH}:
@@ -176,7 +198,11 @@ def _step(
     base = before or IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
     if before is not None and _is_anew(before, step, occasion):
         base = IndexedOrder(key_of(event), after, occasion.message_id, 0, place)
-    base = _turned(base, event, before, after, occasion)
+    if step is Step.REGISTER and word is not None and word.kind == HELD_LATER:
+        step, after = Step.REMEMBER, OrderState.HELD
+    base = turned(base, event, before, after, occasion)
+    if word is not None and after is not OrderState.CANCELLED:
+        base = replace(base, turned_at=word.signal)
     if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
         late = straggled(base, event)
         late = replace(late, signals=marked(late.signals, event, before))
@@ -188,25 +214,6 @@ def _is_anew(before: IndexedOrder, step: Step, occasion: Occasion) -> bool:
     """Tell whether an order begins again: nothing counts that was said of the cancelled one."""
     revived = before.state == OrderState.CANCELLED and step is Step.REGISTER
     return revived and not is_earlier(occasion.sent_at, before.said_at)
-
-
-def _turned(
-    base: IndexedOrder,
-    event: OrderEvent,
-    before: IndexedOrder | None,
-    after: OrderState,
-    occasion: Occasion,
-) -> IndexedOrder:
-    """Give an order its state after an event, and the times that go with it."""
-    state = OrderState(before.state) if before else OrderState.UNKNOWN
-    opened = event.action in ORDERING
-    return replace(
-        base,
-        state=after,
-        last_message=occasion.message_id,
-        turned_at=_turned_at(state, after, base, event, occasion),
-        opened_at=_newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
-    )
 
 
 def _newer(
@@ -274,20 +281,3 @@ def _decided(
         examined=event.examined,
         came_first=occasion.is_behind(before),
     )
-
-
-def _newest(known: int | None, sent_at: int | None) -> int | None:
-    """Give the later of a known time and a message's."""
-    if sent_at is None or known is None:
-        return known if sent_at is None else sent_at
-    return max(known, sent_at)
-
-
-def _turned_at(
-    state: OrderState, after: OrderState, base: IndexedOrder, event: OrderEvent, occasion: Occasion
-) -> int | None:
-    """Give the time of the word by which an order is closed, or was put back."""
-    stays = state is after or (state in OPEN and after in OPEN)
-    known = base.turned_at if stays else None
-    turns = event.examined or event.action is Action.RELEASE or event.action in CLOSING
-    return _newest(known, occasion.sent_at) if turns else known

@@ -29,7 +29,10 @@ MOVED = "moved"
 UNORDERED = "unordered"
 """The kind of signal of an order that messages named by a number alone, and none has ordered."""
 
-UNBOUND = frozenset({CHILD_OF, REPLACED, MOVED, UNORDERED, CLOSED_BY})
+HELD_LATER, OPENED_LATER = "held-later", "opened-later"
+"""The kinds of signal of a cancelled order that was held, or released, after that."""
+
+UNBOUND = frozenset({CHILD_OF, REPLACED, MOVED, UNORDERED, CLOSED_BY, HELD_LATER, OPENED_LATER})
 """Signals that bind an order to no other."""
 
 

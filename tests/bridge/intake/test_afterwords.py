@@ -1,0 +1,69 @@
+"""An order that is cancelled, ordered again, held, released: it ends the same in any arrival."""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from bridge.intake.one_order import as_one
+from bridge.intake.order_rules import OrderState
+from bridge.intake.planning import Occasion, plan
+from bridge.store.order_index import IndexedOrder, Key
+from mappings.events import Action, OrderEvent
+
+KEY = Key("S", "M", "A")
+NEW, CANCEL, HOLD, RELEASE = Action.CREATE, Action.CANCEL, Action.HOLD, Action.RELEASE
+OFF = None
+TALES: dict[tuple[Action, ...], str | None] = {
+    (NEW, CANCEL, NEW, HOLD): OFF,
+    (NEW, CANCEL, NEW, HOLD, RELEASE): "2",
+    (NEW, HOLD, CANCEL, NEW, HOLD): OFF,
+    (NEW, CANCEL, HOLD, NEW): "3",
+    (NEW, CANCEL, HOLD, RELEASE): OFF,
+    (NEW, CANCEL, NEW, HOLD, CANCEL): OFF,
+}
+
+
+def ending(tale: Sequence[Action], arrival: Sequence[int], *, timed: bool = True) -> str | None:
+    """What is on the worklist when all has come: the description; None where nothing is."""
+    order: IndexedOrder | None = None
+    for number, place in enumerate(arrival, 1):
+        action = tale[place]
+        tags = {"StudyDescription": str(place)} if action is NEW else {}
+        event = OrderEvent(
+            *(action, "S", "", "M", "A", {**KEY_TAGS, **tags}, {}, "ORC"), placer="P", filler="F"
+        )
+        known = {} if order is None else {KEY: order}
+        (task,) = plan([event], known, Occasion(number, place * 60_000 if timed else None))
+        order = task.after
+    assert order is not None
+    return order.tags["StudyDescription"] if order.state == OrderState.ORDERED else None
+
+
+KEY_TAGS = {"SiteID": "S", "PatientMRN": "M", "Accession": "A"}
+
+
+@pytest.mark.parametrize("tale", TALES, ids="-".join)
+def test_every_arrival(tale: tuple[Action, ...]) -> None:
+    """By the times of the senders; a hold behind a cancellation is of an order that is late."""
+    wrong = [each for each in permutations(range(len(tale))) if ending(tale, each) != TALES[tale]]
+    assert not wrong
+
+
+def test_without_times() -> None:
+    """Where nobody says when, a hold of a cancelled order is nothing, as ever."""
+    assert ending((NEW, CANCEL, HOLD, NEW), range(4), timed=False) == "3"
+
+
+def test_of_rows_that_were_two() -> None:
+    """Cancelled under its accession, held later under a number: the hold is heard as well."""
+    gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=60_000)
+    held = IndexedOrder(Key("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=300_000)
+    one = as_one(gone, held)
+    assert one.state == OrderState.CANCELLED
+    event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
+    (late,) = plan([event], {KEY: one}, Occasion(3, 120_000))
+    assert (late.after.state, late.after.turned_at) == (OrderState.HELD, 300_000)
+    (newer,) = plan([event], {KEY: one}, Occasion(3, 360_000))
+    assert newer.after.state == OrderState.ORDERED
+    assert not newer.after.signals
