@@ -17,8 +17,8 @@ import structlog
 from sqlalchemy import Connection, bindparam, text
 
 from bridge.delivery.destinations import Destination
-from bridge.delivery.learning import released_of
 from bridge.delivery.polling import is_released
+from bridge.delivery.seen import released_of
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.observability.metrics import Metrics
