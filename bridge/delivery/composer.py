@@ -216,14 +216,8 @@ def indexed(connection: Connection, owed: Sequence[Owed]) -> list[list[IndexedOr
         [Key(key.site, key.mrn, key.accession) for key in map(key_of, each.orders["orders"])]
         for each in owed
     ]
-    found = order_index.find(connection, chain.from_iterable(keys))
-    return [
-        [
-            found.get(key) or order_index.find_by_accession(connection, key.site, key.accession)
-            for key in some
-        ]
-        for some in keys
-    ]
+    found = order_index.find_told(connection, chain.from_iterable(keys))
+    return [[found.get(key) for key in some] for some in keys]
 
 
 def _due(owed: Owed, known: Known, destination: Destination) -> tuple[Told, OutboundMapping]:

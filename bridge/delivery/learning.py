@@ -12,50 +12,19 @@ from sqlalchemy import Connection
 from bridge.delivery.ahead import Ahead, Drafts
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
+from bridge.delivery.seen import Seen, remembered, seen_asked, seen_of
 from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
-from bridge.store import order_index, order_saving
+from bridge.store import order_saving
+from bridge.store.answers import run_all
 from bridge.store.database import Database
 from bridge.store.order_index import Key
-from bridge.store.steps import among, ask, plain, say, say_all
+from bridge.store.steps import plain, said, say
 from mappings.results import ResultEvent
 
 AT_ONCE = 4
 """So many messages are written in the transaction that queues them; more, before it begins."""
-
-NEVER = 2**62
-"""When a report that needs no more asking is asked for again, in ms."""
-
-_SEEN = among(
-    """
-    SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
-    FROM report_seen WHERE site = :site AND accession IN :accessions
-    """,
-    "accessions",
-    "text",
-)
-
-_RELEASED = among(
-    """
-    SELECT report_id FROM report_seen
-    WHERE site = :site AND accession IN :accessions AND final = 1
-    """,
-    "accessions",
-    "text",
-)
-
-_REMEMBER = plain(
-    """
-    INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
-                             check_at)
-    VALUES (:site, :accession, :mrn, :report_id, :status, :final, :addenda, :changed_at, :check_at)
-    ON CONFLICT (site, accession, mrn) DO UPDATE SET
-        report_id = excluded.report_id, status = excluded.status, final = excluded.final,
-        addenda = excluded.addenda, changed_at = excluded.changed_at,
-        check_at = excluded.check_at
-    """
-)
 
 _CURSOR = plain("SELECT cursor FROM feed_cursor WHERE feed = :feed")
 
@@ -66,19 +35,6 @@ _ADVANCE = plain(
     WHERE feed_cursor.cursor < excluded.cursor
     """
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was known of an order's report when we last heard of it; times in ms."""
-
-    key: Key
-    report_id: str
-    status: str
-    final: bool
-    addenda: int
-    changed_at: int
-    check_at: int = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +93,7 @@ class Learner:
         changes = [change for change in page.changes if change.record.orders]
         ahead = self._write_ahead(changes)
         with self.database.write() as connection:
-            self.database.serialize(connection, f"feed {feed}")
-            reports = {
-                _key(k): each.record.report_id for each in changes for k in each.record.orders
-            }
-            order_saving.set_reports(connection, reports)
-            known = seen_of(connection, [_anchor(change) for change in changes])
+            known = self._begun(connection, feed, changes)
             if ahead is None:
                 owed, drafts = self._written(connection, changes, known)
                 messages = drafts.messages
@@ -153,9 +104,22 @@ class Learner:
             queued, claimed = self._outbox.place(
                 connection, owed.releases, self.clock(), messages, self._rooms()
             )
-            remember(connection, owed.seen)
-            say(connection, _ADVANCE, feed=feed, cursor=page.cursor)
+            advance = said(connection, _ADVANCE, feed=feed, cursor=page.cursor)
+            run_all(connection, [*remembered(connection, owed.seen), advance])
         return Learned(queued, claimed)
+
+    def _begun(
+        self, connection: Connection, feed: str, changes: Sequence[Change]
+    ) -> dict[Key, Seen]:
+        """Take our turn with a feed, note the reports of orders; give what was known."""
+        reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
+        words = [
+            *self.database.serialized([f"feed {feed}"]),
+            *order_saving.reports_set(connection, reports),
+        ]
+        asked = seen_asked(connection, [_anchor(change) for change in changes])
+        answers = run_all(connection, [*words, *asked.words])
+        return asked.read(answers[len(words) :])
 
     def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed, Drafts] | None:
         """Write what a page says the words of, before the others wait; None where it is little."""
@@ -204,52 +168,6 @@ def _after_release(change: Change, anchor: Key, news: Sequence[News], addenda: i
         addenda=0 if retracted else out,
         changed_at=change.at,
     )
-
-
-def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
-    """Read what was known of these orders' reports: by site and accession, as in `order_index`."""
-    asked = set(keys)
-    found = [
-        Seen(
-            Key(row.site, row.mrn, row.accession),
-            row.report_id,
-            row.status,
-            bool(row.final),
-            row.addenda,
-            row.changed_at,
-            row.check_at,
-        )
-        for site, accessions in order_index.by_site(asked)
-        for row in ask(connection, _SEEN, accessions, site=site)
-    ]
-    return {each.key: each for each in found if each.key in asked}
-
-
-def released_of(connection: Connection, keys: Sequence[Key]) -> frozenset[str]:
-    """Name the reports of these orders whose release was learned of, under whatever MRN."""
-    return frozenset(
-        row.report_id
-        for site, accessions in order_index.by_site(keys)
-        for row in ask(connection, _RELEASED, accessions, site=site)
-    )
-
-
-def remember(connection: Connection, seen: Sequence[Seen]) -> None:
-    """Write down what is known now."""
-    rows: list[Mapping[str, object]] = [
-        {
-            **each.key._asdict(),
-            "report_id": each.report_id,
-            "status": each.status,
-            "final": int(each.final),
-            "addenda": each.addenda,
-            "changed_at": each.changed_at,
-            "check_at": each.check_at,
-        }
-        for each in seen
-    ]
-    if rows:
-        say_all(connection, _REMEMBER, rows)
 
 
 def _anchor(change: Change) -> Key:

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
-from bridge.delivery.learning import Learner, Seen, remember
+from bridge.delivery.learning import Learner
 from bridge.delivery.pacing import Pace
 from bridge.delivery.polling import after_record, after_silence, news_from, released_addenda
+from bridge.delivery.seen import Seen, remember
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, OrderKey, StatusRecord
 from bridge.store import order_index

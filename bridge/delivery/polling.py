@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.contract import ReportStatus
 from bridge.delivery.announcing import News, released
-from bridge.delivery.learning import NEVER, Seen
+from bridge.delivery.seen import NEVER, Seen
 from bridge.engine_client.models import SIGNED, StatusRecord
 from mappings.results import ResultEvent
 

@@ -131,8 +131,8 @@ class Outbox:
         """
         lanes = [lane(each.destination, each.report_id) for each in releases]
         # Two nodes that learn of the same report at once must number its releases alike.
-        self._database.serialize_all(connection, (f"outbox {key}" for key in lanes))
-        full = set(placing.taken(connection, lanes if rooms else ()))
+        turns = self._database.serialized(f"outbox {key}" for key in lanes)
+        full = set(placing.taken(connection, lanes if rooms else (), turns))
         left, rows = dict(rooms), []
         for key, release in zip(lanes, releases, strict=True):
             draft = drafts.get((release.destination, release.release_key))

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from bridge.store.answers import run
+from bridge.store.answers import Words, run, run_all
+from bridge.store.arrays import packed
 from bridge.store.steps import is_asked_once
 
 
@@ -65,7 +66,8 @@ SQLITE_TAKEN: Final = """
     CROSS JOIN delivery_lane AS o ON o.lane = asked.value
 """
 
-_ARRAYS: Final = ", ".join(f"%b::{kind}[]" for kind in (*dict(_COLUMNS).values(), "text", "bytea"))
+_KINDS: Final = (*dict(_COLUMNS).values(), "text", "bytea")
+_ARRAYS: Final = ", ".join(f"%b::{kind}[]" for kind in _KINDS)
 # The ids are drawn in the order in which the deliveries are given: lanes live by it.
 POSTGRES_PLACE: Final = f"""
     WITH given AS MATERIALIZED (
@@ -92,15 +94,16 @@ POSTGRES_TAKEN: Final = """
 """
 
 
-def taken(connection: Connection, lanes: Sequence[int]) -> frozenset[int]:
-    """Give the lanes in which something stands that is not finished."""
+def taken(connection: Connection, lanes: Sequence[int], before: Sequence[Words]) -> frozenset[int]:
+    """Give the lanes in which something stands that is not finished; what goes `before` is run."""
     if not lanes:
+        run_all(connection, before)
         return frozenset()
     if is_asked_once(connection):
-        rows = run(connection, POSTGRES_TAKEN, (list(lanes),))
+        asked = Words(POSTGRES_TAKEN, (list(lanes),))
     else:
-        rows = run(connection, SQLITE_TAKEN, (str(list(lanes)),))
-    return frozenset(rows.scalars())
+        asked = Words(SQLITE_TAKEN, (str(list(lanes)),))
+    return frozenset(run_all(connection, [*before, asked])[-1].scalars())
 
 
 def place(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
@@ -113,9 +116,8 @@ def place(connection: Connection, deliveries: Sequence[Place]) -> list[int | Non
 
 
 def _at_once(connection: Connection, deliveries: Sequence[Place]) -> list[int | None]:
-    columns = tuple(list(column) for column in zip(*deliveries, strict=True))
     ids: list[int | None] = [None] * len(deliveries)
-    for number, place in run(connection, POSTGRES_PLACE, columns):
+    for number, place in run(connection, POSTGRES_PLACE, packed(_KINDS, deliveries)):
         ids[place - 1] = number
     return ids
 

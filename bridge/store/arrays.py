@@ -55,8 +55,9 @@ def _texts(values: Sequence[str | None]) -> bytes:
     return b"".join((head, *[known[value] for value in values]))
 
 
-def _bytes(values: Sequence[bytes]) -> bytes:
-    return b"".join((_head("bytea", values, nulls=False), *map(_sized, values)))
+def _bytes(values: Sequence[bytes | None]) -> bytes:
+    parts = [_NULL if value is None else _sized(value) for value in values]
+    return b"".join((_head("bytea", values, nulls=None in values), *parts))
 
 
 def _sized(data: bytes) -> bytes:

@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from bridge.store import postgres, sqlite
-from bridge.store.answers import Words
+from bridge.store.answers import Words, carry
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.pool import LOCK_TIMEOUT, Pool
@@ -28,6 +28,7 @@ from bridge.store.turnstile import Turnstile
 from bridge.store.writer import Writer
 
 _POOL = Pool()
+_IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
 _IN_TURN_ANNOUNCING = """
     SELECT pg_advisory_xact_lock(k), pg_notify(%(channel)s, %(mark)s)
     FROM unnest(%(keys)s::bigint[]) AS k
@@ -144,19 +145,17 @@ class Database:
         What they append then becomes visible in the order of its ids. SQLite's writers do so
         in any case.
         """
-        if self.dialect == "postgresql":
-            connection.execute(
-                text("SELECT pg_advisory_xact_lock(:key)"), {"key": postgres.lock_key(name)}
-            )
+        self.serialize_all(connection, [name])
 
     def serialize_all(self, connection: Connection, names: Iterable[str]) -> None:
         """As `serialize` on many names, in one order for everybody: nobody waits in a ring."""
-        if self.dialect == "postgresql":
-            keys = sorted({postgres.lock_key(name) for name in names})
-            connection.execute(
-                text("SELECT pg_advisory_xact_lock(k) FROM unnest(CAST(:keys AS bigint[])) AS k"),
-                {"keys": keys},
-            )
+        for words in self.serialized(names):
+            carry(connection, words)
+
+    def serialized(self, names: Iterable[str]) -> list[Words]:
+        """Give what `serialize_all` says, to be run before others: nothing on SQLite."""
+        keys = sorted({postgres.lock_key(name) for name in names})
+        return [Words(_IN_TURN, {"keys": keys})] if keys and self.dialect == "postgresql" else []
 
     def serialized_announcing(self, names: Sequence[str], channel: str) -> list[Words]:
         """

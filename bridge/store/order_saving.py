@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from bridge.store.answers import Words, carry
 from bridge.store.order_index import IndexedOrder, Key, by_site
-from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, unnested
+from bridge.store.steps import Step, among, ask, carried, carry_out, is_asked_once, unnested
 
 _COLUMNS: Final = (
     *((name, "text") for name in ("site", "mrn", "accession", "state", "placer", "filler")),
@@ -103,8 +104,14 @@ def _save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
 
 def set_reports(connection: Connection, reports: Mapping[Key, str]) -> None:
     """Note which report each order belongs to now; unknown orders are passed over."""
+    for words in reports_set(connection, reports):
+        carry(connection, words)
+
+
+def reports_set(connection: Connection, reports: Mapping[Key, str]) -> list[Words]:
+    """Give what `set_reports` runs, to be run with others."""
     rows = [(*key, report_id) for key, report_id in sorted(reports.items())]
-    carry_out(connection, REPORTS, rows)
+    return [carried(connection, REPORTS, rows)] if rows else []
 
 
 def _ids(connection: Connection, keys: Sequence[Key]) -> dict[Key, int]:

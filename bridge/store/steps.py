@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from bridge.store.answers import Answer, Words, carry, run
+from bridge.store.answers import Answer, Words, carry
 from bridge.store.arrays import Packed, packed
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
@@ -83,8 +83,15 @@ def said(connection: Connection, of: Plain, **values: Any) -> Words:
 
 def say_all(connection: Connection, of: Plain, rows: Sequence[Mapping[str, Any]]) -> None:
     """Run a statement once for each of the rows."""
-    statement = of.postgres if is_asked_once(connection) else of.sqlite
-    run(connection, statement, rows, many=True)
+    for words in said_all(connection, of, rows):
+        carry(connection, words)
+
+
+def said_all(connection: Connection, of: Plain, rows: Sequence[Mapping[str, Any]]) -> list[Words]:
+    """Give what `say_all` runs, to be run with others."""
+    if len(rows) > 1:
+        return [Words(of.postgres if is_asked_once(connection) else of.sqlite, rows, many=True)]
+    return [said(connection, of, **row) for row in rows]
 
 
 def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:

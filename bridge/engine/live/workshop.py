@@ -109,7 +109,11 @@ class Workshop:
         return result
 
     async def _change_alone(self, piece: Piece) -> Any:
-        result, events = await self.run(lambda: self._insist(lambda c: self._alone(c, piece)))
+        return await self.run(lambda: self._rung(self._insist(lambda c: self._alone(c, piece))))
+
+    def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
+        """Ring for what was committed: in the thread, so that nobody waits for its return."""
+        result, events = done
         self.changed.ring(events)
         return result
 
@@ -130,9 +134,7 @@ class Workshop:
     async def _share(self, pieces: Sequence[Piece]) -> list[Any]:
         if len(pieces) == 1:
             return [await self._change_alone(pieces[0])]
-        outcomes, events = await self.run(lambda: share(self.database, pieces))
-        self.changed.ring(events)
-        return outcomes
+        return await self.run(lambda: self._rung(share(self.database, pieces)))
 
     def _alone(self, connection: Connection, piece: Piece) -> tuple[Any, frozenset[str]]:
         with working(connection, self.database, piece.actor, piece.now) as work:

@@ -10,24 +10,41 @@ Waiting for the next change is the edge's business.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, select
+from pydantic_core import to_json
+from sqlalchemy import Connection, Select, bindparam, delete, select
 from sqlmodel import Session
 
 from bridge.engine.records.tables import Release, Report
 from bridge.engine.service.reading import About, GroupOrder
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
+from bridge.store.answers import Words, carry, run_all, stored_json
+from bridge.store.steps import Plain, is_asked_once, plain, said
 
-_NEWEST = select(func.max(CHANGES.c.cursor))
+# What the bridge's follower asks again and again, so in the driver's form.
+_NEWEST: Final = plain("SELECT max(cursor) AS newest FROM engine_change")
+_NEXT: Final = Plain(
+    """
+    SELECT cursor, at, event, report_id, body FROM engine_change
+    WHERE cursor > :after AND event NOT IN (SELECT value FROM json_each(:without))
+    ORDER BY cursor LIMIT :limit
+    """,
+    """
+    SELECT cursor, at, event, report_id, body FROM engine_change
+    WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
+    ORDER BY cursor LIMIT %(limit)s
+    """,
+)
 
 
 @cache
-def _page(some_sites: bool, without: bool) -> Select[Any]:  # names the statement
+def _of_sites(without: bool) -> Select[Any]:  # names the statement
     """Make a statement once: that costs more than to run it."""
-    query = select(CHANGES).where(CHANGES.c.cursor > bindparam("after"))
-    if some_sites:
-        query = query.where(CHANGES.c.site_id.in_(bindparam("sites", expanding=True)))
+    query = select(CHANGES).where(
+        CHANGES.c.cursor > bindparam("after"),
+        CHANGES.c.site_id.in_(bindparam("sites", expanding=True)),
+    )
     if without:
         query = query.where(CHANGES.c.event.not_in(bindparam("without", expanding=True)))
     return query.order_by(CHANGES.c.cursor).limit(bindparam("limit"))
@@ -102,16 +119,25 @@ def read_changes(
     Events of `without` are left out, and the cursor passes them. Where nothing was passed, it is
     the one that was given.
     """
-    asked = {"sites": sorted(sites or ()), "without": sorted(without)}
-    passed = after
-    if without:  # read first: whatever is committed after this is still to come
-        passed = max(after, connection.execute(_NEWEST).scalar() or 0)
-    query = _page(sites is not None, bool(without))
-    rows = connection.execute(query, {"after": after, "limit": limit, **asked}).all()
+    omitted = sorted(map(str, without))
+    newest = said(connection, _NEWEST)  # read first: what is committed after this is still to come
+    if sites is None:
+        top, page = run_all(connection, [newest, _next(connection, after, limit, omitted)])
+        rows = page.all()
+    else:
+        top = carry(connection, newest)
+        asked = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
+        rows = list(connection.execute(_of_sites(bool(without)), asked))
+    passed = max(after, top.scalar() or 0) if without else after
     changes = tuple(_as_json(row) for row in rows)
     if len(rows) == limit:
         return ChangePage(changes, rows[-1].cursor)
     return ChangePage(changes, max(passed, rows[-1].cursor) if rows else passed)
+
+
+def _next(connection: Connection, after: int, limit: int, omitted: list[str]) -> Words:
+    without = omitted if is_asked_once(connection) else to_json(omitted).decode()
+    return said(connection, _NEXT, after=after, limit=limit, without=without)
 
 
 def _as_json(row: Any) -> dict[str, Any]:
@@ -121,7 +147,7 @@ def _as_json(row: Any) -> dict[str, Any]:
         "event": row.event,
         "reportId": row.report_id,
     }
-    return {**head, **row.body}
+    return {**head, **stored_json(row.body)}
 
 
 def prune_changes(connection: Connection, before: int, limit: int, up_to: int | None = None) -> int:

@@ -6,34 +6,38 @@ reads; for a whole page of the feed in two statements.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection
 
 from bridge.engine.documents.record import timestamp
-from bridge.engine.records.tables import Addendum, Report, metadata
 from bridge.engine.rules.document import from_text, plain_text
 from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.service.export import moment
+from bridge.store.answers import run_all, stored_json
+from bridge.store.steps import among, asked
 
 TOLD = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 """Releases that say something: a retraction takes back."""
 
-_REPORTS = metadata.tables[str(Report.__tablename__)]
-_ADDENDA = metadata.tables[str(Addendum.__tablename__)]
-
-_SAID = ("content_text", "document", "signed_at", "signed_by")
-# Made once: to make a statement costs more than to run it.
-_REPORT_TEXTS = select(
-    *(_REPORTS.c[name] for name in ("pk", "report_id", "site_id", *_SAID)),
-).where(_REPORTS.c.report_id.in_(bindparam("reports", expanding=True)))
-_ADDENDUM_TEXTS = (
-    select(*(_ADDENDA.c[name] for name in ("report_pk", *_SAID)))
-    .where(
-        _ADDENDA.c.report_pk.in_(bindparam("keys", expanding=True)),
-        _ADDENDA.c.state == AddendumState.SIGNED,
-    )
-    .order_by(_ADDENDA.c.report_pk, _ADDENDA.c.signed_at, _ADDENDA.c.number)
+# Asked for each release, so in the driver's form.
+_REPORT_TEXTS: Final = among(
+    """
+    SELECT pk, report_id, content_text, document, signed_at, signed_by FROM engine_report
+    WHERE report_id IN :reports AND signed_at IS NOT NULL
+    """,
+    "reports",
+    "text",
+)
+_ADDENDUM_TEXTS: Final = among(
+    """
+    SELECT d.report_pk, d.content_text, d.document, d.signed_at, d.signed_by
+    FROM engine_report AS r JOIN engine_addendum AS d ON d.report_pk = r.pk
+    WHERE r.report_id IN :reports AND d.state = :signed
+    ORDER BY d.report_pk, d.signed_at, d.number
+    """,
+    "reports",
+    "text",
 )
 
 
@@ -46,13 +50,16 @@ def texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str,
     """Read what reports say, by their ids; absent are those that are gone or not signed."""
     if not reports:
         return {}
-    found = connection.execute(_REPORT_TEXTS, {"reports": list(reports)}).all()
-    signed = {row.pk: row for row in found if row.signed_at is not None}
-    if not signed:
-        return {}
+    asks = [
+        asked(connection, _REPORT_TEXTS, reports),
+        asked(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
+    ]
+    found, added = run_all(connection, asks)
+    signed = {row.pk: row for row in found}
     addenda: dict[int, list[dict[str, Any]]] = {key: [] for key in signed}
-    for row in connection.execute(_ADDENDUM_TEXTS, {"keys": list(signed)}):
-        addenda[row.report_pk].append(_said(row))
+    for row in added:
+        if row.report_pk in addenda:
+            addenda[row.report_pk].append(_said(row))
     return {
         row.report_id: {"reportInfo": _said(row), "addendumInfo": addenda[key]}
         for key, row in signed.items()
@@ -81,7 +88,7 @@ def _said(row: Any) -> dict[str, Any]:
     return {
         "content": text if row.document is not None else plain_text(from_text(text)),
         "signedAt": timestamp(moment(row.signed_at)),
-        "signedBy": _person(row.signed_by),
+        "signedBy": _person(stored_json(row.signed_by)),
     }
 
 

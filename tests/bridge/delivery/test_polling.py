@@ -3,7 +3,6 @@
 import pytest
 
 from bridge.contract import ReportStatus
-from bridge.delivery.learning import NEVER, Seen
 from bridge.delivery.polling import (
     FORGET_AFTER,
     SLOWEST,
@@ -14,6 +13,7 @@ from bridge.delivery.polling import (
     news_from,
     released_addenda,
 )
+from bridge.delivery.seen import NEVER, Seen
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.store.order_index import Key
 from mappings.results import ResultEvent

@@ -1,0 +1,135 @@
+"""
+What was known of reports when we last heard of them, by their orders.
+
+Within the caller's transaction. What follows from it is for `learning` and `polling`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from bridge.store import order_index
+from bridge.store.answers import Answer, Words, run_all
+from bridge.store.order_index import Key
+from bridge.store.steps import among, ask, asked, plain, said_all
+
+NEVER = 2**62
+"""When a report that needs no more asking is asked for again, in ms."""
+
+_SEEN = among(
+    """
+    SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
+    FROM report_seen WHERE site = :site AND accession IN :accessions
+    """,
+    "accessions",
+    "text",
+)
+
+_RELEASED = among(
+    """
+    SELECT report_id FROM report_seen
+    WHERE site = :site AND accession IN :accessions AND final = 1
+    """,
+    "accessions",
+    "text",
+)
+
+_REMEMBER = plain(
+    """
+    INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
+                             check_at)
+    VALUES (:site, :accession, :mrn, :report_id, :status, :final, :addenda, :changed_at, :check_at)
+    ON CONFLICT (site, accession, mrn) DO UPDATE SET
+        report_id = excluded.report_id, status = excluded.status, final = excluded.final,
+        addenda = excluded.addenda, changed_at = excluded.changed_at,
+        check_at = excluded.check_at
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was known of an order's report when we last heard of it; times in ms."""
+
+    key: Key
+    report_id: str
+    status: str
+    final: bool
+    addenda: int
+    changed_at: int
+    check_at: int = NEVER
+
+
+def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
+    """Read what was known of these orders' reports: by site and accession, as in `order_index`."""
+    asked = seen_asked(connection, keys)
+    return asked.read(run_all(connection, asked.words))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenAsked:
+    """What `seen_of` asks, to be run with others."""
+
+    keys: Collection[Key]
+    words: Sequence[Words]
+
+    def read(self, answers: Sequence[Answer]) -> dict[Key, Seen]:
+        """Read the answers."""
+        found = [
+            Seen(
+                Key(row.site, row.mrn, row.accession),
+                row.report_id,
+                row.status,
+                bool(row.final),
+                row.addenda,
+                row.changed_at,
+                row.check_at,
+            )
+            for answer in answers
+            for row in answer
+        ]
+        return {each.key: each for each in found if each.key in self.keys}
+
+
+def seen_asked(connection: Connection, keys: Sequence[Key]) -> SeenAsked:
+    """Give what `seen_of` asks."""
+    wanted = frozenset(keys)
+    return SeenAsked(
+        wanted,
+        [
+            asked(connection, _SEEN, accessions, site=site)
+            for site, accessions in order_index.by_site(wanted)
+        ],
+    )
+
+
+def released_of(connection: Connection, keys: Sequence[Key]) -> frozenset[str]:
+    """Name the reports of these orders whose release was learned of, under whatever MRN."""
+    return frozenset(
+        row.report_id
+        for site, accessions in order_index.by_site(keys)
+        for row in ask(connection, _RELEASED, accessions, site=site)
+    )
+
+
+def remember(connection: Connection, seen: Sequence[Seen]) -> None:
+    """Write down what is known now."""
+    run_all(connection, remembered(connection, seen))
+
+
+def remembered(connection: Connection, seen: Sequence[Seen]) -> list[Words]:
+    """Give what `remember` writes, to be run with others."""
+    rows: list[Mapping[str, object]] = [
+        {
+            **each.key._asdict(),
+            "report_id": each.report_id,
+            "status": each.status,
+            "final": int(each.final),
+            "addenda": each.addenda,
+            "changed_at": each.changed_at,
+            "check_at": each.check_at,
+        }
+        for each in seen
+    ]
+    return said_all(connection, _REMEMBER, rows)
