@@ -12,6 +12,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+_MOST_KNOWN = 2000  # texts; there are some hundreds, and few that have a number written out
+
+_columns: dict[tuple[str, str], tuple[str, ...]] = {}
+"""
+By dialect and text: the names of its columns, () where it finds no rows.
+
+They are always the same, and psycopg builds an object for each column to tell them.
+"""
+
 _named: Any = namedtuple  # noqa: PYI024  # its fields are known when a statement is run
 
 
@@ -64,12 +73,22 @@ def run(connection: Connection, statement: str, values: Any, *, many: bool = Fal
     cursor: Any = connection.connection.cursor()
     try:
         (cursor.executemany if many else cursor.execute)(statement, values)
-        if cursor.description is None:
+        if many:
             return Answer((), (), cursor.rowcount)
-        names = tuple(column[0] for column in cursor.description)
-        return Answer(names, cursor.fetchall(), cursor.rowcount)
+        text = (connection.dialect.name, statement)
+        names = _columns.get(text)
+        if names is None:
+            names = _learn(text, cursor)
+        return Answer(names, cursor.fetchall() if names else (), cursor.rowcount)
     finally:
         cursor.close()
+
+
+def _learn(text: tuple[str, str], cursor: Any) -> tuple[str, ...]:
+    if len(_columns) >= _MOST_KNOWN:
+        _columns.clear()
+    names = tuple(column[0] for column in cursor.description or ())
+    return _columns.setdefault(text, names)
 
 
 @cache
