@@ -21,8 +21,8 @@ from bridge.delivery import rounds
 from bridge.delivery.destinations import Destination
 from bridge.delivery.polling import is_released
 from bridge.delivery.rounds import Round
-from bridge.delivery.strangers import STILL_ORDERED, WorklistService, read_page, says_no
 from bridge.delivery.seen import released_of
+from bridge.delivery.strangers import STILL_ORDERED, WorklistService, read_page, says_no
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.observability.metrics import Metrics

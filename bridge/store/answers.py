@@ -14,8 +14,12 @@ from pydantic_core import from_json
 from sqlalchemy import Connection
 
 _MOST = 1000
-_columns: dict[str, tuple[str, ...]] = {}
-"""The columns of statements that were run: psycopg makes an object of each of them anew."""
+_columns: dict[tuple[type, str], tuple[str, ...]] = {}
+"""
+The columns of statements that were run, by the driver and the text; () where none finds rows.
+
+They are always the same, and psycopg builds an object for each column to tell them.
+"""
 
 _named: Any = namedtuple  # noqa: PYI024  # its fields are known when a statement is run
 
@@ -117,12 +121,13 @@ def _sent(cursor: Any, words: Words) -> Any:
 
 
 def _answer(cursor: Any, words: Words) -> Answer:
-    names = _columns.get(words.statement)
+    text = (type(cursor), words.statement)
+    names = _columns.get(text)
     if names is None:
         if len(_columns) >= _MOST:
             _columns.clear()
         found = cursor.description or ()
-        names = _columns[words.statement] = tuple(column[0] for column in found)
+        names = _columns[text] = tuple(column[0] for column in found)
     return Answer(names, cursor.fetchall() if names else (), cursor.rowcount)
 
 

@@ -165,6 +165,23 @@ def test_one_slow_batch_holds_up_nobody_else(bench: Bench) -> None:
     assert log == [*others, slow]
 
 
+def test_what_comes_meanwhile_is_one_batch(bench: Bench) -> None:
+    """What is stored while a batch is on its way waits for it, and is claimed together."""
+    bench.keep("1")
+    sizes: list[int] = []
+
+    async def apply(batch: Sequence[Claimed]) -> AsyncGenerator[Sequence[Outcome]]:
+        sizes.append(len(batch))
+        if len(sizes) == 1:
+            for patient in "23":
+                await asyncio.to_thread(bench.keep, patient)
+                await asyncio.sleep(0.1)
+        yield [accepted(each) for each in batch]
+
+    bench.run(apply, bench.all_done, company=9)
+    assert sizes == [1, 2]
+
+
 class Flaky(Inbox):
     """An inbox whose database is away for the first two settlements."""
 
