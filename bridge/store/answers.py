@@ -14,9 +14,9 @@ from pydantic_core import from_json
 from sqlalchemy import Connection
 
 _MOST = 1000
-_columns: dict[tuple[type, str], tuple[str, ...]] = {}
+_columns: dict[tuple[type, bool, str], tuple[str, ...]] = {}
 """
-The columns of statements that were run, by the driver and the text; () where none finds rows.
+The columns of statements that were run, by the driver, how and the text; () where none finds rows.
 
 They are always the same, and psycopg builds an object for each column to tell them.
 """
@@ -121,7 +121,7 @@ def _sent(cursor: Any, words: Words) -> Any:
 
 
 def _answer(cursor: Any, words: Words) -> Answer:
-    text = (type(cursor), words.statement)
+    text = (type(cursor), words.many, words.statement)
     names = _columns.get(text)
     if names is None:
         if len(_columns) >= _MOST:
