@@ -42,9 +42,7 @@ class OrderControlTable:
         return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
 
     def decide(self, control: str, status: str) -> Decision | None:
-        """
-        Look up a pair, the status as it came or in capitals; None for a code that is to be refused.
-        """
+        """Look up a pair, the status in capitals as well; None for a code that is to be refused."""
         pairs = ((control, status), (control, status.upper()), (control, ""))
         found = next((self.rows[pair] for pair in pairs if pair in self.rows), None)
         if found is None and not self.refuse_unknown:
