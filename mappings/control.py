@@ -3,8 +3,8 @@ Order control: what ORC-1 and ORC-5 together ask for, as a table of the definiti
 
     NW: create          XO: change          XO/CM: change examined
 
-The pair is looked up first, then ORC-1 alone. Statuses are not checked against table 0038:
-senders invent their own.
+The pair is looked up first, in capitals as well, then ORC-1 alone. Statuses are not checked against
+table 0038: senders invent their own.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,9 @@ class OrderControlTable:
         return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
 
     def decide(self, control: str, status: str) -> Decision | None:
-        """Look up a pair; None for a code that is to be refused."""
-        found = self.rows.get((control, status)) or self.rows.get((control, ""))
+        """Look up a pair, the status in capitals as well; None for a code that is to be refused."""
+        pairs = ((control, status), (control, status.upper()), (control, ""))
+        found = next((self.rows[pair] for pair in pairs if pair in self.rows), None)
         if found is None and not self.refuse_unknown:
             return Decision(Action.IGNORE)
         return found

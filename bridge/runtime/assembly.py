@@ -6,7 +6,6 @@ the start with nothing half open.
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.observability.metrics import Metrics
-from bridge.operations.node_files import Place
 from bridge.operations.telemetry import open_tracer
 from bridge.operations.tracing import Tracer
 from bridge.roles import Role
@@ -72,14 +70,13 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         owners = (f"{node.name}-intake", f"{node.name}-delivery")
         among = Membership(database, owners, jobs=Role.DELIVERY in roles)
         parts.append(among.part())
-        place = Place(node.name, socket.gethostname())
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
             parts += Intake(*shared, owners[0], reactor, among, tracer).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
-            parts.append(Housekeeping(settings, database, metrics, among.leads, place).part())
-        parts.append(OwnFiles(settings, database, among.leads, place).part())
+            parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())
+        parts.append(OwnFiles(settings, database, among.leads, node.name).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
 

@@ -1,6 +1,7 @@
 """Recurring housekeeping of one process: alerts, and what retention removes."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from functools import partial
 
@@ -32,14 +33,14 @@ class Housekeeping:
         database: Database,
         metrics: Metrics,
         leads: Callable[[], bool],
-        place: Place,
+        node: str,
     ) -> None:
         """`leads` tells whether it is for this process to do, among all that share a database."""
         self._log = structlog.get_logger("operations")
         self._settings = settings
         self._leads = leads
         self._database = database
-        self._watch = watch(settings, database, metrics, now_ms, place)
+        self._watch = watch(settings, database, metrics, now_ms, _place(node))
         self._tasks: list[asyncio.Task[None]] = []
 
     def part(self) -> Step:
@@ -83,12 +84,12 @@ class OwnFiles:
     """Writes down what this node sees of its own, unless it watches for all itself."""
 
     def __init__(
-        self, settings: Settings, database: Database, leads: Callable[[], bool], place: Place
+        self, settings: Settings, database: Database, leads: Callable[[], bool], node: str
     ) -> None:
         """`leads` tells whether this process watches for all."""
         self._every = settings.alerts.every
         self._leads = leads
-        self._note = note_own_files(settings, database, now_ms, place)
+        self._note = note_own_files(settings, database, now_ms, _place(node))
         self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
@@ -108,6 +109,10 @@ class OwnFiles:
             if not self._leads():
                 await _attempt("own files", self._note)
             await asyncio.sleep(self._every)
+
+
+def _place(node: str) -> Place:
+    return Place(node, socket.gethostname())
 
 
 async def _attempt(job: str, work: Callable[[], object]) -> None:

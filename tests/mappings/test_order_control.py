@@ -71,6 +71,12 @@ def test_every_pair(control: str, status: str) -> None:
         assert decision == Decision(Action.IGNORE)
 
 
+def test_small_letters() -> None:
+    """An order that says `ca` is cancelled as well as one that says `CA`."""
+    assert decided("NW", "ca") == decided("NW", "CA") != decided("NW", "")
+    assert decided("XO", "Cm") == decided("XO", "CM")
+
+
 REPLACED = {(control, "RP") for control in CHANGING}
 """An order that was replaced; of a new order it says that it takes another's place."""
 
