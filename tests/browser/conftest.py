@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
+from tests.bridge.engine.http.conftest import quick_passwords
 from tests.browser.reading_room import ReadingRoom, opened
 from tests.browser.screens import furnish
 from tests.browser.watching import watched
+
+__all__ = ["quick_passwords"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE = 20_000

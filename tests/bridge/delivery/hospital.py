@@ -22,7 +22,6 @@ from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
 from bridge.delivery.learning import Learner
 from bridge.delivery.poller import StatusPoller
-from bridge.engine.http.application import create_application
 from bridge.engine.service import sites
 from bridge.engine.service.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
@@ -56,6 +55,7 @@ from tests.bridge.delivery.equipment import (
     inbound,
     until,
 )
+from tests.bridge.engine.http.applications import application_with
 from tests.databases import fresh_file
 
 
@@ -179,14 +179,11 @@ async def open_hospital(
     time, metrics = Time(), Metrics()
     engine_database = Database(fresh_file(folder / "engine.db"))
     with engine_database.write() as connection:
-        settings = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
+        site = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
         with suppress(SiteExists):  # the house is opened again
-            sites.add_site(connection, settings, time())
-    application = create_application(
-        EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN),
-        engine_database,
-        clock=time,
-    )
+            sites.add_site(connection, site, time())
+    settings = EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN)
+    application = application_with(settings, engine_database, time)
     async with AsyncExitStack() as stack:
         await application.state.engine.start()
         stack.push_async_callback(application.state.engine.stop)

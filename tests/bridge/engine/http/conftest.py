@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from argon2 import PasswordHasher
+from argon2.profiles import CHEAPEST
 
-from bridge.engine.http.application import create_application
 from bridge.engine.rules.authority import Role
 from bridge.engine.service import sites, tokens, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
+from tests.bridge.engine.http.applications import application_with
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -23,6 +25,14 @@ from tests.bridge.engine.http.house import (
     Clock,
     Service,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hash passwords with the least work: what it costs to guess one is claimed elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
+        yield
 
 
 @pytest.fixture
@@ -37,7 +47,7 @@ def service(database: Database, clock: Clock) -> Iterator[Service]:
     settings = EngineSettings(
         link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, threads=4
     )
-    application = create_application(settings, database, clock=clock)
+    application = application_with(settings, database, clock)
     with asyncio.Runner() as runner:
         transport = httpx.ASGITransport(app=application)
         client = httpx.AsyncClient(transport=transport, base_url=BASE)

@@ -1,0 +1,26 @@
+"""What is kept of a password."""
+
+from pathlib import Path
+
+from sqlalchemy import text
+
+from bridge.engine.service import sites, users
+from bridge.engine.service.sites import SiteSettings
+from bridge.store.database import Database
+from tests.databases import fresh_file
+
+LEAST = "$argon2id$v=19$m=65536,t=3,p=4$"  # RFC 9106 4, second choice: 64 MiB, three passes
+
+
+def test_what_guessing_one_costs(tmp_path: Path) -> None:
+    """An Argon2id hash of 64 MiB and three passes, and nothing of the password itself."""
+    database = Database(fresh_file(tmp_path / "engine.db"))
+    with database.write() as connection:
+        sites.add_site(connection, SiteSettings("SITE1", "First"), 0)
+        account = users.register(connection, "SITE1", "rea@site1.test", "Rea", 0)
+        users.set_password(connection, account.id, "correct horse")
+        stored = connection.execute(text("SELECT password_hash FROM engine_account")).scalar_one()
+    database.dispose()
+
+    assert stored.startswith(LEAST)
+    assert "correct horse" not in stored
