@@ -4,8 +4,8 @@ Between the body of a launch and the use case, and back: parts, links, QR codes.
 Decides nothing about reports. Files and QR codes are worked on off the event loop.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -37,6 +37,15 @@ PATHS = {
 
 
 _AS_USUAL = QrCodeOptions()
+
+FEW = 10
+"""
+So many launches of a batch, without files and QR codes, are read and answered in the loop's turn.
+
+They take less than to hand them over to a thread and back.
+"""
+
+Result = TypeVar("Result")
 
 
 def link_to(base_url: str, purpose: Purpose, handle: str) -> str:
@@ -74,7 +83,8 @@ async def _understood(engine: Engine, body: LaunchBody) -> LaunchRequest:
 async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:
     """Carry out many launches in one transaction; return a response or a problem for each."""
     engine, desk = engine_of(request), desk_of(engine_of(request), request)
-    read = await engine.work.run(lambda: [_read(engine, each) for each in bodies])
+    quick = len(bodies) <= FEW and not any(map(_takes_long, bodies))
+    read = await _done(engine, lambda: [_read(engine, each) for each in bodies], quick=quick)
     wanted = [each[1] for each in read if isinstance(each, tuple)]
 
     def deed(work: Work) -> list[Launched | EngineError]:
@@ -92,7 +102,20 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
             for index, one in enumerate(read)
         ]
 
-    return await engine.work.run(answers)
+    return await _done(engine, answers, quick=quick)
+
+
+async def _done(engine: Engine, work: Callable[[], Result], *, quick: bool) -> Result:
+    return work() if quick else await engine.work.run(work)
+
+
+def _takes_long(body: object) -> bool:
+    """Tell whether a launch that nobody has read yet bears files, or wants more than a link."""
+    if not isinstance(body, dict):
+        return False
+    wanted = body.get("response")
+    link = not isinstance(wanted, dict) or wanted.get("type", "link") == "link"
+    return not link or bool(body.get("dicomSR") or body.get("keyImages"))
 
 
 _Read = tuple[LaunchBody, LaunchRequest, QrCodeOptions]

@@ -200,7 +200,8 @@ def test_links_carry_the_address_that_the_request_came_in_on(service: Service) -
     assert answer.json()["reportLink"].startswith(f"{BASE}/")
 
 
-def test_a_batch_answers_each_in_order(service: Service) -> None:
+@pytest.mark.parametrize("more", [0, 20])
+def test_a_batch_answers_each_in_order(service: Service, more: int) -> None:
     """Our addition: one response or problem for each; a refused one leaves nothing behind."""
     batch: list[Any] = [
         launch_body("A1", lazyLaunch=True, registerOrder=True, tags={"PatientName": "DOE^JANE"}),
@@ -210,6 +211,7 @@ def test_a_batch_answers_each_in_order(service: Service) -> None:
         launch_body("A3", userInfo=user(name="")),
         launch_body("A4", site="NOWHERE"),
         launch_body("A5", tags={"PatientMRN": "a@b.test"}),
+        *[{"clinicalInfo": 5}] * more,
     ]
     answer = service.post("report/launch/clinical/batch", batch, "service")
     assert answer.status_code == 200
@@ -222,6 +224,7 @@ def test_a_batch_answers_each_in_order(service: Service) -> None:
         ("Draft", ""),
         (404, "site_not_found"),
         (400, "placeholder_identifier"),
+        *[(400, "invalid_request")] * more,
     ]
     items = service.get("worklist", SiteID="SITE1").json()["items"]
     assert {each["orders"][0]["Accession"] for each in items} == {"A1", "A3"}
