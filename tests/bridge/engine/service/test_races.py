@@ -1,21 +1,26 @@
 """Many at once on one report: a legal state, exactly one winner, nobody hangs."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
+import pytest
+
 from bridge.engine.errors import EngineError
 from bridge.engine.service.addenda import release_addendum
 from bridge.engine.service.assigning import unassign
 from bridge.engine.service.creation import OrderInput
 from bridge.engine.service.deletion import delete_report
+from bridge.engine.service.finding import lock_report
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.ordering import register
 from bridge.engine.service.prelim import prelim
 from bridge.engine.service.releases import release_due
 from bridge.engine.service.sign import sign
+from bridge.engine.service.starting import give
 from bridge.engine.service.unlinking import unlink_orders
 from bridge.engine.service.unsign import unsign
 from bridge.store.errors import Busy, Conflict
@@ -64,6 +69,21 @@ def test_sign_against_link(ward: Ward) -> None:
         assert ward.status(anchor) == "Final"
         assert ward.status(other) == ("Final" if linked else "Ordered")
         assert outcome == ({"ok": 2} if linked else {"ok": 1, "report_signed": 1})
+
+
+def test_sign_of_an_order_that_leaves_its_report(ward: Ward) -> None:
+    """Whoever waited for the report's lock signs what the order belongs to by then."""
+    anchor, other = ward.order("A1"), ward.order("B1")
+    ward.do(link_orders, [anchor, other])
+    with ThreadPoolExecutor(1) as pool:
+        with ward.work() as work:
+            unlink_orders(work, [other])
+            give(work, lock_report(work, anchor).report, ward.ann).content_text = "Clear lungs."
+            signing = pool.submit(ward.do, sign, other)
+            time.sleep(0.3)  # it waits
+        with pytest.raises(EngineError):  # it is Ordered again, and nobody's
+            signing.result(30)
+    assert ward.status(anchor) == "Draft"
 
 
 def test_two_groups_want_one_order(ward: Ward) -> None:
