@@ -26,7 +26,7 @@ from bridge.delivery.strangers import STILL_ORDERED, WorklistService, read_page,
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.observability.metrics import Metrics
-from bridge.store import concerns, order_index
+from bridge.store import concerns, order_rounds
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.order_index import Key
@@ -242,15 +242,15 @@ class Reconciler:
 
     def _page(self, after: int) -> list[tuple[int, Key]]:
         with self._database.read() as connection:
-            return order_index.page(connection, after, PAGE)
+            return order_rounds.page(connection, after, PAGE)
 
     def _sites(self) -> list[str]:
         with self._database.read() as connection:
-            return order_index.sites(connection)
+            return order_rounds.sites(connection)
 
     def _still(self, ids: Collection[int]) -> list[tuple[int, Key]]:
         with self._database.read() as connection:
-            return order_index.live(connection, ids)
+            return order_rounds.live(connection, ids)
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         try:

@@ -14,7 +14,7 @@ from bridge.delivery.rounds import EXAMPLES, Round
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import WorklistPage
 from bridge.queue.states import Failure
-from bridge.store import order_index
+from bridge.store import order_rounds
 from bridge.store.database import Database
 from bridge.store.order_index import Key
 
@@ -91,7 +91,7 @@ def _strange(database: Database, site: str, items: Sequence[Mapping[str, Any]]) 
         for each in item["clinicalInfo"]
     }
     with database.read() as connection:
-        known = order_index.states(connection, asked)
+        known = order_rounds.states(connection, asked)
     return Strangers(
         frozenset(row_id for row_id, state in known.values() if state != LIVE),
         frozenset(report for key, report in asked.items() if key not in known),

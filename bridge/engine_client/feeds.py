@@ -118,7 +118,7 @@ class Feeds:
         return await self._transport.call("GET", "/api/worklist", site, worklist_page, query=query)
 
     async def is_ready(self) -> bool:
-        """Ask `/readyz`; False when the service says that it is not."""
+        """Ask `/readyz`. Raises EngineFailure when the service is not ready, or is not there."""
         await self._transport.send("GET", "/readyz", "")
         return True
 

@@ -20,12 +20,10 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Row,
-    Select,
     Table,
     Text,
     delete,
     select,
-    text,
     update,
 )
 
@@ -34,7 +32,7 @@ from bridge.store.steps import among, ask
 
 _metadata = MetaData()
 
-_order = Table(
+ORDERS = Table(
     "bridge_order",
     _metadata,
     Column("id", BIG_KEY, primary_key=True),
@@ -55,7 +53,7 @@ _signal = Table(
 )
 
 # Made once, in the driver's form: to make a statement costs more than to run it.
-_COLUMNS = ", ".join(column.name for column in _order.c)
+_COLUMNS = ", ".join(column.name for column in ORDERS.c)
 _PLACED = among(
     f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
     "accessions",
@@ -73,10 +71,6 @@ _NUMBERS = among(
     "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
-)
-_NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
-_LIVE: Select[Any] = select(_order.c.id, _order.c.site, _order.c.mrn, _order.c.accession).where(
-    _order.c.state == "ordered"
 )
 _CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
 
@@ -125,7 +119,7 @@ class IndexedOrder:
 
 def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
     """Read the orders of these keys; unknown ones are absent."""
-    return {order.key: order for order in _with_signals(connection, _rows(connection, keys))}
+    return {order.key: order for order in _with_signals(connection, rows_of(connection, keys))}
 
 
 def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
@@ -142,7 +136,7 @@ def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
             yield site, accessions[start : start + _CHUNK]
 
 
-def _rows(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+def rows_of(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
     """Read the rows of these keys."""
     asked = set(keys)
     return [
@@ -186,7 +180,7 @@ def numbered(
         for row in ask(connection, _NUMBERS, mrns, site=site)
         if row.placer in asked or row.filler in asked
     ]
-    found = connection.execute(select(_order).where(_order.c.id.in_(ids))).all() if ids else []
+    found = connection.execute(select(ORDERS).where(ORDERS.c.id.in_(ids))).all() if ids else []
     return _with_signals(connection, found)
 
 
@@ -199,8 +193,8 @@ def _of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) ->
     found: list[Row[Any]] = []
     for site, mrns in _by_site(patients):
         for start in range(0, len(mrns), _CHUNK):
-            some = _order.c.mrn.in_(mrns[start : start + _CHUNK])
-            found += connection.execute(select(_order).where(_order.c.site == site, some)).all()
+            some = ORDERS.c.mrn.in_(mrns[start : start + _CHUNK])
+            found += connection.execute(select(ORDERS).where(ORDERS.c.site == site, some)).all()
     return found
 
 
@@ -221,60 +215,25 @@ def sharing(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder
 
 def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
     """Give a patient's orders to the survivor; one that the survivor has too is forgotten."""
-    taken = select(_order.c.accession).where(_order.c.site == site, _order.c.mrn == mrn)
-    own = (_order.c.site == site, _order.c.mrn == prior_mrn)
+    taken = select(ORDERS.c.accession).where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
+    own = (ORDERS.c.site == site, ORDERS.c.mrn == prior_mrn)
     connection.execute(
-        update(_order)
-        .where(*own, _order.c.accession.not_in(taken.scalar_subquery()))
+        update(ORDERS)
+        .where(*own, ORDERS.c.accession.not_in(taken.scalar_subquery()))
         .values(mrn=mrn)
     )
-    _drop(connection, [row.id for row in connection.execute(select(_order.c.id).where(*own))])
+    _drop(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
 
 
 def forget(connection: Connection, keys: Iterable[Key]) -> None:
     """Forget orders that are one with another by now."""
-    _drop(connection, [row.id for row in _rows(connection, keys)])
+    _drop(connection, [row.id for row in rows_of(connection, keys)])
 
 
 def _drop(connection: Connection, ids: Sequence[int]) -> None:
     if ids:
         connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids)))
-        connection.execute(delete(_order).where(_order.c.id.in_(ids)))
-
-
-def states(connection: Connection, keys: Iterable[Key]) -> dict[Key, tuple[int, str]]:
-    """Read the row id and the state of the orders of these keys; unknown ones are absent."""
-    return {
-        Key(row.site, row.mrn, row.accession): (row.id, row.state)
-        for row in _rows(connection, keys)
-    }
-
-
-def sites(connection: Connection) -> list[str]:
-    """List the sites that have orders, each found by the index: the table is long."""
-    found: list[str] = []
-    while (
-        site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
-    ) is not None:
-        found.append(site)
-    return found
-
-
-def page(connection: Connection, after: int, limit: int) -> list[tuple[int, Key]]:
-    """List keys of live orders by row id, to go through all of them bit by bit."""
-    statement = _LIVE.where(_order.c.id > after).order_by(_order.c.id).limit(limit)
-    return _keys(connection, statement)
-
-
-def live(connection: Connection, ids: Iterable[int]) -> list[tuple[int, Key]]:
-    """List keys of those of some orders that are live, by row id."""
-    return _keys(connection, _LIVE.where(_order.c.id.in_(list(ids))).order_by(_order.c.id))
-
-
-def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, Key]]:
-    return [
-        (row.id, Key(row.site, row.mrn, row.accession)) for row in connection.execute(statement)
-    ]
+        connection.execute(delete(ORDERS).where(ORDERS.c.id.in_(ids)))
 
 
 def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:
