@@ -18,7 +18,9 @@ from tests.conformance.engine.node import ROOT, now, running
 from tests.conformance.engine.test_processes import free_port
 from tests.databases import fresh_file
 
-pytestmark = pytest.mark.slow
+PATIENCE = 400
+"""Seconds: the same is tried on every machine, however long that takes there."""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE + 60)]
 
 OURS = "no_failure,described_shape"
 ITS_OWN = (
@@ -53,14 +55,14 @@ class Target:
         }
         return subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False,
-            timeout=150,
+            timeout=PATIENCE,
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """The engine that is asked everything."""
-    stored = fresh_file(tmp_path_factory.mktemp("fuzz") / "engine.db")
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    """The engine that is asked everything; of each test's own, whatever others left behind."""
+    stored = fresh_file(tmp_path / "engine.db")
     database = Database(stored)
     token = _people(database, now())[ADMIN]
     database.dispose()
