@@ -12,6 +12,7 @@ import schemathesis
 from tests.conformance.engine import fuzz_sessions
 
 LONGEST, MAXIMUM = 0.05, 60  # seconds
+STREAM, ENDLESS = "/reporting/api/session/events", (None, False, "false")
 # Rules that no schema tells; and 1.0, which is an integer to JSON Schema and no count of ours.
 NO_SHAPE = (
     *("bytes in UTF-8", "belong to its SiteID", "either document or text", "language codes"),
@@ -22,8 +23,10 @@ SHAPE = {"invalid_request", "not_json"}
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Wait for no long polls: a wait that is allowed becomes a short one; name present versions."""
+    """Wait for no long polls, and for no stream that has no end; name present versions."""
     fuzz_sessions.present_version(case)
+    if case.operation.path == STREAM and (case.query or {}).get("once") in ENDLESS:
+        case.query = {**(case.query or {}), "once": True}
     wait = (case.query or {}).get("wait")
     if isinstance(wait, int | float) and LONGEST < wait <= MAXIMUM:
         case.query["wait"] = LONGEST
