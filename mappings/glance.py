@@ -25,6 +25,7 @@ _MOST_SHAPES = 1024  # others get the full check, so that nobody can fill memory
 _MOST_SEEN = 4096  # shapes that came once; beyond it all are forgotten
 _LONGEST_SHAPE = 100  # segments
 _LONGEST = 200  # bytes of an identifier that needs no second look
+_LARGEST = 256 * 2**10  # bytes of a message; one look at a larger one holds up all others
 _NULL = b'""'
 _BEFORE_HEADS = 2  # in a key: charset and encoding characters
 _Key = tuple[bytes, ...]
@@ -80,7 +81,7 @@ class Glance:
 
     def mrn(self, raw: bytes, header: Header) -> str:
         """Give the patient's number of a message that is in order; "" where that is not sure."""
-        if b"\n" in raw or _ESCAPE in raw:
+        if len(raw) > _LARGEST or b"\n" in raw or _ESCAPE in raw:
             return ""
         shape, charset = self._latest, header.fields[18]
         found = None
@@ -103,6 +104,8 @@ class Glance:
         """Remember the shape of a message that the full check found in order."""
         raw = message.raw
         if len(scopes) != 1 or len(message.names) > _LONGEST_SHAPE or not raw.startswith(b"MSH"):
+            return
+        if len(raw) > _LARGEST:
             return
         key = _key(raw, message.header)
         if key in self._shapes or len(key) != len(message.names) + _BEFORE_HEADS:

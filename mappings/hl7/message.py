@@ -150,7 +150,7 @@ class Message:
         `head`: what `peek` made of the same bytes, where that is known already. Raises
         Malformed, and nothing else.
         """
-        body, marked = lines.trim(raw)
+        body, marked = lines.untrailed(raw)
         first = lines.first_line(body)
         head = header.read(first) if head is None else head
         segments, names = lines.segments(body, head.fields[1])

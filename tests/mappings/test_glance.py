@@ -79,6 +79,10 @@ def test_what_was_seen_is_known() -> None:
     assert glance(mapping, order(2)) == "SITE1|M2"
     assert glance(mapping, order(3, control="CA", status="CA")) == "SITE1|M3"
     assert glance(mapping, order(4, extra="NTE|1||other form\r")) == ""
+    long = f"NTE|1||{'x' * 2**20}\r"  # of a form that was seen: a glance at it holds up others
+    assert [full(mapping, order(5, extra=f"NTE|1||{n}\r")) for n in "ab"] == [("SITE1|M5",)] * 2
+    assert glance(mapping, order(6, extra="NTE|1||c\r")) == "SITE1|M6"
+    assert glance(mapping, order(6, extra=long)) == ""
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,18 @@ def segments(raw: bytes) -> list[bytes]:
 )
 def test_any_segment_end(end: bytes, last: bytes) -> None:
     """CR, LF, CRLF, doubled, blank lines between; with and without one at the end."""
-    assert segments(end.join([HEAD, PID, NOTE]) + last) == [HEAD, PID, NOTE]
+    raw = end.join([HEAD, PID, NOTE]) + last
+    assert segments(raw) == [HEAD, PID, NOTE]
+    assert lines.segments(lines.untrailed(raw)[0], b"|") == (
+        [HEAD, PID, NOTE],
+        ["MSH", "PID", "NTE"],
+    )
+
+
+def test_a_message_that_ends_as_it_should_is_not_copied() -> None:
+    """A large one would hold up all others."""
+    raw = b"\r".join([HEAD, PID, NOTE]) + b"\r"
+    assert lines.untrailed(raw)[0] is raw
 
 
 def test_mixed_segment_ends() -> None:
