@@ -13,7 +13,7 @@ import structlog
 
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind, note_activity, note_circuits
-from bridge.runtime.step import Step
+from bridge.runtime.step import Chore, Step
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
@@ -42,20 +42,10 @@ class Circuits:
         self._clock = clock
         self._open: dict[str, int | None] = {}
         self._replies: dict[str, int] = {}
-        self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
         """Give its start and stop."""
-        return Step("circuits", self._start, self._stop)
-
-    async def _start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="circuits")
-
-    async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._note()
+        return Chore("circuits", self._run, self._note).part()
 
     async def _run(self) -> None:
         while True:

@@ -13,7 +13,7 @@ import structlog
 
 from bridge.errors import BridgeError
 from bridge.observability.redaction import describe
-from bridge.runtime.step import Step
+from bridge.runtime.step import Chore, Step
 from bridge.store import mapping_versions
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -48,19 +48,10 @@ class Following(Generic[Compiled]):
         self._known = known
         self._troubled = troubled
         self._again_at = 0.0
-        self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
         """Give its start and stop."""
-        return Step("mappings", self._start, self._stop)
-
-    async def _start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="mappings")
-
-    async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        return Chore("mappings", self._run).part()
 
     async def _run(self) -> None:
         while True:

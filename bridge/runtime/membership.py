@@ -14,7 +14,7 @@ from bridge.queue.heirs import Heirs
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import CHANNEL
-from bridge.runtime.step import Step, now_ms
+from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.listening import Listener
@@ -36,7 +36,7 @@ class Membership:
         self._heirs = Heirs(database, Inbox(database, name), Outbox(database, name), owners)
         self._listener: Listener | None = None
         self._wakes: list[Wake] = []
-        self._task: asyncio.Task[None] | None = None
+        self._looking = Chore("heirs", self._look)
 
     def leads(self) -> bool:
         """Tell whether the jobs that one process does for all are ours."""
@@ -57,17 +57,15 @@ class Membership:
         loop = asyncio.get_running_loop()
         self._listener = Listener(self._database, CHANNEL, lambda: _soon(loop, self._wake))
         self._listener.start()
-        self._task = asyncio.create_task(self._run(), name="heirs")
+        await self._looking.start()
 
     async def _vanish(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._looking.stop()
         if self._listener is not None:
             await asyncio.to_thread(self._listener.stop)
         await asyncio.to_thread(self._presence.stop)
 
-    async def _run(self) -> None:
+    async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:

@@ -13,7 +13,7 @@ from bridge.console.indexing import BATCH, Indexer
 from bridge.console.ownership import Belonging
 from bridge.console.pacing import EVERY, Look, pause, rate
 from bridge.observability.redaction import describe
-from bridge.runtime.step import Step, now_ms
+from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database
 
 
@@ -24,19 +24,10 @@ class Numbering:
         self._log = structlog.get_logger("console")
         self._indexer = Indexer(database, belonging, now_ms)
         self._look: Look | None = None
-        self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
         """Give its start and stop."""
-        return Step("index of numbers", self._start, self._stop)
-
-    async def _start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="numbering")
-
-    async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        return Chore("index of numbers", self._run).part()
 
     async def _run(self) -> None:
         while True:

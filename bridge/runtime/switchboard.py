@@ -15,6 +15,7 @@ import structlog
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Channel, Kind, channels, note_activity, pause
+from bridge.runtime.step import Chore
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
@@ -57,19 +58,16 @@ class Switchboard:
         self._counted: dict[str, int] = {}
         self._noted_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._looking = Chore(f"switchboard {kind}", self._look, self._note)
 
     async def start(self) -> None:
         """Set all switches before anything else begins, then keep looking."""
         self._apply(await asyncio.to_thread(channels, self._database, self._kind))
-        self._task = asyncio.create_task(self._run(), name=f"switchboard {self._kind}")
+        await self._looking.start()
 
     async def stop(self) -> None:
         """Look no more; write down what was noted."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._note()
+        await self._looking.stop()
 
     def connect(self, name: str, switch: Switch, *, paused: bool) -> None:
         """Let a channel stand there from now on, in the place of one of its name, if any."""
@@ -104,7 +102,7 @@ class Switchboard:
 
         task.add_done_callback(written)
 
-    async def _run(self) -> None:
+    async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:

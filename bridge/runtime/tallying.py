@@ -6,7 +6,7 @@ import structlog
 
 from bridge.intake.missing import Tally
 from bridge.observability.redaction import describe
-from bridge.runtime.step import Step, now_ms
+from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store import unknown_codes
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -21,20 +21,10 @@ class Tallying:
         self._log = structlog.get_logger("mappings")
         self._database = database
         self._tally = tally
-        self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
         """Give its start and stop."""
-        return Step("unknown codes", self._start, self._stop)
-
-    async def _start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="unknown codes")
-
-    async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._hand_on()
+        return Chore("unknown codes", self._run, self._hand_on).part()
 
     async def _run(self) -> None:
         while True:

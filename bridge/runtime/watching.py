@@ -10,7 +10,7 @@ import structlog
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.node_files import Place
-from bridge.runtime.step import Step, now_ms
+from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database
 from bridge.store.partitions import make_room
 from bridge.wiring.pruning import prune_home
@@ -41,13 +41,12 @@ class Housekeeping:
         self._leads = leads
         self._database = database
         self._watch = watch(settings, database, metrics, now_ms, _place(node))
-        self._tasks: list[asyncio.Task[None]] = []
 
     def part(self) -> Step:
         """Give its start and stop."""
-        return Step("housekeeping", self._start, self._stop)
+        return Chore("housekeeping", self._run).part()
 
-    async def _start(self) -> None:
+    async def _run(self) -> None:
         kept = self._settings.retention
         jobs: list[tuple[str, float, Callable[[], object]]] = [
             ("alerts", self._settings.alerts.every, self._watch.look),
@@ -55,12 +54,7 @@ class Housekeeping:
         ]
         if kept.keep or kept.max_size:
             jobs.append(("retention", kept.every, self._prune))
-        self._tasks = [asyncio.create_task(self._repeat(*job)) for job in jobs]
-
-    async def _stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._repeat(*job) for job in jobs))
 
     async def _repeat(self, job: str, every: float, work: Callable[[], object]) -> None:
         while True:
@@ -90,19 +84,10 @@ class OwnFiles:
         self._every = settings.alerts.every
         self._leads = leads
         self._note = note_own_files(settings, database, now_ms, _place(node))
-        self._task: asyncio.Task[None] | None = None
 
     def part(self) -> Step:
         """Give its start and stop."""
-        return Step("own files", self._start, self._stop)
-
-    async def _start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="own files")
-
-    async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        return Chore("own files", self._run).part()
 
     async def _run(self) -> None:
         while True:
