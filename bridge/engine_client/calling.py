@@ -2,16 +2,21 @@
 What is asked over HTTP and what comes back, whoever carries it.
 
 No I/O. `bridge.engine_client.connections` carries it to our own engine by few means,
-`bridge.engine_client.over_httpx` to any service and in one process.
+`bridge.engine_client.in_process` to one in this process, and `bridge.engine_client.over_httpx`
+to any service.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.queue.states import Failure
+
+_SAFE: Final = "/?&=%:@!$'()*+,;~"  # what a path and a query may have, RFC 3986 §3.3, §3.4
+_NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # RFC 9110 §5.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +72,32 @@ def no_answer(path: str) -> EngineFailure:
 def bad_address(path: str) -> EngineFailure:
     """Nothing can be sent there, however often it is tried."""
     return EngineFailure(path, Failure.PERMANENT, "bad_address")
+
+
+def target(request: Request, base: str) -> str:
+    """
+    Give what a request asks for: quoted path and query, of a service that is found at `base`.
+
+    Raises EngineFailure where it is another service's, or where a header would end itself.
+    """
+    path = quote(request.path.removeprefix(base), safe=_SAFE)
+    if not path.startswith("/") or any(map(_is_broken, request.headers.values())):
+        raise bad_address(request.path)
+    if request.query:
+        path += ("&" if "?" in path else "?") + _query(request.query)
+    return path
+
+
+def _is_broken(value: str) -> bool:
+    """Tell whether a value would end its header."""
+    return not _NOT_IN_A_FIELD.isdisjoint(value)
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    """Write a query; what is true or false in JSON's words, each of a list for itself."""
+    pairs = [
+        (name, {True: "true", False: "false"}[each] if isinstance(each, bool) else each)
+        for name, value in values.items()
+        for each in (value if isinstance(value, list | tuple) else [value])
+    ]
+    return urlencode(pairs, quote_via=quote)

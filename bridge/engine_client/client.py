@@ -1,8 +1,8 @@
 """
 The report service as the interface document describes it, one method an endpoint.
 
-Works against our engine in the same process (`httpx.ASGITransport`) and against any service
-over a socket, by whichever `Caller` it is given. Every outcome is a value, or an `EngineFailure`
+Works against our engine in the same process and against any service over a socket, by
+whichever `Caller` it is given. Every outcome is a value, or an `EngineFailure`
 that says if retrying helps.
 """
 

@@ -7,9 +7,6 @@ services are called by httpx (`bridge.engine_client.over_httpx`), which costs te
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 from typing_extensions import override
 
@@ -17,8 +14,8 @@ from bridge.engine_client.calling import (
     Answer,
     Caller,
     Request,
-    bad_address,
     no_answer,
+    target,
     unreachable,
 )
 from bridge.engine_client.connection import Connection, Cut
@@ -32,9 +29,6 @@ SILENCE_SECONDS = 30.0
 
 KEPT_SECONDS = 30.0
 """How long an idle one is used again: less than our server keeps it (75 s)."""
-
-_SAFE: Final = "/?&=%:@!$'()*+,;~"  # what a path and a query may have, RFC 3986 §3.3, §3.4
-_NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # RFC 9110 §5.5
 
 
 class Connections(Caller):
@@ -103,29 +97,10 @@ class Connections(Caller):
 
     def _written(self, request: Request) -> bytes:
         """Write a request. Raises EngineFailure."""
-        target = quote(request.path.removeprefix(self._base), safe=_SAFE)
-        if not target.startswith("/") or any(map(_is_broken, request.headers.values())):
-            raise bad_address(request.path)
-        if request.query:
-            target += ("&" if "?" in target else "?") + _query(request.query)
+        asked = target(request, self._base)
         body = request.content or b""
         lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
         if body or request.method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {len(body)}\r\n")
-        head = f"{request.method} {target}{self._fixed}{''.join(lines)}\r\n"
+        head = f"{request.method} {asked}{self._fixed}{''.join(lines)}\r\n"
         return head.encode() + body
-
-
-def _is_broken(value: str) -> bool:
-    """Tell whether a value would end its header."""
-    return not _NOT_IN_A_FIELD.isdisjoint(value)
-
-
-def _query(values: Mapping[str, Any]) -> str:
-    """Write a query; what is true or false in JSON's words, each of a list for itself."""
-    pairs = [
-        (name, {True: "true", False: "false"}[each] if isinstance(each, bool) else each)
-        for name, value in values.items()
-        for each in (value if isinstance(value, list | tuple) else [value])
-    ]
-    return urlencode(pairs, quote_via=quote)

@@ -1,5 +1,5 @@
 """
-Calls by httpx: to any service over TLS or not, and to an application in this process.
+Calls by httpx: to any service, over TLS or not.
 
 The only file here that touches httpx.
 """

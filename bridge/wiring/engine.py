@@ -21,6 +21,7 @@ from bridge.engine.settings import (
 from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.connections import Connections
+from bridge.engine_client.in_process import InProcess
 from bridge.engine_client.over_httpx import OverHttpx
 from bridge.engine_client.transport import Tokens
 from bridge.store.database import Database
@@ -125,9 +126,7 @@ def engine_client(settings: Settings, application: FastAPI | None) -> EngineClie
 def engine_http(settings: Settings, application: FastAPI | None) -> Caller:
     """Open what is under an EngineClient; proxies of the environment are not for it."""
     if application is not None and settings.engine.is_internal:
-        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
-        base = settings.http.public_url
-        return OverHttpx(httpx.AsyncClient(transport=transport, base_url=base, timeout=_TIMEOUT))
+        return InProcess(application, settings.http.public_url)
     if settings.engine.is_internal:
         bind = settings.http.bind
         return Connections(_ANY.get(bind.host, bind.host), bind.port)

@@ -1,0 +1,123 @@
+"""Calls to an application in this process: what it is given, and what its faults come to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from starlette.requests import Request as Received
+from starlette.responses import JSONResponse, StreamingResponse
+
+from bridge.engine_client import EngineFailure
+from bridge.engine_client.calling import Request
+from bridge.engine_client.in_process import InProcess
+from bridge.queue.states import Failure
+
+BASE = "https://reports.example:8443"
+Send = Callable[[Any], Awaitable[None]]
+
+
+async def mirror(scope: Any, receive: Any, send: Send) -> None:
+    """Answer with what was received."""
+    received = Received(scope, receive)
+    seen = {
+        "method": received.method,
+        "base": str(received.base_url),
+        "path": scope["path"],
+        "raw": scope["raw_path"].decode(),
+        "query": received.query_params.multi_items(),
+        "headers": dict(received.headers),
+        "body": (await received.body()).decode(),
+    }
+    await JSONResponse(seen, 201, {"X-Seen": "yes"})(scope, receive, send)
+
+
+@pytest.mark.anyio
+async def test_what_is_received() -> None:
+    """An application reads what a server would have given it."""
+    query = {"q": ["1", "2&3"], "on": True}
+    sent = Request("POST", "/orders/a b/é", {"Authorization": "Bearer t"}, b"{}", query)
+    answer = await InProcess(mirror, BASE).ask(sent)
+    assert (answer.status, answer.headers["x-seen"]) == (201, "yes")
+    assert answer.json() == {
+        "method": "POST",
+        "base": f"{BASE}/",
+        "path": "/orders/a b/é",
+        "raw": "/orders/a%20b/%C3%A9",
+        "query": [["q", "1"], ["q", "2&3"], ["on", "true"]],
+        "headers": {
+            "host": "reports.example:8443",
+            "authorization": "Bearer t",
+            "content-length": "2",
+        },
+        "body": "{}",
+    }
+
+
+@pytest.mark.anyio
+async def test_its_own_addresses_are_known() -> None:
+    """A link that it gave is asked for as it stands; another service's is not its own."""
+    caller = InProcess(mirror, BASE)
+    answer = await caller.ask(Request("GET", f"{BASE}/r/1?x=1", {}))
+    assert (answer.json()["path"], answer.json()["query"]) == ("/r/1", [["x", "1"]])
+    with pytest.raises(EngineFailure) as raised:
+        await caller.ask(Request("GET", "https://other.example/r/1", {}))
+    assert raised.value.failure is Failure.PERMANENT
+
+
+@pytest.mark.anyio
+async def test_an_answer_in_parts() -> None:
+    """Parts are put together; whoever waits for the caller to go hears it after the last."""
+    told = []
+
+    async def parts(scope: Any, receive: Any, send: Send) -> None:
+        async def each() -> Any:
+            yield b"one "
+            yield b"two"
+
+        await StreamingResponse(each())(scope, receive, send)
+        told.append((await receive())["type"])
+        told.append((await receive())["type"])
+
+    answer = await InProcess(parts, BASE).ask(Request("GET", "/", {}))
+    assert answer.content == b"one two"
+    assert told[-1] == "http.disconnect"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_fault_is_what_a_server_makes_of_it(begun: bool) -> None:
+    """500 where nothing was answered yet; else nobody knows what became of the request."""
+
+    async def faulty(_scope: Any, _receive: Any, send: Send) -> None:
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"SECRET", "more_body": True})
+        raise ValueError("SECRET")
+
+    asked = InProcess(faulty, BASE).ask(Request("GET", "/x", {}))
+    if begun:
+        with pytest.raises(EngineFailure) as raised:
+            await asked
+        assert (raised.value.failure, raised.value.code) == (Failure.AMBIGUOUS, "no_answer")
+    else:
+        answer = await asked
+        assert (answer.status, answer.content) == (500, b"")
+
+
+@pytest.mark.anyio
+async def test_who_is_cancelled_cancels_it() -> None:
+    """A request that nobody waits for is not carried on."""
+    ended = asyncio.Event()
+
+    async def slow(_scope: Any, _receive: Any, _send: Send) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    asking = asyncio.create_task(InProcess(slow, BASE).ask(Request("GET", "/", {})))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking], timeout=5)
+    assert ended.is_set()
