@@ -61,6 +61,7 @@ class Malformation(StrEnum):
     STRAY_LINE = "a line that follows is no segment"
     TOO_LARGE = "the message is larger than this listener accepts"
     INCOMPLETE = "the frame did not arrive completely"
+    STRAY_IN_BATCH = "something in the batch belongs to none of its messages"
     BATCH = "a batch where a single message was expected"
 
 

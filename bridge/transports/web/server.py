@@ -41,6 +41,7 @@ class _Bounded(Request):
     """
 
     channel: Any
+    content: Any
     _left = 0
     _too_long = False
     _given_up = False
@@ -57,10 +58,9 @@ class _Bounded(Request):
         if self._given_up:
             return
         self._left -= len(data)
-        begun = self.content
         if self._left < 0 or self._too_long:
-            begun.write(data[:HEAD])
-            if self._left < 0 or begun.tell() >= HEAD or b"\r" in begun.getvalue():
+            self.content.write(data[:HEAD])
+            if self._left < 0 or self.content.tell() >= HEAD or b"\r" in self.content.getvalue():
                 self._give_up()
         else:
             super().handleContentChunk(data)  # type: ignore[no-untyped-call]  # Twisted's
