@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from mappings.echo import Echo
 from mappings.encode import NOTHING, Encoded, components, plain, subcomponents
 from mappings.hl7.times import format_moment
-from mappings.manner import NEWEST_VERSION, Manner
+from mappings.manner import NEWEST_VERSION, TEXT, Manner
 from mappings.results import ResultContext, ResultOrder, Signer
 from mappings.tags import TAGS
 
@@ -144,6 +144,12 @@ def _trigger(frame: Frame) -> Encoded:
     return plain("".join(_message_type(frame)[1:2]))
 
 
+def _presentation(frame: Frame) -> str:
+    """TXA-3 (table 0191): the type of the text; AP, other data, where files are all there is."""
+    files_alone = TEXT not in frame.manner.content and frame.context.files
+    return "AP" if files_alone else frame.manner.layout.value_type
+
+
 def _tag(tag: str) -> Variable:
     return lambda frame: plain(frame.order.tags.get(tag, ""))
 
@@ -169,6 +175,7 @@ VARIABLES: Mapping[str, Variable] = {
     "availability": lambda frame: plain(frame.statuses.get("availability", "")),
     "document.number": lambda frame: plain(frame.context.document.number),
     "document.parent": lambda frame: plain(frame.context.document.parent),
+    "document.presentation": lambda frame: plain(_presentation(frame)),
     "value_type": lambda frame: plain(frame.manner.layout.value_type),
     "interpreter": _interpreter,
     "child": lambda frame: plain("Y" if frame.in_child else ""),

@@ -4,19 +4,27 @@ Inbound patient messages: ADT events become patient updates and merges, or are l
 One scope per PID, since A39 and A40 may merge several pairs; one per MRG where visits move.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mappings.authorities import reassigned
 from mappings.events import Action, OrderEvent, Visit
 from mappings.fetch import NULL
 from mappings.gathering import Rule
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import DuplicateKey, MissingField, Refusal, UnsupportedEvent
+from mappings.hl7.refusals import (
+    DuplicateKey,
+    EndlessIdentifier,
+    MissingField,
+    Refusal,
+    UnsupportedEvent,
+)
 from mappings.nodes import Node
 from mappings.orders import needed, no_site
 from mappings.rules import compile_rule, plain
 from mappings.scope import Defaults, Scope, by_merge, patient_groups
-from mappings.tags import TAGS, TagRule, compile_tags, fill
+from mappings.tags import LONGEST, TAGS, TagRule, compile_tags, fill
 from mappings.visits import VisitRules, compile_visit
 from mappings.workshop import Workshop
 
@@ -27,6 +35,9 @@ ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE, Actio
 
 
 _CHANGES_NOTHING = "this event changes no report"
+_OTHER_KIND = "identifiers of another kind are merged"
+_OTHER_AUTHORITY = "identifiers of another assigning authority are merged"
+_NAMES_AUTHORITY = re.compile(r"\[(CX-)?4[.=]")  # CX-4 in a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,8 @@ class PatientPlan:
     prior_place: str
     visit: VisitRules | None = None
     prior_name: Rule | None = None
+    by_authority: bool = False
+    """Whether `prior_mrn` itself says whose identifiers it takes."""
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
@@ -86,8 +99,17 @@ class PatientPlan:
         return self.actions[trigger] if trigger in self.actions else self.actions.get(OTHERWISE)
 
     def _prior(self, scope: Scope) -> str:
+        """Give the number of before, by the authority of the one of now; '' where there is none."""
+        return self._assigned(scope, self._named(scope)) or ""
+
+    def _named(self, scope: Scope) -> str:
         value = self.prior_mrn(scope)
         return "" if value == NULL else value
+
+    def _assigned(self, scope: Scope, prior: str) -> str | None:
+        if self.by_authority or not prior:
+            return prior
+        return reassigned(scope, prior, self.tags["PatientMRN"].value(scope))
 
     def _prior_name(self, scope: Scope) -> str:
         value = "" if self.prior_name is None else self.prior_name(scope)
@@ -96,23 +118,26 @@ class PatientPlan:
     def _refusals(self, scope: Scope, action: Action) -> list[Refusal]:
         found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
         found = found or no_site(self.tags["SiteID"], scope)
-        if action is Action.PATIENT_MERGE and not self._is_of_another_kind(scope):
+        if action is Action.PATIENT_MERGE and not self._not_ours(scope):
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
+            elif len(prior) > LONGEST:
+                found.append(EndlessIdentifier(place))
             elif prior == self.tags["PatientMRN"].value(scope):
                 found.append(DuplicateKey(place))
         return found
 
-    def _is_of_another_kind(self, scope: Scope) -> bool:
-        """Whether identifiers are merged, but none of those that we know patients by."""
-        if self._prior(scope):
-            return False
+    def _not_ours(self, scope: Scope) -> str:
+        """Say why a merge is of none of the identifiers that we know patients by; '' if it is."""
+        named = self._named(scope)
+        if named:
+            return _OTHER_AUTHORITY if self._assigned(scope, named) is None else ""
         before, now = (
             {kind for row in scope.every(name) for kind in row.values(path) if kind}
             for name, path in (("MRG", "1.5"), ("PID", "3.5"))
         )
-        return not before.isdisjoint(now)
+        return "" if before.isdisjoint(now) else _OTHER_KIND
 
     def _event(self, scope: Scope, action: Action) -> OrderEvent:
         visit = None if self.visit is None else self.visit.read(scope)
@@ -122,8 +147,8 @@ class PatientPlan:
         if action is Action.IGNORE and self._refusals(scope, action):
             # What is not looked at is not asked for either: the check let it pass.
             return OrderEvent(action, "", "", "", "", {}, {}, scope.place, note=note)
-        if action is Action.PATIENT_MERGE and self._is_of_another_kind(scope):
-            action, note = Action.IGNORE, "identifiers of another kind are merged"
+        if action is Action.PATIENT_MERGE and (why := self._not_ours(scope)):
+            action, note = Action.IGNORE, why
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
         moves = action in {Action.PATIENT_MERGE, Action.VISIT_MOVE}
         return OrderEvent(
@@ -174,5 +199,6 @@ def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> Pa
     before = len(shop.paths)
     rule = compile_rule(entries["prior_mrn"], shop)
     place = plain(shop.paths[before]) if len(shop.paths) > before else "MRG-1"
+    whose = any(map(_NAMES_AUTHORITY.search, shop.paths[before:]))
     name = compile_rule(entries["prior_name"], shop) if "prior_name" in entries else None
-    return PatientPlan(tags, actions, rule, place, visit, name)
+    return PatientPlan(tags, actions, rule, place, visit, name, whose)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mappings.dead import from_listener_alone
 from mappings.fetch import NULL
 from mappings.gathering import Rule
-from mappings.hl7.refusals import MissingField, Refusal, WrongDataType
+from mappings.hl7.refusals import EndlessIdentifier, MissingField, Refusal
 from mappings.nodes import Node
 from mappings.rules import compile_rule, plain
 from mappings.scope import Scope
@@ -80,7 +80,7 @@ class TagRule:
         if self.required and value in ("", NULL):
             return MissingField(self.place(scope))
         if self.tag in IDENTIFIERS and len(value) > LONGEST:
-            return WrongDataType(self.place(scope))
+            return EndlessIdentifier(self.place(scope))
         return None
 
     def place(self, scope: Scope) -> str:

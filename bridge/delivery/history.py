@@ -21,7 +21,7 @@ ALL_ORDERS = "all"
 """Ends the release key of a message about all orders of a report."""
 
 FINISHED = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent.RETRACTION})
-REPLACING = frozenset({ResultEvent.CORRECTION, ResultEvent.RETRACTION})
+OF_AN_ADDENDUM = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 
 _NUMBER_BYTES = 10  # 16 characters of base 32; with what is added, less than the 30 of TXA-12
 _TOLD = text("""
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One message that was delivered; `sequence` is the number of an addendum, else 0."""
+    """One message that was delivered; `sequence`: of the addendum told or withdrawn, else 0."""
 
     event: ResultEvent
     sequence: int = 0
@@ -105,7 +105,7 @@ def as_told(before: Sequence[Told], event: ResultEvent, release_key: str) -> Tol
     """Say what an event is to somebody who was told others: a second final text corrects."""
     if event is ResultEvent.FINAL and any(each.event in FINISHED for each in before):
         event = ResultEvent.CORRECTION
-    return Told(event, _sequence(release_key) if event is ResultEvent.ADDENDUM else 0)
+    return Told(event, _sequence(release_key) if event in OF_AN_ADDENDUM else 0)
 
 
 def since_cancelled(told: Sequence[Told]) -> tuple[ResultEvent, ...]:
@@ -117,22 +117,32 @@ def since_cancelled(told: Sequence[Told]) -> tuple[ResultEvent, ...]:
 
 
 def document_names(report_id: str, release_key: str, told: Sequence[Told]) -> DocumentNames:
-    """Name the document that the last of `told` is about, and the one it follows."""
+    """
+    Name the document that the last of `told` is about, and the one it follows.
+
+    What withdraws an addendum follows that addendum's document, whatever else is there. A
+    correction follows the report's own, else what withdrew the last of its addenda.
+    """
     base = _base(report_id, _which(release_key))
     current, number, parent, cancelled, replaced = base, base, "", 0, 0
-    there = ""  # an addendum that is out before its report is all that can be replaced
+    there = withdrawn = ""  # the report's own document, and what stands in an addendum's place
+    addenda: dict[int, str] = {}
     for each in told:
         number, parent = current, ""
         if each.event is ResultEvent.ADDENDUM:
             number, parent = f"{base}.A{each.sequence}", current
-            there = there or number
-        elif each.event in REPLACING:
+            addenda[each.sequence] = number
+        elif each.event is ResultEvent.RETRACTION:
             replaced += 1
-            number, parent = f"{base}.R{replaced}", there or current
+            number, parent = f"{base}.R{replaced}", addenda.pop(each.sequence, there or current)
+            withdrawn = number
+        elif each.event is ResultEvent.CORRECTION:
+            replaced += 1
+            number, parent = f"{base}.R{replaced}", there or withdrawn or current
             there = current = number
         elif each.event is ResultEvent.CANCELLATION:
             cancelled += 1
-            there = current = f"{base}.N{cancelled}"
+            current, there = f"{base}.N{cancelled}", ""
         else:
             there = current
     return DocumentNames(number, parent)

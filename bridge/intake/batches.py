@@ -2,8 +2,8 @@
 Batches (FHS … BHS …): one frame, several messages.
 
 Pure. What cannot be split is left whole: it will be refused as a single message. So is a batch
-that announces messages and has none. Where others than those that came were announced, none of
-them is taken: nobody knows which are missing.
+that announces messages and has none. Where others than those that came were announced, or something
+stands between them that is no message, none of them is taken: nobody knows what is missing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TypeVar
 
 from bridge.intake.verdict import Verdict
-from mappings.hl7.batch import miscounted, split
-from mappings.hl7.refusals import Malformed, Miscounted, Refusal
+from mappings.hl7.batch import miscounted, split, stray
+from mappings.hl7.refusals import Malformation, Malformed, Miscounted, Refusal
 from mllp.framing import Frame
 
 _Any = TypeVar("_Any")
@@ -31,14 +31,16 @@ def open_batch(frame: Frame) -> list[Frame]:
         messages = split(frame.payload)
     except Malformed:
         messages = None
-    if messages is None or (not messages and miscounted(frame.payload)):
+    if messages is None or (not messages and flaw(frame.payload)):
         return [frame]
     return [Frame(each, frame.truncated) for each in messages]
 
 
-def miscount(payload: bytes) -> Refusal | None:
-    """Say what is wrong with the numbers that a batch announces."""
+def flaw(payload: bytes) -> Refusal | None:
+    """Say why nothing of a batch can be taken: the numbers it announces, or what is no message."""
     try:
+        if place := stray(payload):
+            return Malformed(Malformation.STRAY_IN_BATCH, place)
         place = miscounted(payload)
     except Malformed:  # each of its messages is refused for that
         return None

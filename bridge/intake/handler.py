@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from bridge.intake.answers import HEAD, Answers, NewId
-from bridge.intake.batches import like, looks_like_batch, miscount, open_batch, unless
+from bridge.intake.batches import flaw, like, looks_like_batch, open_batch, unless
 from bridge.intake.cases import Case, Replies, send_later, with_parts
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
@@ -216,13 +216,13 @@ class IntakeHandler:
     def prepare(self, frame: Frame, peer: Peer) -> Prepared:
         """Judge a frame and make its records, for `keep`. Touches nothing: any thread may."""
         now = self._clock()
-        messages, flaw = [frame], None
+        messages, wrong = [frame], None
         if looks_like_batch(frame.payload):
             messages = open_batch(frame)
             stored = self._listening.acknowledge is Acknowledge.STORED
-            flaw = None if stored else miscount(frame.payload)
+            wrong = None if stored else flaw(frame.payload)
         cases = [
-            Case(each.payload, unless(flaw, self._judged(each, now)), peer, now)
+            Case(each.payload, unless(wrong, self._judged(each, now)), peer, now)
             for each in messages
         ]
         try:

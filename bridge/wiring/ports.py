@@ -118,7 +118,9 @@ def wired(
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
         desk = Desk(answering.handle, web_rules(settings, listener, address), observer)
-        site = MessageSite(desk, limits, clock=reactor, observer=observer)
+        site = MessageSite(
+            desk, limits, clock=reactor, observer=observer, refuse=answering.unframed
+        )
         return Wired(site, endpoint, lambda: _drain(site))
     factory = MLLPServerFactory(
         answering.handle,

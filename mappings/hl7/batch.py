@@ -12,6 +12,9 @@ from mappings.hl7 import delimiters, lines
 from mappings.hl7.refusals import Malformed
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
+_BESIDE = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
+"""Segments that may follow a header or trailer: SFT and UAC by 2.7, the others are harmless."""
+_NOTHING = bytes(range(33))
 _LONGEST_TRAILER = 64
 """Bytes of a trailer that are looked at: its first field counts, what follows is a comment."""
 _CONTROL_ID = 11  # FHS-11, BHS-11; field 12 refers to it in the answer
@@ -31,6 +34,24 @@ def split(raw: bytes) -> list[bytes] | None:
     return [
         body[start:end] for (start, name), end in zip(starts, ends, strict=True) if name == b"MSH"
     ]
+
+
+def stray(raw: bytes) -> str:
+    """
+    Name the header or trailer behind which something stands that belongs to no message; or ''.
+
+    A message whose MSH was garbled on its way stands there: nobody would miss it.
+    """
+    body, _ = lines.trim(raw)
+    marks = [(found.start(), found.group()) for found in _SEGMENT.finditer(body)]
+    ends = [start for start, _ in marks[1:]] + [len(body)]
+    end_of_line = b"\r" if b"\r" in body else b"\n"
+    for (start, name), end in zip(marks, ends, strict=True):
+        if name != b"MSH":
+            _, *behind = body[start:end].split(end_of_line)
+            if any(line.strip(_NOTHING) and _BESIDE.match(line) is None for line in behind):
+                return name.decode("ascii")
+    return ""
 
 
 def miscounted(raw: bytes) -> str:

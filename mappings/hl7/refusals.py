@@ -9,6 +9,7 @@ Refusals: exceptions that know how they read in an acknowledgment.
     * UnsupportedVersion        AR, 203
     * MissingField              AE, 101   a field the definition requires is empty
     * WrongDataType             AE, 102   a value is not of the form its type demands
+      * EndlessIdentifier       AE, 102   an identifier is too long for any report service
     * UnknownCode               AE, 103   a coded value is in no table of ours
     * UnknownKey                AE, 204   it speaks of something we do not have
     * DuplicateKey              AE, 205   it creates what exists, or merges a thing with itself
@@ -60,6 +61,7 @@ class Malformation(StrEnum):
     STRAY_LINE = "a line that follows is no segment"
     TOO_LARGE = "the message is larger than this listener accepts"
     INCOMPLETE = "the frame did not arrive completely"
+    STRAY_IN_BATCH = "something in the batch belongs to none of its messages"
     BATCH = "a batch where a single message was expected"
 
 
@@ -137,6 +139,12 @@ class WrongDataType(Refusal):
 
     error_code = ErrorCode.DATA_TYPE
     problem = "data type error"
+
+
+class EndlessIdentifier(WrongDataType):
+    """An identifier is longer than report services take; it must not be cut."""
+
+    problem = "identifier longer than 1024 characters"
 
 
 class UnknownCode(Refusal):

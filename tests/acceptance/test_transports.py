@@ -221,10 +221,21 @@ def test_the_charset_of_the_content_type(post: Post) -> None:
 
 
 def test_too_large_and_too_slow(post: Post) -> None:
-    """A body beyond `max_frame` is 413, however it comes; one that dribbles is cut."""
+    """A body beyond `max_frame` is 413 and AR, however it comes; one that dribbles is cut."""
     big = order(5023) + b"NTE|1||" + b"x" * 2_000_000
-    assert httpx.post(post.web, content=big, timeout=30).status_code == 413
-    assert httpx.post(post.web, content=iter([big]), timeout=30).status_code == 413
+    for content in (big, iter([big])):
+        reply = httpx.post(post.web, content=content, timeout=30)
+        assert reply.status_code == 413
+        assert verdict(reply.content) == ("AR", "C5023")
+    wrong = {"authorization": SECRET[:-2]}
+    reply = httpx.post(post.guarded, content=big * 9, headers=wrong, timeout=30)
+    assert (reply.status_code, reply.content) == (413, b""), "strangers are told of no message"
+    post.drop("endless.hl7", order(5026) + b"NTE|1||" + b"x" * 17 * 2**20)
+    answer = post.inbox / "acks/endless.hl7.ack"
+    deadline = time.monotonic() + 20
+    while not answer.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert verdict(answer.read_bytes()) == ("AR", "C5026")
 
     def dribble() -> Iterator[bytes]:
         for byte in order(5024):

@@ -236,6 +236,7 @@ class TestSizes:
         assert isinstance(SHIPPED, InboundMapping)
         (issue,) = SHIPPED.check(message("ORC|NW|P1", f"OBR|1|{'9' * 2000}"), DEFAULTS)
         assert (issue.code, issue.path) == ("102", "OBR-18")
+        assert "longer than 1024" in issue.message
 
     def test_any_number_of_one_key(self) -> None:
         """Equal keys are counted on, however many there are, within time that grows with them."""

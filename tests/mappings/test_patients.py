@@ -2,11 +2,11 @@
 
 import pytest
 
-from mappings.compiler import DEFINITIONS, load
+from mappings.compiler import DEFINITIONS, compile_sources, load, read_folder
 from mappings.events import Action, OrderEvent
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import DuplicateKey, MissingField, UnsupportedEvent
+from mappings.hl7.refusals import DuplicateKey, EndlessIdentifier, MissingField, UnsupportedEvent
 from mappings.inbound import InboundMapping
 from tests.mappings.language import DEFAULTS
 
@@ -110,6 +110,7 @@ REFUSED = {
         MissingField,
         "MRG-1.1",
     ),
+    "too long": ("A40", (PID, f"MRG|{'M' * 1025}^^^NORTH^MR"), EndlessIdentifier, "MRG-1.1"),
     "second pair": (
         "A40",
         (PID, "MRG|M0", "PID|2||M3^^^NORTH^MR", "MRG|M3"),
@@ -148,6 +149,36 @@ def test_a_merge_of_other_identifiers() -> None:
     (event,) = events("A40", BOTH, "MRG|N0^^^STATE^NH")
     assert (event.action, event.prior_mrn) == (Action.IGNORE, "")
     assert event.note
+
+
+ALIKE = {
+    "another's number": ("M0^^^SOUTH^MR", None),
+    "another's, by its universal id": ("M0^^^NORTH&1.2.9&ISO^MR", None),
+    "ours behind another's": ("M0^^^SOUTH^MR~M9^^^NORTH^MR", "M9"),
+    "nobody says whose": ("M0^^^^MR", "M0"),
+    "the same in another case": ("M0^^^north^MR", "M0"),
+    "another name for the same": ("M0^^^N&1.2.3&ISO^MR", "M0"),
+    "the same number, another's": ("M1^^^SOUTH^MR", None),
+}
+
+
+@pytest.mark.parametrize(("mrg", "prior"), ALIKE.values(), ids=ALIKE)
+def test_numbers_of_another_authority(mrg: str, prior: str | None) -> None:
+    """Two hospitals number alike: what the other one merges is none of our patients."""
+    pid = "PID|1||M1^^^NORTH&1.2.3&ISO^MR~S1^^^SOUTH^MR||Doe^Jane"
+    (event,) = events("A40", pid, f"MRG|{mrg}")
+    expected = Action.IGNORE if prior is None else Action.PATIENT_MERGE
+    assert (event.action, event.prior_mrn) == (expected, prior or "")
+    assert bool(event.note) is (prior is None)
+
+
+def test_a_definition_that_names_the_authority_itself() -> None:
+    """Whoever writes CX-4 into `prior_mrn` has said whose numbers are merged."""
+    own = "include: patients.yaml\nprior_mrn: 'MRG-1[CX-4=OLD].1'\n"
+    made = compile_sources({**read_folder(DEFINITIONS), "own.yaml": own}, "own")
+    assert isinstance(made, InboundMapping)
+    (event,) = made.apply(adt("A40", PID, "MRG|M0^^^OLD^MR"), DEFAULTS)
+    assert (event.action, event.prior_mrn) == (Action.PATIENT_MERGE, "M0")
 
 
 def test_queries_are_nobody_s() -> None:

@@ -76,9 +76,10 @@ class Folder:
                     continue
         return sorted(found, key=lambda each: (each.written_at, each.name))
 
-    def read(self, name: str) -> bytes:
-        """Read a file that waits."""
-        return (self.path / name).read_bytes()
+    def read(self, name: str, most: int = -1) -> bytes:
+        """Read a file that waits, or its first bytes."""
+        with (self.path / name).open("rb") as file:
+            return file.read(most)
 
     def move(self, name: str, child: str) -> None:
         """

@@ -18,6 +18,7 @@ from bridge.transports.folders.fate import Fate, fate, settled
 from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
 from mappings.hl7.files import messages_in
 from mllp.contract import Handler, NakBuilder, ServerObserver
+from mllp.conversation import HEAD
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
 
@@ -153,7 +154,8 @@ class FolderListener:
         if size > self._rules.max_file:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)
-            return [reply for reply in [self._refuse(error, b"")] if reply is not None]
+            head = await asyncio.to_thread(self._folder.read, name, HEAD)
+            return [reply for reply in [self._refuse(error, head)] if reply is not None]
         data = await asyncio.to_thread(self._folder.read, name)
         messages = messages_in(data)
         # One message stays as it came, byte for byte; what is none is refused as what it is.

@@ -83,13 +83,17 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
         answered.addBoth(self._answer, request, gone, declared)
         return NOT_DONE_YET
 
+    def hears(self, request: Any) -> bool:
+        """Whether a sender shows the header that is asked for, if one is."""
+        wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
+        return wanted is None or hmac.compare_digest(wanted, shown)
+
     def _refusal(self, request: Any) -> HTTPStatus | None:
         path = request.path.decode("latin-1")
         media, _ = read_content_type(request.getHeader("content-type") or "")
         if path != self._rules.path:
             return HTTPStatus.NOT_FOUND
-        wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
-        if wanted is not None and not hmac.compare_digest(wanted, shown):
+        if not self.hears(request):
             return HTTPStatus.UNAUTHORIZED
         if request.method != b"POST":
             return HTTPStatus.METHOD_NOT_ALLOWED

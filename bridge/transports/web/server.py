@@ -15,16 +15,19 @@ from twisted.web.http import HTTPChannel
 from twisted.web.server import Request, Site
 from typing_extensions import override
 
+from bridge.transports.web.dialect import CONTENT_TYPE
 from bridge.transports.web.intake import Desk
-from mllp.contract import Clock, ServerLimits, ServerObserver
+from mllp.contract import Clock, NakBuilder, ServerLimits, ServerObserver
+from mllp.conversation import HEAD
 from mllp.deadline import Deadline
 from mllp.errors import FrameTimedOut, FrameTooLarge
 
 IDLE = 60.0
 """Seconds that a connection without a request is kept where nothing is set."""
 
-_TOO_LARGE = (
-    b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"  # at once
+_TOO_LARGE = (  # at once
+    "HTTP/1.1 413 Content Too Large\r\nconnection: close\r\n"
+    "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
 )
 
 
@@ -32,12 +35,15 @@ class _Bounded(Request):
     """
     A request whose body is kept in memory, and given up when it is too long.
 
-    What still comes of such a body is read and thrown away for as long as a request may take:
-    whoever hangs up on a sender that is writing takes the answer away with it.
+    The answer is the AR that a frame beyond the limit gets, once it is known which message it is
+    about. What still comes of such a body is read and thrown away for as long as a request may
+    take: whoever hangs up on a sender that is writing takes the answer away with it.
     """
 
     channel: Any
+    content: Any
     _left = 0
+    _too_long = False
     _given_up = False
 
     @override
@@ -45,32 +51,40 @@ class _Bounded(Request):
         limits: ServerLimits = self.channel.site.limits
         self._left = limits.max_frame
         self.content = BytesIO()  # never a file: it would hold patient data
-        if length is not None and length > limits.max_frame:
-            self._give_up()
+        self._too_long = length is not None and length > limits.max_frame
 
     @override
     def handleContentChunk(self, data: bytes) -> None:
-        self._left -= len(data)
         if self._given_up:
             return
-        if self._left >= 0:
-            super().handleContentChunk(data)  # type: ignore[no-untyped-call]  # Twisted's
+        self._left -= len(data)
+        if self._left < 0 or self._too_long:
+            self.content.write(data[:HEAD])
+            if self._left < 0 or self.content.tell() >= HEAD or b"\r" in self.content.getvalue():
+                self._give_up()
         else:
-            self._give_up()
+            super().handleContentChunk(data)  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
     def process(self) -> None:
+        if self._too_long and not self._given_up:
+            self._give_up()
         if self._given_up:
             self.channel.loseConnection()
         else:
             super().process()  # type: ignore[no-untyped-call]  # Twisted's
 
     def _give_up(self) -> None:
-        site = self.channel.site
+        site: MessageSite = self.channel.site
+        error = FrameTooLarge(site.limits.max_frame)
+        head, self.content = self.content.getvalue()[:HEAD], BytesIO()
         self._given_up = True
-        self.content = BytesIO()
-        site.observer.frame_refused(FrameTooLarge(site.limits.max_frame))
-        self.channel.transport.write(_TOO_LARGE)
+        site.observer.frame_refused(error)
+        told = site.refuse(error, head) if site.desk.hears(self) else None
+        answer = told or b""
+        kind = CONTENT_TYPE if answer else "text/plain"
+        start = _TOO_LARGE.format(kind=kind, length=len(answer)).encode("ascii")
+        self.channel.transport.write(start + answer)
 
 
 class _Channel(HTTPChannel):
@@ -129,15 +143,22 @@ class MessageSite(Site):
     noisy = False
 
     def __init__(
-        self, desk: Desk, limits: ServerLimits, *, clock: Any, observer: ServerObserver
+        self,
+        desk: Desk,
+        limits: ServerLimits,
+        *,
+        clock: Any,
+        observer: ServerObserver,
+        refuse: NakBuilder,
     ) -> None:
-        """Take the reactor as `clock`."""
+        """Take the reactor as `clock`; `refuse` says what a body that is too long is answered."""
         super().__init__(desk, timeout=limits.idle_timeout or IDLE, reactor=clock)  # type: ignore[no-untyped-call]
         self.requestFactory = _Bounded
         self.desk = desk
         self.limits = limits
         self.clock: Clock = clock
         self.observer = observer
+        self.refuse = refuse
         self._open: set[_Channel] = set()
 
     @override

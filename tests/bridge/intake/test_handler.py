@@ -100,6 +100,17 @@ async def test_a_batch_that_announces_others_is_refused(
         assert desk.rows("state, ack_code")[2:] == [("queued", "AA")] * 2
 
 
+async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> None:
+    """What was a message is missed, though nobody counted; alone it is refused as a whole."""
+    garbled = BATCH.replace(b"MSH", b"MXH", 1).replace(b"BTS|2", b"BTS")
+    async with open_desk(database) as desk:
+        (reply,) = await desk.send(garbled)
+        assert b"MSA|AR|B2|something in the batch belongs to none of its messages: BHS" in reply
+        assert desk.rows("state, error_place") == [("refused", "BHS")]
+        (alone,) = await desk.send(garbled.replace(b"MSH", b"MXH"))
+        assert b"MSA|AR|" in alone
+
+
 async def test_a_batch_that_lost_all_it_announces(database: Database) -> None:
     """An answer without acknowledgments could be taken for a good one: it is refused itself."""
     async with open_desk(database) as desk:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mappings.hl7 import AckCode, Malformed, Message, build_ack, peek, read_ack
-from mappings.hl7.batch import join_acks, miscounted, split
+from mappings.hl7.batch import join_acks, miscounted, split, stray
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ONE = b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5\rNTE|1||MSH in the text\r"
@@ -67,6 +67,25 @@ def test_no_batch(raw: bytes) -> None:
 def test_announced_numbers(raw: bytes, place: str) -> None:
     """BTS-1 counts the messages of its batch, FTS-1 batches, or messages, or nothing."""
     assert miscounted(raw) == place
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (FILE + BATCH + ONE + TWO + b"BTS|2\rFTS|1\r", ""),
+        (BATCH + b"XMSH|^~\\&|A|B\rPID|1||9\r" + ONE + b"BTS\r", "BHS"),
+        (BATCH + b"PID|1\r", "BHS"),
+        (BATCH + ONE + b"BTS\rPID|1||9\r", "BTS"),
+        (FILE + b"hello\r" + BATCH + ONE + b"BTS|1\rFTS|1\r", "FHS"),
+        ((BATCH + ONE + b"BTS|1\rORC|NW\r").replace(b"\r", b"\r\n"), "BTS"),
+        ((BATCH + ONE + b"BTS|1\r").replace(b"\r", b"\r\n") + b"\x1a\x00", ""),
+        (FILE + b"SFT|Maker\rZFH|1\r\r" + BATCH + b"UAC|X\r" + ONE + b"BTS|1\r", ""),
+        (BATCH.replace(b"comment", b"a\ncomment") + ONE + b"BTS|1\r", ""),
+    ],
+)
+def test_what_belongs_to_no_message(raw: bytes, place: str) -> None:
+    """A message whose header was garbled is missed; what 2.7 and vendors put there is not."""
+    assert stray(raw) == place
 
 
 def test_empty_batch() -> None:

@@ -1,0 +1,44 @@
+"""TXA-12 and TXA-13 by what a receiver was told before: each message follows the right document."""
+
+import pytest
+
+from bridge.delivery.history import Told, document_names
+from mappings.results import ResultEvent
+
+PRELIMINARY, FINAL = Told(ResultEvent.PRELIMINARY), Told(ResultEvent.FINAL)
+CORRECTION, CANCELLATION = Told(ResultEvent.CORRECTION), Told(ResultEvent.CANCELLATION)
+
+
+def early(number: int) -> Told:
+    """Give an addendum that is out before its report."""
+    return Told(ResultEvent.ADDENDUM, number)
+
+
+def withdrawn(number: int) -> Told:
+    """Give the withdrawal of that addendum."""
+    return Told(ResultEvent.RETRACTION, number)
+
+
+@pytest.mark.parametrize(
+    ("told", "number", "parent"),
+    [
+        ([FINAL], "", None),
+        ([PRELIMINARY, FINAL], "", None),
+        ([FINAL, early(2)], ".A2", ""),
+        ([early(1), withdrawn(1)], ".R1", ".A1"),
+        ([PRELIMINARY, early(1), withdrawn(1)], ".R1", ".A1"),
+        ([early(1), early(2), withdrawn(1), withdrawn(2)], ".R2", ".A2"),
+        ([early(1), withdrawn(1), CORRECTION], ".R2", ".R1"),
+        ([PRELIMINARY, early(1), withdrawn(1), CORRECTION], ".R2", ""),
+        ([FINAL, CORRECTION, CORRECTION], ".R2", ".R1"),
+        ([FINAL, CORRECTION, early(1)], ".A1", ".R1"),
+        ([PRELIMINARY, CANCELLATION], "", None),
+        ([PRELIMINARY, CANCELLATION, PRELIMINARY], ".N1", None),
+    ],
+)
+def test_what_a_message_follows(told: list[Told], number: str, parent: str | None) -> None:
+    """A withdrawal follows its addendum, a correction the report, an addendum what stands."""
+    base = document_names("r", "r:final:1:x", [FINAL]).number
+    names = document_names("r", "r:final:1:x", told)
+    assert names.number == base + number
+    assert names.parent == ("" if parent is None else base + parent)
