@@ -8,7 +8,7 @@ by path; without an MSH the standard delimiters are assumed.
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from mappings.encode import Encoded, recode, recode_freely, repeated, segment
+from mappings.encode import NOTHING, Encoded, recode, recode_freely, repeated, segment
 from mappings.hl7 import delimiters
 from mappings.hl7.charset import codec_for
 from mappings.hl7.delimiters import Delimiters
@@ -73,18 +73,24 @@ class Echo:
         if len(rows) <= index or len(rows[index]) <= path.field:
             return []
         text = rows[index][path.field]
+        if not text:
+            return []
         parts = text.split(self.marks.repetition) if self.marks.repetition else [text]
         return [part for part in parts if part.strip() not in ("", '""')]
 
     def field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
         """Write a field in our delimiters, in the shape of a data type."""
-        key = (path, kind, all_repetitions)
-        if key not in self._written:  # lines of a text ask for the same again and again
-            self._written[key] = self._field(path, kind, all_repetitions=all_repetitions)
-        return self._written[key]
-
-    def _field(self, path: Path, kind: str, *, all_repetitions: bool) -> Encoded:
         chosen = self.repetitions(path)
+        if not chosen:  # most fields that may be repeated are not there
+            return NOTHING
+        key = (path, kind, all_repetitions)
+        written = self._written.get(key)  # lines of a text ask for the same again and again
+        if written is None:
+            written = self._field(path, kind, chosen, all_repetitions=all_repetitions)
+            self._written[key] = written
+        return written
+
+    def _field(self, path: Path, kind: str, chosen: list[str], *, all_repetitions: bool) -> Encoded:
         if not all_repetitions:
             chosen = chosen[:1]
         if path.component and self.marks.component:

@@ -26,6 +26,7 @@ from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.step import Action, Step, nothing, now_ms
 from bridge.runtime.watching import Housekeeping, OwnFiles
+from bridge.store.checkpointing import Checkpoints
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.activating import note_start
@@ -118,9 +119,14 @@ def _database_part(name: str, database: Database, migrate: Callable[[Database], 
 
     `migrating` has been there before, and left what it could not ask.
     """
+    checkpoints = Checkpoints(database)
+
+    async def start() -> None:
+        checkpoints.start()
 
     async def stop() -> None:
+        await asyncio.to_thread(checkpoints.stop)
         database.dispose()
 
     migrate(database)
-    return Step(name, nothing, stop)
+    return Step(name, start, stop)

@@ -50,10 +50,12 @@ class Database:
         address = make_url(url)
         self.dialect = address.get_backend_name()
         self.mark = secrets.token_hex(8)  # by which our own announcements are known
+        self.file: Path | None = None  # SQLite's
         self._turnstile: Turnstile | None = None
         match self.dialect:
             case "sqlite":
-                self._turnstile = _turnstile(sqlite.file_of(address))
+                self.file = sqlite.file_of(address)
+                self._turnstile = _turnstile(self.file)
                 self.engine = sqlite.engine(address, pool)
             case "postgresql":
                 self.engine = postgres.engine(address, pool)
@@ -75,7 +77,7 @@ class Database:
 
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
-        with self._turn(), self._translated(), self._writer.begin() as connection:
+        with self.turn(), self._translated(), self._writer.begin() as connection:
             yield connection
 
     @contextmanager
@@ -90,7 +92,7 @@ class Database:
                 yield connection
             return
         with (
-            self._turn(),
+            self.turn(),
             self._translated(),
             self._writer.connect() as connection,
             sqlite.unsynced(connection),
@@ -106,7 +108,7 @@ class Database:
         Its commit waits for no disk, nor do others for it: what a power cut brings back is removed
         again. What others commit afterwards is as durable as ever.
         """
-        with self._turn(), self._translated(), self._writer.connect() as connection:
+        with self.turn(), self._translated(), self._writer.connect() as connection:
             if self.dialect == "sqlite":
                 with sqlite.lazily(connection), connection.begin():
                     yield connection
@@ -243,7 +245,8 @@ class Database:
             raise fault(error) from None  # the driver's words may quote the row
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[None]:
+        """Have the turn of SQLite's writer among this process's threads. Raises Busy."""
         if self._turnstile is None:
             yield
             return

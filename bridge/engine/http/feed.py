@@ -76,9 +76,9 @@ def _read(
     *,
     texts: bool,
 ) -> tuple[ChangePage, Mapping[str, Any]]:
-    page = read_changes(connection, sites, after, limit, without)
-    wanted = released.released_reports(page.changes) if texts else []
-    return page, released.texts(connection, wanted)
+    if texts:
+        return released.read_with_texts(connection, sites, after, limit, without)
+    return read_changes(connection, sites, after, limit, without), {}
 
 
 def _told(request: Request, page: ChangePage, said: Mapping[str, Any]) -> ChangePage:

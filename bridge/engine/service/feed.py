@@ -19,7 +19,7 @@ from sqlmodel import Session
 from bridge.engine.records.tables import Release, Report
 from bridge.engine.service.reading import About, GroupOrder
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
-from bridge.store.answers import Words, carry, run_all, stored_json
+from bridge.store.answers import Answer, Words, carry, run_all, stored_json
 from bridge.store.steps import Plain, is_asked_once, plain, said
 
 # What the bridge's follower asks again and again, so in the driver's form.
@@ -119,25 +119,45 @@ def read_changes(
     Events of `without` are left out, and the cursor passes them. Where nothing was passed, it is
     the one that was given.
     """
-    omitted = sorted(map(str, without))
-    newest = said(connection, _NEWEST)  # read first: what is committed after this is still to come
     if sites is None:
-        top, page = run_all(connection, [newest, _next(connection, after, limit, omitted)])
-        rows = page.all()
-    else:
-        top = carry(connection, newest)
-        asked = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
-        rows = list(connection.execute(_of_sites(bool(without)), asked))
+        answers = run_all(connection, changes_asked(connection, after, limit, without))
+        return changes_read(answers, after, limit, without)
+    top = carry(connection, said(connection, _NEWEST))
+    omitted = sorted(map(str, without))
+    asked = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
+    rows = list(connection.execute(_of_sites(bool(without)), asked))
+    return _page(top, rows, after, limit, without)
+
+
+def changes_asked(
+    connection: Connection, after: int, limit: int, without: Collection[str]
+) -> list[Words]:
+    """Give what `read_changes` asks of every site, to be run with others, these first."""
+    omitted = sorted(map(str, without))
+    listed = omitted if is_asked_once(connection) else to_json(omitted).decode()
+    # The newest is read first: what is committed after this is still to come.
+    return [
+        said(connection, _NEWEST),
+        said(connection, _NEXT, after=after, limit=limit, without=listed),
+    ]
+
+
+def changes_read(
+    answers: Sequence[Answer], after: int, limit: int, without: Collection[str]
+) -> ChangePage:
+    """Read the answers to `changes_asked`."""
+    top, page = answers
+    return _page(top, page.all(), after, limit, without)
+
+
+def _page(
+    top: Answer, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
+) -> ChangePage:
     passed = max(after, top.scalar() or 0) if without else after
     changes = tuple(_as_json(row) for row in rows)
     if len(rows) == limit:
         return ChangePage(changes, rows[-1].cursor)
     return ChangePage(changes, max(passed, rows[-1].cursor) if rows else passed)
-
-
-def _next(connection: Connection, after: int, limit: int, omitted: list[str]) -> Words:
-    without = omitted if is_asked_once(connection) else to_json(omitted).decode()
-    return said(connection, _NEXT, after=after, limit=limit, without=without)
 
 
 def _as_json(row: Any) -> dict[str, Any]:

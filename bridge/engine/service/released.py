@@ -5,7 +5,7 @@ The same texts, times and people as the JSON export's, without pictures, tags an
 reads; for a whole page of the feed in two statements.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -14,8 +14,9 @@ from bridge.engine.documents.record import timestamp
 from bridge.engine.rules.document import from_text, plain_text
 from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.service.export import moment
-from bridge.store.answers import run_all, stored_json
-from bridge.store.steps import among, asked
+from bridge.engine.service.feed import ChangePage, changes_asked, changes_read, read_changes
+from bridge.store.answers import Answer, Words, run_all, stored_json
+from bridge.store.steps import among, asked, is_asked_once
 
 TOLD = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 """Releases that say something: a retraction takes back."""
@@ -40,6 +41,50 @@ _ADDENDUM_TEXTS: Final = among(
     "text",
 )
 
+# On PostgreSQL asked together with the page that they belong to: what that page releases, or
+# what is released since.
+_TOLD_NEXT: Final = """ = ANY(
+        ARRAY(
+            SELECT n.report_id FROM (
+                SELECT report_id, body FROM engine_change
+                WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
+                ORDER BY cursor LIMIT %(limit)s
+            ) AS n WHERE n.body::jsonb #>> '{release,kind}' = ANY(%(told)s::text[])
+        )
+    )"""
+_LISTED: Final = " = ANY(%(reports)s::text[])"
+_NEXT_REPORTS: Final = _REPORT_TEXTS.postgres.replace(_LISTED, _TOLD_NEXT)
+_NEXT_ADDENDA: Final = _ADDENDUM_TEXTS.postgres.replace(_LISTED, _TOLD_NEXT)
+
+
+def read_with_texts(
+    connection: Connection,
+    sites: Collection[str] | None,
+    after: int,
+    limit: int,
+    without: Collection[str] = (),
+) -> tuple[ChangePage, dict[str, dict[str, Any]]]:
+    """As `feed.read_changes`, with what `texts` says of the reports that the page releases."""
+    if sites is not None or not is_asked_once(connection):
+        page = read_changes(connection, sites, after, limit, without)
+        return page, texts(connection, released_reports(page.changes))
+    asked_for = {
+        "after": after,
+        "limit": limit,
+        "without": sorted(map(str, without)),
+        "told": sorted(TOLD),
+    }
+    asks = [
+        *changes_asked(connection, after, limit, without),
+        Words(_NEXT_REPORTS, asked_for),
+        Words(_NEXT_ADDENDA, {**asked_for, "signed": AddendumState.SIGNED.value}),
+    ]
+    *answers, found, added = run_all(connection, asks)
+    page = changes_read(answers, after, limit, without)
+    wanted = released_reports(page.changes)
+    said = _by_report(found, added) if wanted else {}
+    return page, {name: said[name] for name in wanted if name in said}
+
 
 def released_reports(changes: Iterable[Mapping[str, Any]]) -> list[str]:
     """Name the reports of which a page of the feed releases something to read."""
@@ -54,7 +99,10 @@ def texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str,
         asked(connection, _REPORT_TEXTS, reports),
         asked(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
     ]
-    found, added = run_all(connection, asks)
+    return _by_report(*run_all(connection, asks))
+
+
+def _by_report(found: Answer, added: Answer) -> dict[str, dict[str, Any]]:
     signed = {row.pk: row for row in found}
     addenda: dict[int, list[dict[str, Any]]] = {key: [] for key in signed}
     for row in added:
