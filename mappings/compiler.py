@@ -119,7 +119,10 @@ def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None
     shop = Workshop(sources, notebook)
     made = _made(kind, name, root, entries, shop)
     files = tuple(sorted({file, *shop.files, *notebook.included}))
-    return replace(made, version=_version(sources, files), files=files)
+    made = replace(made, version=_version(sources, files), files=files)
+    if isinstance(made, InboundMapping):
+        return replace(made, sources={file: sources[file] for file in files})
+    return made
 
 
 def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Workshop) -> Compiled:

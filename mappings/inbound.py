@@ -7,6 +7,7 @@ and at the order control, and at nothing that cannot refuse.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mappings.acceptance import Acceptance
 from mappings.errors import RuleFailed
@@ -16,6 +17,7 @@ from mappings.forms.specialist import Specialist
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Refusal
+from mappings.nodes import Sources
 from mappings.orders import OrderPlan
 from mappings.patients import PatientPlan
 from mappings.scope import Defaults, Scope
@@ -36,6 +38,13 @@ class Examination:
         return tuple(issue.refusal for issue in self.issues if issue.refusal is not None)
 
 
+class Inspection(NamedTuple):
+    """An examination of bytes, and whether they are in another charset than they say."""
+
+    examination: Examination
+    charset_suspect: bool
+
+
 @dataclass(frozen=True, slots=True)
 class InboundMapping:
     """Immutable; `version` is a hash of everything it was compiled from (16 hex digits)."""
@@ -46,6 +55,8 @@ class InboundMapping:
     plan: OrderPlan | PatientPlan
     files: tuple[str, ...] = ()
     """Everything it was compiled from, by file name."""
+    sources: Sources = field(default_factory=dict, repr=False, compare=False)
+    """The texts of those files: from them another process compiles the same."""
     specialist: Specialist | None = field(default=None, repr=False, compare=False)
     """What maps messages of a form that has been seen before; None where only rules can."""
 
@@ -63,6 +74,11 @@ class InboundMapping:
             return ""
         mrn = self.plan.glance.mrn(raw, header)
         return f"{site}|{mrn}" if mrn else ""
+
+    def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
+        """Read bytes whose header is known, and examine them. Raises Malformed alone."""
+        message = Message.parse(raw, fallback=fallback, head=head)
+        return Inspection(self.examine(message, defaults), message.charset_suspect)
 
     def examine(self, message: Message, defaults: Defaults) -> Examination:
         """Check a message and name its lanes, in one pass. Raises nothing."""

@@ -8,6 +8,7 @@ No I/O, no time, no HL7: give bytes to `FrameReader.receive`, take events from `
 """
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import NamedTuple
 
 from mllp.errors import FrameTooLarge, TruncatedFrame, Unframeable
@@ -23,6 +24,7 @@ COMMIT_BLOCKS = frozenset({COMMIT_ACK, COMMIT_NAK})
 DEFAULT_MAX_PAYLOAD = 16 * 2**20
 
 _VT, _FS = START[0], END[:1]
+_LARGE = 256 * 2**10  # bytes of a frame from which it is put together as it comes
 
 
 class Frame(NamedTuple):
@@ -67,16 +69,19 @@ class FrameReader:
     FS alone ends nothing: a lone 0x1C is payload. (None of the multi-byte charsets HL7 v2
     names for MLLP uses 0x0B, 0x0D or 0x1C as a trail byte: GB 18030 and Big5 start those at
     0x30, Shift-JIS at 0x40; UTF-8 and EUC have none below 0x80.) Memory is bounded by
-    `max_payload` plus what one `receive` hands in: noise is not kept.
+    `max_payload` plus what one `receive` hands in: noise is not kept. A large payload is put
+    together piece by piece, so that its end costs no more than that of a small one.
     """
 
-    __slots__ = ("_buffer", "_in_frame", "_max_payload", "_searched")
+    __slots__ = ("_before", "_buffer", "_in_frame", "_max_payload", "_searched", "_truncated")
 
     def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD) -> None:
         self._max_payload = max_payload
         self._buffer = bytearray()
         self._in_frame = False
         self._searched = 0  # END cannot begin before this offset
+        self._before: BytesIO | None = None  # what of a large frame came before the buffer
+        self._truncated = False  # whether START stands in there
 
     @property
     def in_frame(self) -> bool:
@@ -86,11 +91,18 @@ class FrameReader:
     @property
     def received(self) -> int:
         """How many bytes of the open frame are here; 0 between frames."""
-        return len(self._buffer) if self._in_frame else 0
+        return self._length_before + len(self._buffer) if self._in_frame else 0
 
     def head(self, length: int) -> bytes:
         """Return at most the first `length` bytes of the open frame's payload."""
+        if self._before is not None:
+            with self._before.getbuffer() as whole:
+                return bytes(whole[:length])
         return bytes(self._buffer[:length]) if self._in_frame else b""
+
+    @property
+    def _length_before(self) -> int:
+        return 0 if self._before is None else self._before.tell()
 
     def receive(self, data: bytes) -> None:
         """Add bytes from the peer; `next_event` makes sense of them."""
@@ -119,7 +131,7 @@ class FrameReader:
     def receive_eof(self) -> None:
         """Tell that the peer will send no more; raise `TruncatedFrame` inside a frame."""
         if self._in_frame:
-            raise TruncatedFrame(received=len(self._buffer))
+            raise TruncatedFrame(received=self.received)
 
     def next_event(self) -> Event | None:
         """
@@ -135,7 +147,7 @@ class FrameReader:
                 return self._skip_noise()
             del self._buffer[:1]
             self._in_frame, self._searched = True, 0
-        if self._buffer and not self._searched and self._buffer[0] == _VT:
+        if self._before is None and self._buffer[:1] == START and not self._searched:
             return self._skip_repeated_starts()
         return self._read_frame()
 
@@ -159,13 +171,30 @@ class FrameReader:
             end = buffer.find(END, end)  # a payload of many FS is not to be walked one by one
         # A buffered FS may be half of END, so it does not count as payload yet.
         length = end if end >= 0 else len(buffer) - buffer.endswith(END[:1])
-        if length > self._max_payload:
+        if self._length_before + length > self._max_payload:
             raise FrameTooLarge(self._max_payload)
+        if self._before is not None or length > _LARGE:
+            return self._add(length, ended=end >= 0)
         if end < 0:
             self._searched = length
             return None
         with memoryview(buffer)[:end] as view:
-            payload = bytes(view)  # copied once, not twice: a large one holds up the others
+            payload = bytes(view)  # copied once, not twice
         del buffer[: end + len(END)]
         self._in_frame = False
         return Frame(payload, START in payload)
+
+    def _add(self, length: int, *, ended: bool) -> Frame | None:
+        """Put the buffer's first bytes to those of the frame before them; give it, if complete."""
+        buffer, before = self._buffer, self._before or BytesIO()
+        with memoryview(buffer)[:length] as view:
+            before.write(view)
+        self._truncated = self._truncated or buffer.find(START, 0, length) >= 0
+        del buffer[: length + ended * len(END)]
+        self._searched = 0
+        if not ended:
+            self._before = before
+            return None
+        found = Frame(before.getvalue(), self._truncated)  # its own bytes, and no copy of them
+        self._before, self._truncated, self._in_frame = None, False, False
+        return found

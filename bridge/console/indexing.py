@@ -5,12 +5,12 @@ Reads each message once, soon after it came; what one node did, another does aga
 Ids are given before they are committed: one that is missing is looked for again for a while.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, Select, func, select, text
 
-from bridge.console.numbers import numbers, site_number
+from bridge.console.numbers import hashes, site_number
 from bridge.console.ownership import Belonging, Origin
 from bridge.queue import parcels
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
@@ -40,7 +40,15 @@ _ROWS = select(
 class Indexer:
     """Reads on from where it, or another node, was; blocking, one thread at a time."""
 
-    def __init__(self, database: Database, belonging: Belonging, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        belonging: Belonging,
+        clock: Callable[[], int],
+        numbered: Callable[[bytes], Iterable[int]] = hashes,
+    ) -> None:
+        """`numbered` gives a message's numbers, as they stand in the index."""
+        self._numbered = numbered
         self._database = database
         self._belonging = belonging
         self._clock = clock
@@ -120,4 +128,4 @@ class Indexer:
         origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
         sites = self._belonging(origin)
         own = {site_number(sites)} if sites else set()
-        return own | set(numbers(payload).hashes())
+        return own | set(self._numbered(payload))

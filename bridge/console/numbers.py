@@ -81,6 +81,11 @@ def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
     return Numbers(*(_at(message, places) for places in _PLACES.values()))
 
 
+def hashes(payload: bytes) -> list[int]:
+    """Read what the index keeps of a message."""
+    return list(numbers(payload).hashes())
+
+
 def _at(message: Message, places: tuple[Path, ...]) -> frozenset[str]:
     found = (value.strip() for place in places for value in message.values(place))
     return frozenset(value for value in found if value and value != '""')

@@ -25,6 +25,7 @@ from mappings.hl7.refusals import DuplicateKey, Refusal, UnknownKey
 from mappings.scope import Defaults
 
 _MERGE = b"MRG"
+_SLICE = 64 * 2**10  # bytes that are searched at once
 
 
 class Acquaintance:
@@ -47,7 +48,7 @@ class Acquaintance:
         """Whether there is anything to look up."""
         latest, answer = self._latest  # each message is asked about twice in a row
         if latest is not payload:
-            answer = self._refuses or _MERGE in payload
+            answer = self._refuses or _has_merge(payload)
             self._latest = payload, answer
         return answer
 
@@ -78,6 +79,14 @@ class Acquaintance:
         header, listening = peek(payload), self._listening
         defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
         return self._router.route(header).read(payload, listening.charset, defaults)
+
+
+def _has_merge(payload: bytes) -> bool:
+    """Look for the word, in slices: others have their turns between them."""
+    if len(payload) <= _SLICE:  # nearly always
+        return _MERGE in payload
+    ends = range(_SLICE, len(payload) + _SLICE, _SLICE)
+    return any(payload.find(_MERGE, end - _SLICE, end + len(_MERGE) - 1) >= 0 for end in ends)
 
 
 def _leads_back(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:

@@ -13,8 +13,7 @@ from mappings.acceptance import Acceptance
 from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header
-from mappings.hl7.message import Message
-from mappings.inbound import Examination
+from mappings.inbound import Inspection
 from mappings.scope import Defaults
 
 
@@ -76,14 +75,11 @@ class Definition(Protocol):
     def glance(self, raw: bytes, header: Header, site: str) -> str:
         """Name the lane of a message that is in order and of known form; else ""."""
 
-    def examine(self, message: Message, defaults: Defaults) -> Examination:
-        """Say what is wrong with a message, and which patients it speaks of."""
+    def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
+        """Say what is wrong with a message, and which patients it speaks of. Raises Malformed."""
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Give ORC-1 of the reply to an order control code; empty where these are no orders."""
-
-    def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
-        """Read what it asks for."""
 
     def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
         """Read what stored bytes ask for; `fallback` is the codec where they declare none."""

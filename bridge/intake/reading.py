@@ -20,6 +20,7 @@ from bridge.queue.work import Claimed
 from bridge.store.moved_visits import Moves
 from mappings.codes import Missed
 from mappings.events import OrderEvent
+from mappings.hl7 import lines
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
@@ -90,7 +91,8 @@ def sent_at(payload: bytes, listening: Listening) -> int | None:
     if _DIGITS.fullmatch(field):  # nearly always: nothing in it can part it
         said = field.decode("ascii")
     else:
-        said = Message.parse(payload, fallback=listening.charset).value(_SENT_AT)
+        head = lines.first_line(lines.untrailed(payload)[0])  # what follows may be long
+        said = Message.parse(head, fallback=listening.charset).value(_SENT_AT)
     return _moment(said, listening.time_zone)
 
 

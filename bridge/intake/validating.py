@@ -22,9 +22,8 @@ from bridge.validation.findings import Finding
 from mappings.acceptance import Acceptance
 from mappings.events import Issue, OrderEvent
 from mappings.hl7.header import Header
-from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError
-from mappings.inbound import Examination
+from mappings.inbound import Inspection
 from mappings.scope import Defaults
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
@@ -129,18 +128,15 @@ class ValidatedDefinition:
         """Know nothing at a glance where the check wants to be asked."""
         return "" if self.check.asks(raw) else self.inner.glance(raw, header, site)
 
-    def examine(self, message: Message, defaults: Defaults) -> Examination:
+    def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Say what is wrong with a message, by the definition and by the check."""
-        found = self.inner.examine(message, defaults)
-        return replace(found, issues=(*found.issues, *self.check.issues(message.raw)))
+        found, suspect = self.inner.inspect(raw, fallback, head, defaults)
+        issues = (*found.issues, *self.check.issues(raw))
+        return Inspection(replace(found, issues=issues), suspect)
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Give ORC-1 of the reply to an order control code."""
         return self.inner.order_reply(control, accepted=accepted)
-
-    def apply(self, message: Message, defaults: Defaults) -> Sequence[OrderEvent]:
-        """Read what it asks for."""
-        return self.inner.apply(message, defaults)
 
     def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
         """Read what stored bytes ask for."""

@@ -17,7 +17,6 @@ from bridge.queue.arrivals import MOST_LANES
 from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header, peek
-from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal, strictest
 from mappings.hl7.tables import AckCode
 from mappings.scope import Defaults
@@ -97,29 +96,30 @@ class Judge:
         defaults = Defaults(listening.site, listening.time_zone, now, missed)
         if listening.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
-        message = Message.parse(payload, fallback=listening.charset, head=header)
-        found = definition.examine(message, defaults)
+        found, suspect = definition.inspect(payload, listening.charset, header, defaults)
         refusals = found.refusals
         if missed and refusals:  # what is taken is read again, and counted then
             listening.missing(definition.name, definition.version, missed)
         lanes = () if refusals else _numbers(found.lanes)
-        verdict = Verdict(header, definition, lanes, refusals, message.charset_suspect)
+        verdict = Verdict(header, definition, lanes, refusals, suspect)
         if len(lanes) <= MOST_LANES:  # nearly always
             return verdict
-        return _in_parts(verdict, definition.apply(message, defaults))
+        return _in_parts(verdict, definition.read(payload, listening.charset, defaults))
 
     def _unchecked(
         self, header: Header, definition: Definition, payload: bytes, defaults: Defaults
     ) -> Verdict:
         """Accept whatever can be stored; what is wrong with it, a person will see."""
         try:
-            message = Message.parse(payload, fallback=self._listening.charset, head=header)
-            lanes = _numbers(definition.examine(message, defaults).lanes)
-            events = definition.apply(message, defaults) if len(lanes) > MOST_LANES else ()
+            charset = self._listening.charset
+            found, suspect = definition.inspect(payload, charset, header, defaults)
+            lanes = _numbers(found.lanes)
+            several = len(lanes) > MOST_LANES
+            events = definition.read(payload, charset, defaults) if several else ()
         except Refusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
             return Verdict(header, definition, (lane(self._listening.name, sender),))
-        verdict = Verdict(header, definition, lanes, (), message.charset_suspect)
+        verdict = Verdict(header, definition, lanes, (), suspect)
         return _in_parts(verdict, events) if events else verdict
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.hot_path import HOT_PATHS, PostgresPath
 from bridge.queue.inserts import admit, admit_new
-from bridge.queue.parcels import put_apart
+from bridge.queue.parcels import WAYS, put_apart
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
 
@@ -39,6 +39,7 @@ class Keeper:
     ) -> None:
         self._database = database
         self._path = HOT_PATHS[database.dialect]
+        self._way = WAYS[database.dialect]
         self._writer = database.writer()
         self._timer = timer
         self.flush_took = 0.0
@@ -75,9 +76,9 @@ class Keeper:
 
     def keep_large(self, group: Group) -> Answer:
         """Store one group beside all others, who hardly wait for it. Never raises."""
-        if self.is_local and len(group.arrivals) == 1:
+        if len(group.arrivals) == 1:
             try:
-                arrivals = [put_apart(self._writer, group.arrivals[0])]
+                arrivals = [put_apart(self._writer, group.arrivals[0], self._way)]
             except Exception as error:  # noqa: BLE001  # as above
                 return _as_store_error(error)
             group = replace(group, arrivals=arrivals)

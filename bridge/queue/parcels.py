@@ -1,14 +1,15 @@
 """
-Large messages in pieces: each is written in a transaction of its own, and others in between.
+Large messages in pieces, written in transactions of their own, and others in between.
 
-For SQLite, which has one writer: a message of 16 MiB written at once keeps everybody else waiting.
-The message's row comes after its last piece and has no content of its own. Blocking.
+Whoever writes 16 MiB at once keeps others waiting: SQLite has one writer, and a server's log and
+our interpreter are everybody's too. The message's row comes after its last piece and has no content
+of its own. Blocking.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
@@ -19,6 +20,7 @@ from bridge.store.writer import Writer
 
 PIECE = 64 * 2**10
 """Bytes that are written at once."""
+_TOGETHER = 16  # pieces in a transaction, where others write at the same time
 LONGEST_REST = 0.02
 """Seconds after a piece: where a piece takes longer, it is because others have their turns."""
 ORPHANED = 24 * 3600 * 1000
@@ -54,26 +56,47 @@ _FORGET = text(f"DELETE FROM parcel WHERE {_THIS} AND {_ORPHANED}")  # noqa: S60
 _FORGET_PIECES = text(f"DELETE FROM parcel_piece WHERE {_THIS}")  # noqa: S608  # our own text
 
 
+class Way(NamedTuple):
+    """How a database takes pieces: how many in a transaction, and the two statements of one."""
+
+    together: int
+    keep: str
+    count: str
+    piece: str
+
+
+SQLITE = Way(1, _KEEP, _COUNT, _PIECE)
+POSTGRES = Way(_TOGETHER, *(each.replace("?", "%s") for each in (_KEEP, _COUNT, _PIECE)))
+WAYS: Mapping[str, Way] = {"sqlite": SQLITE, "postgresql": POSTGRES}
+"""By the name of the dialect, as `Database.dialect` has it."""
+
+
 def put_apart(
-    writer: Writer, arrival: Arrival, *, rest: Callable[[float], object] = time.sleep
+    writer: Writer,
+    arrival: Arrival,
+    way: Way = SQLITE,
+    *,
+    rest: Callable[[float], object] = time.sleep,
 ) -> Arrival:
     """
     Keep an arrival's content, durably and piece by piece; give what is still to be kept of it.
 
-    `rest` is given the seconds each piece took, up to a limit: others write meanwhile. What is
-    there already, of a retransmit or of an attempt that was cut short, is not written again.
+    `rest` is given the seconds that each transaction took, up to a limit: others write meanwhile.
+    What is there already, of a retransmit or of an attempt cut short, is not written again.
     """
     key, payload = (arrival.identity, short(arrival.digest)), arrival.payload
     starts = range(0, len(payload), PIECE)
     with writer.transaction() as cursor:
         # From here on, for a day, nobody takes these pieces for forgotten ones.
-        cursor.execute(_KEEP, (*key, len(starts), len(payload), arrival.received_at))
-        cursor.execute(_COUNT, key)
+        cursor.execute(way.keep, (*key, len(starts), len(payload), arrival.received_at))
+        cursor.execute(way.count, key)
         complete = cursor.fetchone()[0] == len(starts)
-    for number, start in enumerate(() if complete else starts):
+    numbers = range(0, 0 if complete else len(starts), way.together)
+    for first in numbers:
         began = time.perf_counter()
         with writer.transaction() as cursor:
-            cursor.execute(_PIECE, (*key, number, payload[start : start + PIECE]))
+            for number, start in enumerate(starts[first : first + way.together], first):
+                cursor.execute(way.piece, (*key, number, payload[start : start + PIECE]))
         rest(min(time.perf_counter() - began, LONGEST_REST))
     return replace(arrival, payload=b"")
 

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
 from bridge.observability.metrics import Metrics
 from bridge.operations.telemetry import open_tracer
@@ -54,11 +55,14 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     if database is not None:
         parts.append(_database_part("database", database, stores.migrate_bridge))
         _begin_with_files(settings, database)
+    elsewhere = Elsewhere()
+    if database is not None:
+        parts.append(Step("large messages", nothing, partial(asyncio.to_thread, elsewhere.end)))
     client, closing = _client(settings, application) if database is not None else (None, None)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
-        belonging = Belongings(settings, database)
-        parts.append(Numbering(database, belonging).part())
+        belonging = Belongings(settings, database, elsewhere)
+        parts.append(Numbering(database, belonging, elsewhere).part())
         console = console_application(settings, database, client, belonging, now_ms)
     bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
     if bind is not None:
@@ -73,7 +77,8 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(among.part())
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            parts += Intake(*shared, owners[0], reactor, among, tracer).parts()
+            own = (owners[0], reactor, among)
+            parts += Intake(*shared, *own, elsewhere=elsewhere, tracer=tracer).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
             parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())

@@ -6,12 +6,16 @@ Gives way to a rush of arrivals (`bridge.console.pacing`).
 
 import asyncio
 import time
+from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
 from bridge.console.indexing import BATCH, Indexer
+from bridge.console.numbers import hashes
 from bridge.console.ownership import Belonging
 from bridge.console.pacing import EVERY, Look, pause, rate
+from bridge.elsewhere.host import LARGE, Elsewhere, Gone
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database
@@ -20,9 +24,10 @@ from bridge.store.database import Database
 class Numbering:
     """Reads a batch, waits; what fails is tried the next time."""
 
-    def __init__(self, database: Database, belonging: Belonging) -> None:
+    def __init__(self, database: Database, belonging: Belonging, elsewhere: Elsewhere) -> None:
+        """Read the numbers of large messages `elsewhere`."""
         self._log = structlog.get_logger("console")
-        self._indexer = Indexer(database, belonging, now_ms)
+        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, elsewhere))
         self._look: Look | None = None
 
     def part(self) -> Step:
@@ -45,3 +50,14 @@ class Numbering:
         before, now = self._look, Look(time.monotonic(), self._indexer.newest())
         self._look = now
         return pause(rate(before, now) if before else 0.0, took, full=read >= BATCH)
+
+
+def _numbered(elsewhere: Elsewhere, payload: bytes) -> Sequence[int]:
+    """Read a message's numbers; none where nobody could read it."""
+    if len(payload) < LARGE:
+        return hashes(payload)
+    try:
+        found: list[int] = elsewhere.ask(hashes, payload)
+    except Gone:
+        return ()
+    return found

@@ -15,7 +15,9 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
+from bridge.intake.apart import apart
 from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
@@ -84,9 +86,15 @@ class Intake:
         owner: str,
         reactor: Any,
         membership: Membership,
+        *,
+        elsewhere: Elsewhere,
         tracer: Tracer | None = None,
     ) -> None:
-        """`tracer`, where traces are asked for, hears of frames and of what is applied."""
+        """
+        Join them; large messages are read `elsewhere`.
+
+        `tracer`, where traces are asked for, hears of frames and of what is applied.
+        """
         self._settings = settings
         self._tracer = tracer
         self._metrics = metrics
@@ -94,6 +102,7 @@ class Intake:
         self._database = database
         self._owner = owner
         self._find_version = recaller(database)
+        self._elsewhere = elsewhere
         self._tally = Tally()
         self._first = self._compiled()
         self._ledger = Ledger(database)
@@ -163,9 +172,10 @@ class Intake:
         settings = present.current(self._settings, self._database)
         find = in_force(settings, self._database)
         known = channels(self._database, Kind.LISTENER)
+        made = listenings(settings, find, self._find_version, self._tally.note)
         return Senders(
             activation,
-            listenings(settings, find, self._find_version, self._tally.note),
+            {name: apart(each, self._elsewhere) for name, each in made.items()},
             {each.name: bare(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 
 from bridge.console.ownership import Origin
+from bridge.elsewhere.host import LARGE, Elsewhere, Gone
+from bridge.intake.apart import Recipe, sites
 from bridge.store.database import Database
 from bridge.wiring.present import Present
 from bridge.wiring.shelf import in_force, recaller
@@ -18,7 +20,11 @@ from mappings.scope import Defaults
 class Belongings:
     """`bridge.console.ownership.Belonging`; remembers the definitions that it has compiled."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """Read large messages `elsewhere`, where that is given."""
+        self._elsewhere = elsewhere
         self._settings = settings
         self._database = database
         self._present = Present(settings, database)
@@ -35,12 +41,21 @@ class Belongings:
         mapping = self.definition(origin.mapping, origin.version)
         if mapping is None:
             return own
-        try:
-            message = Message.parse(origin.payload, fallback=listener.charset)
-        except Refusal:
-            return own
         received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
-        return mapping.sites(message, Defaults(listener.site, listener.time_zone, received))
+        defaults = Defaults(listener.site, listener.time_zone, received)
+        try:
+            return self._read(mapping, origin.payload, listener.charset, defaults)
+        except (Refusal, Gone):
+            return own
+
+    def _read(
+        self, mapping: InboundMapping, payload: bytes, charset: str, defaults: Defaults
+    ) -> frozenset[str]:
+        if self._elsewhere is None or len(payload) < LARGE:
+            return mapping.sites(Message.parse(payload, fallback=charset), defaults)
+        given = Recipe.of(mapping), charset, defaults
+        found: frozenset[str] = self._elsewhere.ask(sites, payload, *given)
+        return found
 
     def definition(self, name: str, version: str) -> InboundMapping | None:
         """Give the version that read a message; what is in force where it is not kept."""

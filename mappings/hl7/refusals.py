@@ -23,9 +23,9 @@ Refusals: exceptions that know how they read in an acknowledgment.
 Texts travel to the sender (MSA-3, ERR-8): they are the class's own and name places, never values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum, unique
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -43,10 +43,21 @@ class Refusal(Exception):  # noqa: N818  # the field's word for a negative ackno
         self.place = place
         super().__init__(self.text)
 
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be the same in another process: what `__init__` took is not what was said of it."""
+        return _again, (type(self), self.args, vars(self))
+
     @property
     def text(self) -> str:
         """What people read: the problem and its place, such as `required field missing: PID-3`."""
         return f"{self.problem}: {self.place}" if self.place else self.problem
+
+
+def _again(kind: type[Refusal], said: tuple[str, ...], known: Mapping[str, Any]) -> Refusal:
+    made = kind.__new__(kind, *said)
+    vars(made).update(known)
+    return made
 
 
 @unique

@@ -1,4 +1,4 @@
-"""Large messages: kept in pieces on SQLite, whole on a server, and the same for whoever reads."""
+"""Large messages: kept in pieces, and the same for whoever reads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from sqlalchemy import text
 from bridge.queue import browse
 from bridge.queue.arrivals import Arrival
 from bridge.queue.inbox import Inbox
-from bridge.queue.parcels import ORPHANED, PIECE, forget_orphans, put_apart
+from bridge.queue.parcels import ORPHANED, PIECE, WAYS, forget_orphans, put_apart
 from bridge.queue.retention import newer_than_fits, prune
 from bridge.queue.states import Event
 from bridge.queue.work import Outcome
@@ -32,14 +32,13 @@ def no_rest(_seconds: float) -> None:
 
 
 def test_whoever_reads_it_gets_all_of_it(intake: Intake, store: Database) -> None:
-    """The page of a message, its worker; and a server keeps it as it keeps any other."""
+    """The page of a message, and its worker."""
     large = arrival("A", content=LARGE)
     (receipt,) = intake.keep(large)
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
     assert browse.message(store, receipt.message_id).payload == large.payload
-    apart = -(-len(large.payload) // PIECE) if store.dialect == "sqlite" else 0
-    assert pieces(store) == apart
+    assert pieces(store) == -(-len(large.payload) // PIECE)
 
 
 def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
@@ -58,7 +57,6 @@ def test_another_content_under_its_control_id(intake: Intake, store: Database) -
     assert [browse.message(store, each).payload for each in ids] == [first.payload, other.payload]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) -> None:
     """A process that dies between two pieces has answered nobody; the sender comes again."""
     large = arrival("A", content=LARGE)
@@ -68,7 +66,7 @@ def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) ->
 
     writer = store.writer()
     with pytest.raises(KeyboardInterrupt):
-        put_apart(writer, large, rest=dies)
+        put_apart(writer, large, WAYS[store.dialect]._replace(together=1), rest=dies)
     writer.close()
     assert pieces(store) == 1
     (receipt,) = intake.keep(large)
@@ -92,14 +90,13 @@ def test_others_write_between_its_pieces(store: Database) -> None:
     assert turns == list(range(1, LENGTH // PIECE + 2))
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 class TestForgetting:
     """Pieces go with their message, or a day after it did not come."""
 
     def orphan(self, store: Database, lost: Arrival) -> None:
         """Keep pieces whose message never comes."""
         writer = store.writer()
-        put_apart(writer, lost, rest=no_rest)
+        put_apart(writer, lost, WAYS[store.dialect], rest=no_rest)
         writer.close()
 
     def test_orphans(self, intake: Intake, store: Database) -> None:
