@@ -97,20 +97,26 @@ class Inbox:
                 taken, messages = self._claim(now, limit)
         except Conflict:  # another node had one of the lanes a moment before
             return Handful([], more=False, undecided=True)
-        whole = [each if each.payload else self._unpacked(each) for each in messages]
-        return Handful(whole, taken.more, taken.undecided)
+        return self._handful(taken, messages)
 
     def _claim(self, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
         with self._database.fleeting() as connection:
-            taken = self._line.claim(
-                connection,
-                owner=self._owner,
-                now=now,
-                lease_until=now + self.lease,
-                limit=limit,
-            )
-            rows = ask(connection, _CLAIMED, taken.ids).all() if taken.ids else []
-            return taken, [_claimed(row) for row in rows]
+            return self._claimed(connection, now, limit)
+
+    def _claimed(self, connection: Connection, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
+        taken = self._line.claim(
+            connection,
+            owner=self._owner,
+            now=now,
+            lease_until=now + self.lease,
+            limit=limit,
+        )
+        rows = ask(connection, _CLAIMED, taken.ids).all() if taken.ids else []
+        return taken, [_claimed(row) for row in rows]
+
+    def _handful(self, taken: Taken, messages: Sequence[Claimed]) -> Handful:
+        whole = [each if each.payload else self._unpacked(each) for each in messages]
+        return Handful(whole, taken.more, taken.undecided)
 
     def _unpacked(self, claimed: Claimed) -> Claimed:
         with self._database.read() as connection:
@@ -134,6 +140,24 @@ class Inbox:
         held = set[int]().union(*(each.held for each in settled))
         return Settled(held, any(each.moved_up for each in settled))
 
+    def turn_over(
+        self, outcomes: Sequence[Outcome], now: int, limit: int
+    ) -> tuple[Settled, Handful]:
+        """
+        As `settle`, and then as `take`, in one transaction.
+
+        Where that cannot be, nothing is taken, and there may be more to take.
+        """
+        try:
+            with self._database.write() as connection:
+                settled = self._written(connection, outcomes, now)
+                taken, messages = self._claimed(connection, now, limit)
+        except StoreUnavailable:
+            raise
+        except StoreError:  # news that cannot be written, or a lane that another node has taken
+            return self.settle(outcomes, now), Handful([], more=True, undecided=False)
+        return settled, self._handful(taken, messages)
+
     def _settle_alone(self, outcome: Outcome, now: int) -> Settled:
         try:
             return self._settle([outcome], now)
@@ -146,18 +170,21 @@ class Inbox:
 
     def _settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
         with self._database.write() as connection:
-            settlements = [_settlement(outcome, now) for outcome in outcomes]
-            settled = self._line.settle(connection, self._owner, now, settlements)
-            ours = [each for each in outcomes if each.message_id in settled.held]
-            _keep_notes(connection, ours)
-            _keep_doubts(connection, ours)
-            for each in ours:
-                if each.lane is not None:
-                    self._wait_in(connection, each.message_id, each.lane)
-            # Whoever has the others by now will bring the news of them.
-            if contents := [each.news.content for each in ours if each.news is not None]:
-                self._remember(connection, contents)
-            return settled
+            return self._written(connection, outcomes, now)
+
+    def _written(self, connection: Connection, outcomes: Sequence[Outcome], now: int) -> Settled:
+        settlements = [_settlement(outcome, now) for outcome in outcomes]
+        settled = self._line.settle(connection, self._owner, now, settlements)
+        ours = [each for each in outcomes if each.message_id in settled.held]
+        _keep_notes(connection, ours)
+        _keep_doubts(connection, ours)
+        for each in ours:
+            if each.lane is not None:
+                self._wait_in(connection, each.message_id, each.lane)
+        # Whoever has the others by now will bring the news of them.
+        if contents := [each.news.content for each in ours if each.news is not None]:
+            self._remember(connection, contents)
+        return settled
 
     def _wait_in(self, connection: Connection, message_id: int, lane: int) -> None:
         """Give a message that is queued again a place in a second lane."""

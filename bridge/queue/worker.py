@@ -13,7 +13,9 @@ from dataclasses import replace
 from random import Random, SystemRandom
 
 from bridge.queue.courtesy import SMALL, Courtesy, nobody
+from bridge.queue.hands import Batch, Hands
 from bridge.queue.inbox import Handful, Inbox
+from bridge.queue.leases import keep_leases
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure
 from bridge.queue.waking import Alarm
@@ -38,6 +40,8 @@ COMPANY = 0.025
 
 _GLANCE = 0.02  # seconds between looks at a rush
 _PAUSE = 1.0  # seconds, when the database is not to be had
+
+_NOTHING = Handful([], more=False, undecided=False)
 
 _log = logging.getLogger(__name__)
 
@@ -73,14 +77,14 @@ class Worker:
         self._alarm = Alarm(poll)
         self._courtesy = courtesy or nobody()
         self._company = company
-        self._newest: asyncio.Task[None] | None = None
+        self._newest: Batch | None = None
         self._more = False  # whether the last claim left what could have been claimed
-        self._room = asyncio.Semaphore(parallel)
+        self._turning: set[Batch] = set()  # batches that are just claiming the next
+        self._hands = Hands(parallel)
         self._news = asyncio.Event()
         self._stopping = False
         self._away = 0  # batches in a row that never reached the service
         self._undecided = False  # whether the last claim left what waits for one in hand
-        self._in_hand: dict[asyncio.Task[None], Sequence[Claimed]] = {}
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -89,7 +93,10 @@ class Worker:
         self._stopping = False
         self._loops = [
             asyncio.create_task(self._run(), name="worker"),
-            asyncio.create_task(self._keep_leases(), name="worker leases"),
+            asyncio.create_task(
+                keep_leases(self._inbox, self._hands, self._clock, self.look_around),
+                name="worker leases",
+            ),
         ]
 
     async def stop(self, drain: float = 10.0) -> None:
@@ -98,11 +105,9 @@ class Worker:
         self.notify()
         if self._loops:
             await asyncio.wait(self._loops[:1])
-        if self._in_hand:
-            await asyncio.wait(list(self._in_hand), timeout=drain)
-        unfinished = dict(self._in_hand)
+        await self._hands.drained(drain)
+        unfinished, ids = self._hands.tasks(), self._hands.message_ids()
         await _cancel([*unfinished, *self._loops])
-        ids = [each.message_id for batch in unfinished.values() for each in batch]
         if ids:
             with suppress(StoreUnavailable):  # the leases will end by themselves
                 await asyncio.to_thread(self._inbox.release, ids, self._clock())
@@ -118,22 +123,24 @@ class Worker:
 
     async def _run(self) -> None:
         while not self._stopping:
-            await self._room.acquire()
+            await self._hands.room()
             await self._give_way()
             await self._wait_for_service()
-            await self._gather()
-            self._news.clear()
-            handful = await self._claim()
-            self._more = handful.more
-            if handful.messages:
-                task = asyncio.create_task(self._work(handful.messages))
-                self._in_hand[task] = handful.messages
-                self._newest = task
-                task.add_done_callback(self._finished)
-            else:
-                self._room.release()
+            due = await self._gather()
+            handful = await self._claim() if due else _NOTHING
+            if not self._begin(handful):
+                self._hands.give_back()
             if not handful.messages or not handful.more:
                 await self._rest()
+
+    def _begin(self, handful: Handful, after: Batch | None = None) -> bool:
+        """Work on what was claimed, in the room of the batch before if it is given; tell if so."""
+        if not handful.messages:
+            return False
+        self._newest = task = asyncio.create_task(self._work(handful.messages))
+        self._hands.take(task, handful.messages, after)
+        task.add_done_callback(self._finished)
+        return True
 
     async def _give_way(self) -> None:
         """Let a rush of arrivals pass, but not for ever: what was accepted must get done."""
@@ -141,7 +148,7 @@ class Worker:
         since = loop.time()
         while not self._stopping:  # clocks and counts ring no bell
             left = since + self._courtesy.pause - loop.time()
-            if self._courtesy.rushed and self._in_hand:
+            if self._courtesy.rushed and self._hands:
                 left = _GLANCE
             if left <= 0:
                 return
@@ -154,36 +161,46 @@ class Worker:
         while self._away and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as above
             await asyncio.sleep(_GLANCE)
 
-    async def _gather(self) -> None:
+    async def _gather(self) -> bool:
         """
         Let the newest batch get done first, if that is soon and nothing was left to claim.
 
-        A batch costs as much as some ten messages before it has any: several small ones that are
-        on their way at once only keep each other waiting. What comes meanwhile is the next.
+        A batch costs as much as some ten messages before it has any: several small ones at once
+        only keep each other waiting. What comes meanwhile is the next, which that one claims when
+        it is done: tell whether there is still something to claim.
         """
-        if self._newest is not None and not self._more:
-            await asyncio.wait([self._newest], timeout=self._company)
+        newest = self._newest
+        if newest is not None and not self._more:
+            await asyncio.wait([newest], timeout=self._company)
+            while newest in self._turning:
+                await asyncio.wait([newest], timeout=self._company)
+        return self._more or self._newest is newest
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        del self._in_hand[task]
-        self._room.release()
+    def _finished(self, task: Batch) -> None:
+        self._hands.let_go(task)
         if self._undecided:
             self.notify()
 
     async def _claim(self) -> Handful:
-        nothing = Handful([], more=False, undecided=False)
+        self._news.clear()
         if self._stopping:
-            return nothing
+            return _NOTHING
         try:
-            small = self._courtesy.rushed or self._away
-            batch = min(self._batch, SMALL) if small else self._batch
-            handful = await asyncio.to_thread(self._inbox.take, self._clock(), batch)
+            handful = await asyncio.to_thread(self._inbox.take, self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
             await asyncio.sleep(_PAUSE)
-            return nothing
-        self._undecided = handful.undecided
+            return _NOTHING
+        self._note(handful)
         return handful
+
+    def _size(self) -> int:
+        """Give how many messages to claim."""
+        small = self._courtesy.rushed or self._away
+        return min(self._batch, SMALL) if small else self._batch
+
+    def _note(self, handful: Handful) -> None:
+        self._undecided, self._more = handful.undecided, handful.more
 
     async def _rest(self) -> None:
         with suppress(TimeoutError):
@@ -198,23 +215,31 @@ class Worker:
             async with aclosing(self._apply(claimed)) as given:
                 async for outcomes in given:
                     reached |= any(each.failure is not Failure.TRANSIENT for each in outcomes)
-                    await self._finish(outcomes, open_)
+                    await self._finish(outcomes, open_, reached=reached)
         except Exception as error:  # noqa: BLE001  # whatever it is, these must be tried again
-            _log.error(
-                "applying %d messages failed: %s", len(claimed), type(error).__name__
-            )  # a traceback may quote the message
+            kind = type(error).__name__  # a traceback may quote the message
+            _log.error("applying %d messages failed: %s", len(claimed), kind)
         unknown = [_unknown(message_id) for message_id in open_]
         self._away = 0 if reached or unknown else self._away + 1
         await self._finish(unknown, open_)
         self._courtesy.worked(asyncio.get_running_loop().time() - began)
 
-    async def _finish(self, outcomes: Sequence[Outcome], open_: dict[int, int]) -> None:
+    async def _finish(
+        self, outcomes: Sequence[Outcome], open_: dict[int, int], *, reached: bool = False
+    ) -> None:
         """Settle those of the open messages; they are given with their attempts."""
         known = [self._dated(e, open_[e.message_id]) for e in outcomes if e.message_id in open_]
         if known:
-            await self._settle(known)
+            await self._settle(known, goes_on=reached and self._goes_on(len(open_) - len(known)))
         for each in known:
             open_.pop(each.message_id, None)
+
+    def _goes_on(self, left: int) -> bool:
+        """Tell whether a batch of which so many are left is to claim the next when it settles."""
+        held_up = self._stopping or self._away or self._courtesy.pause > 0
+        if left or held_up:
+            return False
+        return self._more or (self._news.is_set() and self._newest is asyncio.current_task())
 
     def _dated(self, outcome: Outcome, attempts: int) -> Outcome:
         """Set the time of the next attempt where the outcome leaves it to the policy."""
@@ -226,30 +251,43 @@ class Worker:
         self._alarm.note(outcome.retry_at or 0)
         return outcome
 
-    async def _settle(self, outcomes: Sequence[Outcome]) -> None:
+    async def _settle(self, outcomes: Sequence[Outcome], *, goes_on: bool) -> None:
         """Write the outcomes down, however long the database is away."""
         while True:
             try:
+                if goes_on:
+                    await self._turn_over(outcomes)
+                    return
                 settled = await asyncio.to_thread(self._inbox.settle, outcomes, self._clock())
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
+                goes_on = False
                 await asyncio.sleep(_PAUSE)
                 continue
-            if settled.moved_up or any(each.event is Event.POSTPONED for each in outcomes):
+            if settled.moved_up or _any_postponed(outcomes):
                 self.notify()
             return
 
-    async def _keep_leases(self) -> None:
-        """Extend what is in hand, and queue again what the dead have left."""
-        while True:
-            await asyncio.sleep(self._inbox.lease / 3000)
-            ids = [each.message_id for batch in self._in_hand.values() for each in batch]
-            try:
-                await asyncio.to_thread(self._inbox.extend, ids, self._clock())
-                if await asyncio.to_thread(self._inbox.reclaim, self._clock()):
-                    self.look_around()
-            except StoreError as error:
-                _log.warning("leases not extended: %s", error)
+    async def _turn_over(self, outcomes: Sequence[Outcome]) -> None:
+        """Write outcomes down and claim the next batch, to which the room of this one goes."""
+        done = asyncio.current_task()
+        assert done is not None  # noqa: S101  # this is a coroutine
+        self._news.clear()
+        self._turning.add(done)
+        handful = Handful([], more=True, undecided=False)
+        try:
+            now, size = self._clock(), self._size()
+            _, handful = await asyncio.to_thread(self._inbox.turn_over, outcomes, now, size)
+        finally:
+            self._turning.remove(done)
+            if (handful.more and not handful.messages) or _any_postponed(outcomes):
+                self.notify()
+        self._note(handful)
+        self._begin(handful, done)
+
+
+def _any_postponed(outcomes: Sequence[Outcome]) -> bool:
+    return any(each.event is Event.POSTPONED for each in outcomes)
 
 
 def _unknown(message_id: int) -> Outcome:

@@ -106,3 +106,31 @@ def test_news_of_what_is_anothers_are_not_written(
     other.claim(NOW + 10**6, 10)
     assert mindful.settle([bringing(number, "late")], NOW).held == set()
     assert memory.asked == []
+
+
+def test_what_is_next_is_claimed_with_the_outcomes(
+    intake: Intake, mindful: Inbox, store: Database
+) -> None:
+    """Also what stood behind one of them in its lane."""
+    first, behind, other = keep(intake, "1", "1", "2")
+    assert [each.message_id for each in mindful.claim(NOW, 1)] == [first]
+    settled, taken = mindful.turn_over([bringing(first, "a")], NOW, 10)
+    assert settled.held == {first}
+    assert [each.message_id for each in taken.messages] == [behind, other]
+    assert not taken.more
+    states = [state_of(store, each) for each in (first, behind, other)]
+    assert states == [State.DONE, State.CLAIMED, State.CLAIMED]
+
+
+def test_nothing_is_claimed_where_news_cannot_be_remembered(
+    intake: Intake, mindful: Inbox, store: Database
+) -> None:
+    """The outcomes are written one by one, and whoever asks is told that there may be more."""
+    good, bad, other = keep(intake, "1", "2", "3")
+    mindful.claim(NOW, 2)
+    given = [bringing(good, "a"), bringing(bad, None)]
+    settled, taken = mindful.turn_over(given, NOW, 10)
+    assert settled.held == {good, bad}
+    assert (taken.messages, taken.more) == ([], True)
+    states = [state_of(store, each) for each in (good, bad, other)]
+    assert states == [State.DONE, State.QUEUED, State.QUEUED]

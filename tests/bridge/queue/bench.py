@@ -1,0 +1,68 @@
+"""A worker on a real inbox, run until something has come true."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from bridge.queue import browse
+from bridge.queue.inbox import Inbox
+from bridge.queue.retry import Policy
+from bridge.queue.states import Event, State
+from bridge.queue.work import Claimed, Outcome
+from bridge.queue.worker import Apply, Worker
+from bridge.store.database import Database
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival
+
+Until = Callable[[], bool]
+
+
+class Bench:
+    """Runs a worker on an inbox until something has come true."""
+
+    def __init__(self, store: Database, intake: Intake) -> None:
+        self.store = store
+        self.intake = intake
+        self.now = NOW
+        self.inbox = Inbox(store, "node", lease=60_000)
+
+    def keep(self, *patients: str) -> list[int]:
+        """Store an order for each of the patients."""
+        receipts = self.intake.keep(*(arrival(patient=patient) for patient in patients))
+        return [receipt.message_id for receipt in receipts]
+
+    def states(self) -> list[State]:
+        """Give the states of all messages, oldest first."""
+        return [row.state for row in browse.messages(self.store, browse.Filter(limit=999))][::-1]
+
+    def all_done(self) -> bool:
+        """Tell whether nothing is left to do."""
+        return set(self.states()) == {State.DONE}
+
+    def run(self, apply: Apply, until: Until, *, drain: float = 5, **settings: int) -> None:
+        """Work until `until` holds, at most ten seconds, then stop."""
+
+        async def story() -> None:
+            policy = Policy(first=0.001, maximum=0.001)
+            worker = Worker(
+                self.inbox,
+                apply,
+                clock=lambda: self.now,
+                policy=policy,
+                random=Random(0),
+                poll=0.01,
+                **settings,
+            )
+            await worker.start()
+            async with asyncio.timeout(10):
+                while not await asyncio.to_thread(until):
+                    await asyncio.sleep(0.005)
+                    self.now += 1
+            await worker.stop(drain)
+
+        asyncio.run(story())
+
+
+def accepted(each: Claimed) -> Outcome:
+    """Accept everything."""
+    return Outcome(each.message_id, Event.ACCEPTED)
