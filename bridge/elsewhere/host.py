@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bridge.elsewhere.errors import Gone
 from bridge.elsewhere.worker import HEAD
 
 LARGE = 2**20
@@ -25,10 +26,6 @@ IDLE = 60.0
 WITHIN = 120.0
 """Seconds that one answer may take."""
 _FAREWELL = 5.0  # seconds to end by itself
-
-
-class Gone(Exception):  # noqa: N818  # says what happened
-    """The process ended, or was ended for taking too long, before it had answered; twice."""
 
 
 class _Process:
