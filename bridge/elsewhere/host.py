@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from bridge.elsewhere.errors import Gone
 from bridge.elsewhere.worker import HEAD
 
@@ -91,6 +93,7 @@ class Elsewhere:
     """The process, whether it runs just now or not."""
 
     def __init__(self, *, idle: float = IDLE, within: float = WITHIN) -> None:
+        self._log = structlog.get_logger("large messages")
         self._idle, self._within = idle, within
         self._turn = threading.Lock()
         self._process: _Process | None = None
@@ -134,6 +137,7 @@ class Elsewhere:
                 return self._process.ask(call, payload, self._within)
             except (OSError, EOFError):
                 self._drop(0.0)
+                self._log.warning("the process for large messages ended before it had answered")
         raise Gone
 
     def _stay(self) -> None:

@@ -4,11 +4,12 @@ import os
 import signal
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from typing import TypeVar
 
 import pytest
 
@@ -19,12 +20,17 @@ from bridge.intake.answers import Answers
 from bridge.intake.apart import apart
 from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.reading import read
+from bridge.intake.remembering import Memory
 from bridge.intake.verdict import Judge, Verdict
 from bridge.queue.arrivals import Arrival
+from bridge.queue.states import Event
 from bridge.queue.work import Claimed
+from bridge.store.database import Database
 from mappings.hl7.refusals import InternalError
 from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING, NOW, order
+
+_Any = TypeVar("_Any")
 
 NOTE = b"NTE|1||" + b"x" * LARGE + b"\r"
 OBX = b"OBX|1|ED|PDF^Request||^AP^^Base64^" + b"QUJD" * (LARGE // 4) + b"||||||F\r"
@@ -113,24 +119,43 @@ def test_it_is_not_taken_apart_in_this_process(elsewhere: Elsewhere) -> None:
     assert peak(apart(LISTENING, elsewhere)) < LARGE < peak(LISTENING)
 
 
-def test_nobody_could_read_it(elsewhere: Elsewhere) -> None:
-    """The process is killed again and again: the sender may try again, nothing is taken."""
-    troubles: list[Exception] = []
-    judge = Judge(apart(LISTENING, elsewhere), troubles.append)
+def killed(elsewhere: Elsewhere, work: Callable[[], _Any]) -> _Any:
+    """Do something that asks, and kill whatever process is asked meanwhile."""
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(judge.judge, Frame(order() + NOTE), NOW)
+        asked = threads.submit(work)
         while not asked.done():
             if elsewhere.pid is not None:
                 with suppress(ProcessLookupError):
                     os.kill(elsewhere.pid, signal.SIGKILL)
             time.sleep(0.001)
-    verdict = asked.result()
+    return asked.result()
+
+
+def test_nobody_could_judge_it(elsewhere: Elsewhere) -> None:
+    """The process is killed again and again: the sender may try again, nothing is taken."""
+    troubles: list[Exception] = []
+    judge = Judge(apart(LISTENING, elsewhere), troubles.append)
+    verdict = killed(elsewhere, lambda: judge.judge(Frame(order() + NOTE), NOW))
     assert [type(each) for each in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_ours) == ((), True)
     assert [type(each) for each in troubles] == [Gone]
-    assert judged(apart(LISTENING, elsewhere), order() + NOTE)[
-        0
-    ].lanes  # as soon as it is left alone
+    assert judged(apart(LISTENING, elsewhere), order() + NOTE)[0].lanes  # now it is left alone
+
+
+def test_nobody_could_read_it(database: Database, elsewhere: Elsewhere) -> None:
+    """What was taken waits, and is tried again; others of its batch are read."""
+    listeners = {"ris": apart(LISTENING, elsewhere)}
+    batch = [
+        Claimed(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
+        for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
+    ]
+    memory = Memory(database, lambda: 0)
+    prepared = killed(elsewhere, lambda: memory.prepare(batch, listeners))
+    assert [job.claimed.message_id for job in prepared.jobs] == [2]
+    assert prepared.failures == []
+    (outcome,) = prepared.moved
+    assert (outcome.message_id, outcome.event, outcome.code) == (1, Event.POSTPONED, "not_read")
+    assert len(memory.prepare(batch, listeners).jobs) == 2
 
 
 @pytest.mark.parametrize("at", [0, 2**16 - 3, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 - 3])
