@@ -15,6 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from bridge.elsewhere.errors import Gone
 from bridge.elsewhere.worker import HEAD
 
 LARGE = 2**20
@@ -25,10 +28,6 @@ IDLE = 60.0
 WITHIN = 120.0
 """Seconds that one answer may take."""
 _FAREWELL = 5.0  # seconds to end by itself
-
-
-class Gone(Exception):  # noqa: N818  # says what happened
-    """The process ended, or was ended for taking too long, before it had answered; twice."""
 
 
 class _Process:
@@ -94,6 +93,7 @@ class Elsewhere:
     """The process, whether it runs just now or not."""
 
     def __init__(self, *, idle: float = IDLE, within: float = WITHIN) -> None:
+        self._log = structlog.get_logger("large messages")
         self._idle, self._within = idle, within
         self._turn = threading.Lock()
         self._process: _Process | None = None
@@ -137,6 +137,7 @@ class Elsewhere:
                 return self._process.ask(call, payload, self._within)
             except (OSError, EOFError):
                 self._drop(0.0)
+                self._log.warning("the process for large messages ended before it had answered")
         raise Gone
 
     def _stay(self) -> None:

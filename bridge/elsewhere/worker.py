@@ -16,16 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from bridge.elsewhere.errors import Unforeseen
+
 HEAD = struct.Struct("!IQ")
 """Bytes of the pickled call or answer, and of the message behind it."""
 
 _NICE = 10
 _FIRST_TO_GO = "500"  # of 1000, as Linux counts whom it ends where memory runs out
 _PIPE = 2**20  # bytes
-
-
-class Unforeseen(Exception):  # noqa: N818  # says what happened
-    """Something was raised there that cannot be said here; its class is all that is told."""
 
 
 def answered(call: tuple[Callable[..., Any], tuple[Any, ...]], payload: bytes) -> bytes:

@@ -45,6 +45,11 @@ def unremembered(claimed: Claimed, now: int) -> Outcome:
     return _outcome(claimed, Failure.AMBIGUOUS, "not_remembered", retry_at=now + FORGOTTEN_FOR)
 
 
+def unread(claimed: Claimed) -> Outcome:
+    """Decide what follows when nobody could read it: it may be what ends whoever reads it."""
+    return _outcome(claimed, Failure.AMBIGUOUS, "not_read")
+
+
 def _outcome(
     claimed: Claimed, failure: Failure, code: str, detail: str = "", retry_at: int | None = None
 ) -> Outcome:

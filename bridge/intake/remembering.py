@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
+from bridge.elsewhere.errors import Gone
 from bridge.intake.addressing import MergedPatient, is_about_merged
 from bridge.intake.identity import lane
 from bridge.intake.listening import Listening, Merged
 from bridge.intake.looking_up import lead, look_up, whereabouts
+from bridge.intake.outcomes import unread
 from bridge.intake.reading import Job, read
 from bridge.intake.whereabouts import MovedVisit, Whereabouts, others_visits
 from bridge.queue.operate import resume
@@ -47,7 +49,7 @@ class Prepared:
     failures: Sequence[tuple[Claimed, Exception]]
     index: Mapping[Key, IndexedOrder]
     moved: Sequence[Outcome] = ()
-    """Messages that wait in another lane too: they are about others since they came."""
+    """What waits again: about others since it came, or for whom it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,12 @@ class Memory:
         """Read a batch of messages. Raises StoreError."""
         jobs: list[Job] = []
         failures: list[tuple[Claimed, Exception]] = []
+        again: list[Outcome] = []
         for each in claimed:
             try:
                 jobs.append(read(each, listeners))
+            except Gone:
+                again.append(unread(each))
             except StoreError:  # an earlier version of a mapping could not be looked up
                 raise
             except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
@@ -94,7 +99,7 @@ class Memory:
                 jobs, refused, moved = self._lead(connection, jobs, where)
                 failures += refused
             addressed, index = look_up(connection, jobs)
-        return Prepared(addressed, failures, index, moved)
+        return Prepared(addressed, failures, index, [*again, *moved])
 
     def _lead(
         self, connection: Connection, jobs: Sequence[Job], where: Whereabouts

@@ -61,7 +61,7 @@ class Way(NamedTuple):
 
     together: int
     keep: str
-    count: str
+    counted: str
     piece: str
 
 
@@ -89,7 +89,7 @@ def put_apart(
     with writer.transaction() as cursor:
         # From here on, for a day, nobody takes these pieces for forgotten ones.
         cursor.execute(way.keep, (*key, len(starts), len(payload), arrival.received_at))
-        cursor.execute(way.count, key)
+        cursor.execute(way.counted, key)
         complete = cursor.fetchone()[0] == len(starts)
     numbers = range(0, 0 if complete else len(starts), way.together)
     for first in numbers:

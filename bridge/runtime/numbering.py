@@ -15,7 +15,8 @@ from bridge.console.indexing import BATCH, Indexer
 from bridge.console.numbers import hashes
 from bridge.console.ownership import Belonging
 from bridge.console.pacing import EVERY, Look, pause, rate
-from bridge.elsewhere.host import LARGE, Elsewhere, Gone
+from bridge.elsewhere.errors import Gone
+from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database

@@ -5,11 +5,13 @@ A part that cannot start stops the start, and what had started is stopped again.
 """
 
 import asyncio
+import ctypes
 import gc
 import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -27,6 +29,8 @@ from config.sections import LogFormat
 _STOP_WITHIN = 30.0
 _TURN = 0.0005  # seconds
 _NEW_OBJECTS = 20_000  # before the collector looks at them
+_PAGES_FROM = -3  # M_MMAP_THRESHOLD of malloc.h
+_LARGE_MEMORY = 2**20  # bytes
 
 
 class Service:
@@ -81,6 +85,17 @@ def take_short_turns() -> None:
     sys.setswitchinterval(_TURN)
 
 
+def give_large_memory_back() -> None:
+    """
+    Let what is larger than a mebibyte have pages of its own (glibc; elsewhere nothing is changed).
+
+    As it grows they are moved and not copied, for which everybody would wait; and the system has
+    them back at once. By itself the library does so only until the first large one was let go.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_PAGES_FROM, _LARGE_MEMORY)
+
+
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
@@ -101,6 +116,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         supervisor.begin()
         spare_the_collector()
         take_short_turns()
+        give_large_memory_back()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         await stop.wait()
         supervisor.stopping()

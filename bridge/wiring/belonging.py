@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from bridge.console.ownership import Origin
-from bridge.elsewhere.host import LARGE, Elsewhere, Gone
+from bridge.elsewhere.errors import Gone
+from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.intake.apart import Recipe, sites
 from bridge.store.database import Database
 from bridge.wiring.present import Present

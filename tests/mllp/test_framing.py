@@ -1,6 +1,7 @@
 """Frames out of bytes: every case whole, byte by byte, and cut anywhere."""
 
 import time
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -224,3 +225,49 @@ def test_a_packet_that_is_a_frame(payload: bytes, begun: bytes) -> None:
 
     assert reader.whole(frame(payload)) == (None if begun else Frame(payload))
     assert FrameReader(len(payload) - 1).whole(frame(payload)) is None
+
+
+class TestLargeFrames:
+    """Put together as they come."""
+
+    LENGTH = 2**20 + 17
+
+    @pytest.mark.parametrize("step", [2**16, 2**16 + 1, 300_000, 2**21])
+    def test_however_they_are_cut(self, step: int) -> None:
+        """With an end that is cut in two, a lone FS at each packet's end, and a frame behind."""
+        payload = (b"x" * (step - 2) + b"\x1c")[: self.LENGTH] * (self.LENGTH // step + 1)
+        wire = frame(payload) + frame(b"next")
+        parts = [wire[at : at + step] for at in range(0, len(wire), step)]
+        assert events(FrameReader(), *parts) == [Frame(payload), Frame(b"next")]
+        end = len(payload) + 2
+        assert events(FrameReader(), wire[:end], wire[end:]) == [Frame(payload), Frame(b"next")]
+
+    @pytest.mark.parametrize("at", [1, 2**18, 2**18 + 1, 2**20])
+    def test_a_second_start_makes_it_truncated(self, at: int) -> None:
+        """Wherever it stands; and the next frame is none the less whole."""
+        payload = b"x" * at + START + b"x" * (self.LENGTH - at)
+        wire = frame(payload) + frame(b"A" * self.LENGTH)
+        parts = [wire[at : at + 2**16] for at in range(0, len(wire), 2**16)]
+        assert [each[1] for each in events(FrameReader(), *parts)] == [True, False]  # type: ignore[index]  # frames
+
+    def test_one_that_is_given_up(self) -> None:
+        """Tells its length and its head, cut off or too large."""
+        reader = FrameReader(self.LENGTH)
+        assert events(reader, START + b"MSH|" + b"x" * 2**19) == []
+        assert (reader.received, reader.head(5)) == (2**19 + 4, b"MSH|x")
+        with pytest.raises(TruncatedFrame):
+            reader.receive_eof()
+        with pytest.raises(FrameTooLarge):
+            events(reader, b"x" * 2**19, b"x" * 2**16)
+        assert reader.head(5) == b"MSH|x"
+
+    def test_it_is_not_copied_at_its_end(self) -> None:
+        """Memory never holds it twice: others wait for its last packet as for any."""
+        part, reader = b"x" * 2**16, FrameReader()
+        tracemalloc.start()
+        try:
+            (found,) = events(reader, START, *[part] * 64, END)
+            assert tracemalloc.get_traced_memory()[1] < 1.5 * 2**22
+        finally:
+            tracemalloc.stop()
+        assert found == Frame(part * 64)

@@ -1,0 +1,84 @@
+"""Large messages in the running service: read in a process that comes, can be killed, and goes."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, verdict
+
+LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**18 + b"||||||F\r"
+_WORKER = b"bridge.elsewhere.worker"
+
+
+def workers(parent: int) -> list[int]:
+    """The processes for large messages that a service has."""
+    found = []
+    for each in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in each.read_text().split():
+            with suppress(OSError):
+                if _WORKER in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
+@contextmanager
+def killing(parent: int) -> Iterator[None]:
+    """Kill them again and again meanwhile."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.001):
+            for each in workers(parent):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def states(house: House) -> list[str]:
+    """What has become of all messages."""
+    listed = json.loads(house.bridge("messages", "list", "--json"))
+    return sorted(each["state"] for each in listed)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """A service."""
+    made = House(tmp_path / "home")
+    made.make()
+    made.start()
+    yield made
+    made.kill()
+
+
+def test_killed_while_it_judges(house: House) -> None:
+    """Refused, so that it is sent again; then taken, applied, and the service ends with it."""
+    assert house.service is not None
+    service = house.service.process.pid
+    large = order(1) + LARGE
+    with Sender(house.mllp_port, timeout=60) as sender:
+        assert verdict(sender.ask(order(2))) == ("AA", "C2")
+        assert workers(service) == []
+        with killing(service):
+            assert verdict(sender.ask(large)) == ("AE", "C1")
+        assert verdict(sender.ask(large)) == ("AA", "C1")
+        (worker,) = workers(service)
+    until = time.monotonic() + 30
+    while (found := states(house)) != ["done", "done", "refused"]:
+        assert time.monotonic() < until, found
+        time.sleep(0.2)
+    house.stop()
+    assert not Path(f"/proc/{worker}").exists()

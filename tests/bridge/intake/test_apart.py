@@ -1,0 +1,167 @@
+"""Large messages are judged and read elsewhere, and nobody could tell from what comes of them."""
+
+import os
+import signal
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import TypeVar
+
+import pytest
+
+from bridge.elsewhere.errors import Gone
+from bridge.elsewhere.host import LARGE, Elsewhere
+from bridge.intake.acquaintance import _has_merge
+from bridge.intake.answers import Answers
+from bridge.intake.apart import apart
+from bridge.intake.listening import Acknowledge, Listening
+from bridge.intake.reading import read
+from bridge.intake.remembering import Memory
+from bridge.intake.verdict import Judge, Verdict
+from bridge.queue.arrivals import Arrival
+from bridge.queue.states import Event
+from bridge.queue.work import Claimed
+from bridge.store.database import Database
+from mappings.hl7.refusals import InternalError
+from mllp.framing import Frame
+from tests.bridge.intake.desk import LISTENING, NOW, order
+
+_Any = TypeVar("_Any")
+
+NOTE = b"NTE|1||" + b"x" * LARGE + b"\r"
+OBX = b"OBX|1|ED|PDF^Request||^AP^^Base64^" + b"QUJD" * (LARGE // 4) + b"||||||F\r"
+LATIN = b"NTE|1||" + b"M\xfcller " * (LARGE // 7) + b"\r"
+ADT = (
+    b"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000+0100||ADT^A08|D1|P|2.5.1\rEVN|A08\r"
+    b"PID|1||M1||TESTER^TILDA||19700101|F\rPV1|1|I\r"
+)
+MESSAGES = {
+    "an order with a long note": order() + NOTE,
+    "an order with a file": order() + OBX,
+    "many segments": order() + b"NTE|1||text\r" * (LARGE // 10),
+    "a patient with a large Z segment": ADT + b"ZXX|" + b"y" * LARGE + b"\r",
+    "another charset than it says": order() + LATIN,
+    "no HL7": b"x" * LARGE,
+    "an unknown event": order().replace(b"ORM^O01", b"ZZZ^Z01") + NOTE,
+    "no patient's number": order(mrn="") + NOTE,
+    "a line that is no segment": order() + b"stray\r" + NOTE,
+    "two headers": order() + NOTE + order(),
+    "patients too many for one row": b"".join(
+        [order().split(b"PID")[0], *(b"PID" + order(mrn=f"M{n}", acc=f"A{n}").split(b"PID")[1]
+        for n in range(4)), NOTE]
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Elsewhere]:
+    """One process for all."""
+    made = Elsewhere()
+    yield made
+    made.end()
+
+
+def judged(listening: Listening, payload: bytes) -> tuple[Verdict, Arrival]:
+    """Decide about a message, and make its record."""
+    ids, troubles = count(1), list[Exception]()
+    verdict = Judge(listening, troubles.append).judge(Frame(payload), NOW)
+    assert troubles == []
+    return verdict, Answers(listening, lambda: f"C{next(ids)}").arrival(verdict, payload, NOW)
+
+
+def told(verdict: Verdict) -> tuple[object, ...]:
+    """What a verdict comes to."""
+    refusals = [(type(each), each.place, each.text) for each in verdict.refusals]
+    return verdict.lanes, verdict.parts, verdict.charset_suspect, refusals
+
+
+@pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
+@pytest.mark.parametrize("payload", MESSAGES.values(), ids=MESSAGES)
+def test_the_same_comes_of_it(
+    payload: bytes, acknowledge: Acknowledge, elsewhere: Elsewhere
+) -> None:
+    """Acknowledgment byte for byte, lanes, refusals; and the events that are applied."""
+    here = replace(LISTENING, acknowledge=acknowledge)
+    there = apart(here, elsewhere)
+    (was, kept), (verdict, arrival) = judged(here, payload), judged(there, payload)
+    assert (told(verdict), arrival) == (told(was), kept)
+    if not arrival.lanes:
+        return
+    claimed = Claimed(
+        1, payload, "ris", arrival.mapping, arrival.mapping_version, arrival.lanes, 0, 0, 0, ""
+    )
+    outcomes: list[object] = []
+    for each in (here, there):
+        try:
+            outcomes.append(read(claimed, {"ris": each}))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is the same
+            outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_it_is_not_taken_apart_in_this_process(elsewhere: Elsewhere) -> None:
+    """What that would need of memory, and so of everybody's time, is not needed here."""
+    payload = order() + NOTE * 4
+    judged(apart(LISTENING, elsewhere), payload)  # the process runs by now
+
+    def peak(listening: Listening) -> int:
+        tracemalloc.start()
+        try:
+            judged(listening, payload)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(apart(LISTENING, elsewhere)) < LARGE < peak(LISTENING)
+
+
+def killed(elsewhere: Elsewhere, work: Callable[[], _Any]) -> _Any:
+    """Do something that asks, and kill whatever process is asked meanwhile."""
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(work)
+        while not asked.done():
+            if elsewhere.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(elsewhere.pid, signal.SIGKILL)
+            time.sleep(0.001)
+    return asked.result()
+
+
+def test_nobody_could_judge_it(elsewhere: Elsewhere) -> None:
+    """The process is killed again and again: the sender may try again, nothing is taken."""
+    troubles: list[Exception] = []
+    judge = Judge(apart(LISTENING, elsewhere), troubles.append)
+    verdict = killed(elsewhere, lambda: judge.judge(Frame(order() + NOTE), NOW))
+    assert [type(each) for each in verdict.refusals] == [InternalError]
+    assert (verdict.lanes, verdict.is_ours) == ((), True)
+    assert [type(each) for each in troubles] == [Gone]
+    assert judged(apart(LISTENING, elsewhere), order() + NOTE)[0].lanes  # now it is left alone
+
+
+def test_nobody_could_read_it(database: Database, elsewhere: Elsewhere) -> None:
+    """What was taken waits, and is tried again; others of its batch are read."""
+    listeners = {"ris": apart(LISTENING, elsewhere)}
+    batch = [
+        Claimed(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
+        for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
+    ]
+    memory = Memory(database, lambda: 0)
+    prepared = killed(elsewhere, lambda: memory.prepare(batch, listeners))
+    assert [job.claimed.message_id for job in prepared.jobs] == [2]
+    assert prepared.failures == []
+    (outcome,) = prepared.moved
+    assert (outcome.message_id, outcome.event, outcome.code) == (1, Event.POSTPONED, "not_read")
+    assert len(memory.prepare(batch, listeners).jobs) == 2
+
+
+@pytest.mark.parametrize("at", [0, 2**16 - 3, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 - 3])
+def test_a_merge_is_found_wherever_it_stands(at: int) -> None:
+    """Slices overlap by what is looked for, less one byte."""
+    payload = bytearray(3 * 2**16)
+    assert not _has_merge(bytes(payload))
+    payload[at : at + 3] = b"MRG"
+    assert _has_merge(bytes(payload))
