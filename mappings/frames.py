@@ -144,6 +144,12 @@ def _trigger(frame: Frame) -> Encoded:
     return plain("".join(_message_type(frame)[1:2]))
 
 
+def _observation_status(frame: Frame) -> Encoded:
+    """OBX-11: that of the message, but for what a row deletes."""
+    own = frame.row.get("observation_status")
+    return plain(frame.statuses.get("observation", "")) if own is None else own
+
+
 def _presentation(frame: Frame) -> str:
     """TXA-3 (table 0191): the type of the text; AP, other data, where files are all there is."""
     files_alone = TEXT not in frame.manner.content and frame.context.files
@@ -165,7 +171,7 @@ VARIABLES: Mapping[str, Variable] = {
     "site": lambda frame: plain(frame.context.site),
     "report_status": lambda frame: plain(frame.context.report_status),
     "result_status": lambda frame: plain(frame.statuses.get("result", "")),
-    "observation_status": lambda frame: plain(frame.statuses.get("observation", "")),
+    "observation_status": _observation_status,
     "order_status": lambda frame: plain(frame.statuses.get("order", "")),
     "order_control": lambda frame: plain(_order_control(frame)),
     "version": lambda frame: plain(frame.manner.version or NEWEST_VERSION),

@@ -78,16 +78,32 @@ class Layout:
         """Lay out the text, one row per OBX."""
         rows = []
         for section in self.cut(frame.context):
-            code, text, system = section.code
-            names = {
-                "section": plain(section.name),
-                "section.code": plain(code),
-                "section.text": plain(text),
-                "section.system": plain(system),
-                "sub_id": plain(str(section.sub_id)),
-            }
+            names = {**code_of(section), "sub_id": plain(str(section.sub_id))}
             rows += [{**names, "line": line} for line in self._written(section.lines)]
         return rows
+
+    def left_out(self, context: ResultContext) -> list[Section]:
+        """
+        Find the sections that the receiver has and this text has not: they are to be deleted.
+
+        Where the text is not cut it replaces itself; an addendum alone leaves the report alone.
+        """
+        if not self.sections.codes or self.is_alone(context):
+            return []
+        return self._others(self.cut(context), context)
+
+    def _others(self, sections: Sequence[Section], context: ResultContext) -> list[Section]:
+        """Give what the receiver has of the report beside some sections."""
+        codes = {REPORT: self.sections.code(REPORT), **self.sections.codes}
+        named = {(code[0], code[2]): name for name, code in codes.items() if name != ADDENDUM}
+        here = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
+        return [
+            Section(name, codes[name], int(each.sub_id), ())
+            for each in context.shown
+            if each not in here
+            and (name := named.get((each.code, each.system))) is not None
+            and each.sub_id.isdecimal()
+        ]
 
     def cut(self, context: ResultContext) -> list[Section]:
         """Cut the report and its addenda into sections, as `addenda` says."""
@@ -113,8 +129,10 @@ class Layout:
         lines = lines_of(context.report_text)
         names = (REPORT, *(name for name in self.sections.codes if name != ADDENDUM))
         codes = dict.fromkeys(self.sections.code(name) for name in names)
+        first = [Section(REPORT, code, 1, lines) for code in codes]
         return [
-            *(Section(REPORT, code, 1, lines) for code in codes),
+            *first,
+            *(replace(each, lines=lines) for each in self._others(first, context)),
             *(replace(each, lines=lines) for each in addenda),
         ]
 
@@ -148,6 +166,13 @@ class Layout:
             return [formatted("\n".join(lines))]
         written = [plain(line if line.strip() else self.blank) for line in lines]
         return [repeated(written)] if self.layout == "repetitions" else written
+
+
+def code_of(section: Section) -> dict[str, Encoded]:
+    """Give OBX-3 of a section, as a row's variables."""
+    names = ("section.code", "section.text", "section.system")
+    code = dict(zip(names, map(plain, section.code), strict=True))
+    return {"section": plain(section.name), **code}
 
 
 def lines_of(text: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from mappings.encode import NOTHING, Encoded, formatted, plain, segment
 from mappings.frames import Frame
+from mappings.layout import code_of
 from mappings.manner import TEXT
 from mappings.results import WITHDRAWALS
 
@@ -26,7 +27,22 @@ def text_rows(frame: Frame) -> list[dict[str, Encoded]]:
         return [*text, *_withdrawn_files(frame)]
     if TEXT not in frame.manner.content and frame.context.files:
         return []
-    return frame.manner.layout.rows(frame)
+    return [*frame.manner.layout.rows(frame), *_left_out(frame)]
+
+
+def _left_out(frame: Frame) -> list[dict[str, Encoded]]:
+    """Delete what an earlier text had and this one has not; a document replaces all of itself."""
+    if frame.statuses.get("message", "").startswith("MDM"):
+        return []
+    return [
+        {
+            **code_of(section),
+            "sub_id": plain(str(section.sub_id)),
+            "line": NOTHING,
+            "observation_status": plain("D"),
+        }
+        for section in frame.manner.layout.left_out(frame.context)
+    ]
 
 
 def _withdrawn_files(frame: Frame) -> list[dict[str, Encoded]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from mappings.codes import Missed
 
@@ -48,6 +48,14 @@ WITHDRAWALS = frozenset({ResultEvent.RETRACTION, ResultEvent.CANCELLATION})
 """Events whose messages say that what was sent does not stand, and nothing else."""
 
 
+class Shown(NamedTuple):
+    """OBX-3.1, OBX-3.3 and OBX-4 under which a receiver has text of a report."""
+
+    code: str
+    system: str
+    sub_id: str
+
+
 class Format(StrEnum):
     """What a report can be sent as beside its text, as ED-3 names it (HL7 v2.5.1 §2A.24)."""
 
@@ -83,7 +91,7 @@ class ResultContext:
     Everything one outbound message may say. Datetimes are aware; written in `time_zone`.
 
     `earlier` are the events of this report that the receiver was told of before, in order;
-    `files` is the report in other formats, as bytes.
+    `files` is the report in other formats, as bytes; `shown` what the receiver has of its text.
     """
 
     event: ResultEvent
@@ -100,6 +108,7 @@ class ResultContext:
     time_zone: str = "UTC"
     earlier: tuple[ResultEvent, ...] = ()
     files: Mapping[Format, bytes] = field(default_factory=dict)
+    shown: tuple[Shown, ...] = ()
     document: DocumentNames = field(default_factory=DocumentNames)
     missed: list[Missed] | None = None
     """Where codes are noted that no table has; None: nobody wants to know."""

@@ -25,6 +25,7 @@ from bridge.delivery.history import (
 )
 from bridge.delivery.needs import Exporter, Owed
 from bridge.delivery.saying import orders_of, texts_of
+from bridge.delivery.shown import shown_before
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, Said
 from bridge.queue.deliveries import ClaimedDelivery
@@ -39,6 +40,7 @@ from mappings.results import (
     Format,
     ResultContext,
     ResultEvent,
+    Shown,
 )
 
 SILENT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
@@ -80,6 +82,7 @@ class Known:
 
     orders: list[IndexedOrder | None]
     told: list[Told]
+    shown: tuple[Shown, ...] = ()
 
 
 class Composer:
@@ -102,13 +105,18 @@ class Composer:
         self._clock = clock
         self._missing = missing
 
-    def look_up(self, deliveries: Sequence[ClaimedDelivery]) -> dict[int, Known]:
+    def look_up(
+        self, deliveries: Sequence[ClaimedDelivery], destination: Destination
+    ) -> dict[int, Known]:
         """Read what is known for deliveries, by their ids. Blocking; raises StoreError."""
+        found: dict[int, Known] = {}
         with self._database.read() as connection:
-            return {
-                each.delivery_id: Known(orders, told_before(connection, each))
-                for each, orders in zip(deliveries, indexed(connection, deliveries), strict=True)
-            }
+            for each, orders in zip(deliveries, indexed(connection, deliveries), strict=True):
+                told = told_before(connection, each)
+                asks = told and in_sections(destination, ResultEvent(each.event))
+                shown = shown_before(connection, each) if asks else ()
+                found[each.delivery_id] = Known(orders, told, shown)
+        return found
 
     async def compose(
         self, delivery: ClaimedDelivery, known: Known, destination: Destination
@@ -136,6 +144,8 @@ class Composer:
         now, mapping = _due(owed, known, destination)
         if mapping.manner.formats:
             raise Unsettled  # text and files must say the same: they are read together
+        if known.told and in_sections(destination, now.event):
+            raise Unsettled  # what it has of the text is read when its turn comes
         _check_signed(owed, now.event, said, known.told)
         return self._written(owed, known, destination, said, {})
 
@@ -162,6 +172,7 @@ class Composer:
             time_zone=destination.time_zone,
             earlier=since_cancelled(known.told),
             files=files,
+            shown=known.shown,
             document=document_names(owed.report_id, owed.release_key, [*known.told, now]),
             missed=missed,
             **texts_of(now.event, said, int(owed.orders["addenda"])),
@@ -208,6 +219,12 @@ class Composer:
         return {Format.PDF: self._exporter.export_pdf, Format.RTF: self._exporter.export_rtf}[
             wanted
         ]
+
+
+def in_sections(destination: Destination, event: ResultEvent) -> bool:
+    """Whether a receiver gets the text of an event in sections of their own."""
+    mapping = None if event in SILENT else destination.mapping_for(event)
+    return mapping is not None and bool(mapping.manner.layout.sections.codes)
 
 
 def indexed(connection: Connection, owed: Sequence[Owed]) -> list[list[IndexedOrder | None]]:

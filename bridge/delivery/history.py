@@ -59,7 +59,7 @@ class Told:
 
 def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]:
     """Read what was delivered to the same receiver about the same report and orders."""
-    which = _which(delivery.release_key)
+    which = which_of(delivery.release_key)
     rows = connection.execute(
         _TOLD,
         {
@@ -71,7 +71,7 @@ def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]
     )
     told: list[Told] = []
     for row in rows:
-        if which == ALL_ORDERS or _which(row.release_key) in (which, ALL_ORDERS):
+        if which == ALL_ORDERS or which_of(row.release_key) in (which, ALL_ORDERS):
             told.append(as_told(told, ResultEvent(row.event), row.release_key))
     return told
 
@@ -89,10 +89,10 @@ def standing(
 
 def told_already(before: Sequence[Standing], release_key: str) -> list[Told] | None:
     """Say what was told before a delivery; None while something before it is undecided."""
-    which = _which(release_key)
+    which = which_of(release_key)
     told: list[Told] = []
     for each in before:
-        if which != ALL_ORDERS and _which(each.release_key) not in (which, ALL_ORDERS):
+        if which != ALL_ORDERS and which_of(each.release_key) not in (which, ALL_ORDERS):
             continue
         if each.state in _UNDECIDED:
             return None
@@ -123,7 +123,7 @@ def document_names(report_id: str, release_key: str, told: Sequence[Told]) -> Do
     What withdraws an addendum follows that addendum's document, whatever else is there. A
     correction follows the report's own, else what withdrew the last of its addenda.
     """
-    base = _base(report_id, _which(release_key))
+    base = _base(report_id, which_of(release_key))
     current, number, parent, cancelled, replaced = base, base, "", 0, 0
     there = withdrawn = ""  # the report's own document, and what stands in an addendum's place
     addenda: dict[int, str] = {}
@@ -153,7 +153,8 @@ def _base(report_id: str, which: str) -> str:
     return b32encode(digest).decode()
 
 
-def _which(release_key: str) -> str:
+def which_of(release_key: str) -> str:
+    """Say which order of a report a delivery is about, or that it is about all."""
     return release_key.rpartition(":")[2]
 
 

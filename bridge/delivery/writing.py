@@ -55,7 +55,9 @@ class Writing:
         self, fresh: Mapping[int, ClaimedDelivery], destination: Destination
     ) -> dict[int, bytes | DeliveryOutcome]:
         try:
-            known = await asyncio.to_thread(self._composer.look_up, list(fresh.values()))
+            known = await asyncio.to_thread(
+                self._composer.look_up, list(fresh.values()), destination
+            )
         except StoreError:
             return {number: self._unstored(each) for number, each in fresh.items()}
         composed = await asyncio.gather(

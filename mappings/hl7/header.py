@@ -67,13 +67,13 @@ class Header(NamedTuple):
 
     @property
     def accept_ack(self) -> bytes:
-        """MSH-15, table 0155."""
-        return self.fields[15]
+        """MSH-15, table 0155; a null says no more than nothing does."""
+        return _unless_null(self.fields[15])
 
     @property
     def application_ack(self) -> bytes:
-        """MSH-16, table 0155."""
-        return self.fields[16]
+        """MSH-16, as MSH-15."""
+        return _unless_null(self.fields[16])
 
     @property
     def charset(self) -> bytes:
@@ -83,7 +83,11 @@ class Header(NamedTuple):
     @property
     def enhanced(self) -> bool:
         """True when MSH-15 or MSH-16 is valued: enhanced mode (HL7 v2.5.1 §2.9.3)."""
-        return bool(self.fields[15].strip() or self.fields[16].strip())
+        return bool(self.accept_ack.strip() or self.application_ack.strip())
+
+
+def _unless_null(field: bytes) -> bytes:
+    return b"" if field.strip() == b'""' else field
 
 
 def peek(raw: bytes) -> Header:

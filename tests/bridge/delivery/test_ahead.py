@@ -41,7 +41,7 @@ async def test_written_ahead_says_what_it_would_say_at_its_turn(
         assert (claimed.payload, claimed.attempts) == (bytes(ahead), 1)
         composer = Composer(hospital.client, database, Time().moment)
         anew = replace(claimed, payload=None)
-        known = composer.look_up([anew])[anew.delivery_id]
+        known = composer.look_up([anew], here)[anew.delivery_id]
         written, control_id = await composer.compose(anew, known, here)
         assert control_id == claimed.control_id
         assert written.split(b"\r")[1:] == bytes(ahead).split(b"\r")[1:]

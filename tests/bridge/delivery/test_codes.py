@@ -91,7 +91,7 @@ async def test_whoever_composes_tells_which_codes_are_missing(
             hospital.client, database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]]))
         )
         anew = replace(claimed, payload=None)
-        known = composer.look_up([anew])[anew.delivery_id]
+        known = composer.look_up([anew], here)[anew.delivery_id]
         await composer.compose(anew, known, here)
     version = compile_sources(SOURCES, "street").version
     assert version != mappings[0].version, "the words are part of it"

@@ -55,6 +55,14 @@ def test_a_value_outside_the_table_means_always(odd: str) -> None:
     assert owed(header, AckCode.ACCEPT) == Owed(AckCode.COMMIT_ACCEPT, None)
 
 
+def test_a_null_asks_for_nothing() -> None:
+    """`""` in both is the original mode: one answer, and not two that nobody waits for."""
+    header = peek(_header('""', '""'))
+    assert not header.enhanced
+    assert owed(header, AckCode.ACCEPT) == Owed(None, AckCode.ACCEPT)
+    assert owed(peek(_header("AL", '""')), AckCode.ACCEPT) == Owed(AckCode.COMMIT_ACCEPT, None)
+
+
 def test_the_page_shows_the_matrix() -> None:
     """`docs/acknowledgments.md` says what the file says; else draw it anew."""
     page = PAGE.read_text("utf-8")

@@ -1,0 +1,92 @@
+"""A section that a later text leaves out is deleted at receivers that got it as one of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from bridge.delivery.shown import shown
+from bridge.engine_client import OrderKey
+from bridge.store.database import Database
+from mappings.hl7.message import Message
+from mappings.results import ResultEvent, Shown
+from tests.bridge.delivery.equipment import SITE, destination
+from tests.bridge.delivery.hospital import open_hospital
+from tests.bridge.delivery.test_addenda import sign_addendum
+from tests.bridge.delivery.test_what_was_told import written
+from tests.bridge.intake.desk import order
+from tests.conformance.parsers import structure_errors
+
+pytestmark = pytest.mark.anyio
+
+A1 = OrderKey(SITE, "M1", "A1")
+RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
+FIRST = "FINDINGS:\nA nodule.\n\nRECOMMENDATION:\nBiopsy.\n\nFINDINGS:\nAnother."
+THEN = "FINDINGS:\nNo nodule.\n\nIMPRESSION:\nNormal."
+
+
+def observations(message: bytes) -> dict[tuple[str, str], tuple[str, str]]:
+    """OBX-11 and the last OBX-5 by OBX-3.1 and OBX-4, of what is a result."""
+    return {
+        (s.value("OBX-3.1"), s.value("OBX-4")): (s.value("OBX-11"), s.value("OBX-5"))
+        for s in Message.parse(message).named("OBX")
+        if s.value("OBX-11") != "O"
+    }
+
+
+@pytest.mark.parametrize("name", ["results", "rad128", "mdm"])
+async def test_the_final_text_leaves_sections_out(
+    tmp_path: Path, database: Database, name: str
+) -> None:
+    """What the preliminary report recommended does not stand beside the final one."""
+    ris = destination(mappings=written(name, sections="loinc"), events=RESULTS)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text=FIRST)
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await hospital.follow()
+        (first,) = await hospital.delivered(1)
+        await page("save", text=THEN)
+        await page("sign")
+        await hospital.follow()
+        _, final = await hospital.delivered(2)
+    assert observations(first).keys() == {("59776-5", "1"), ("18783-1", "1"), ("59776-5", "2")}
+    told = observations(final)
+    kept = {("59776-5", "1"): ("F", "No nodule."), ("19005-8", "1"): ("F", "Normal.")}
+    gone = {("18783-1", "1"): ("D", ""), ("59776-5", "2"): ("D", "")}
+    if name == "rad128":
+        kept = {key: (status, text) for key, (status, text) in told.items() if status == "F"}
+        assert kept.keys() == {("59776-5", "1"), ("19005-8", "1")}
+    assert told == (kept if name == "mdm" else kept | gone), "a document replaces all of itself"
+    assert not structure_errors(final)
+
+
+async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Database) -> None:
+    """The second findings are withdrawn as the first are."""
+    ris = destination(mappings=written("results", sections="loinc"), events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, sign_delay=60) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", FIRST)
+        await sign_addendum(page, "Addition.")
+        await hospital.client.release_addendum(A1)
+        await hospital.follow()
+        await hospital.delivered(1)
+        await page("unsign")
+        await hospital.follow()
+        sent, withdrawn = map(observations, await hospital.delivered(2))
+    assert sent.keys() <= withdrawn.keys()
+    assert {status for status, _ in withdrawn.values()} == {"W"}
+
+
+def test_what_a_receiver_has() -> None:
+    """What is deleted, wrong or cancelled is there no more; order details never were."""
+    head = "MSH|^~\\&|A|B|C|D|2026||ORU^R01|1|P|2.5.1\r"
+
+    def message(*rows: tuple[str, str, str]) -> bytes:
+        lines = (f"OBX|1|TX|{code}^x^LN|{sub}|x||||||{status}\r" for code, sub, status in rows)
+        return (head + "".join(lines)).encode()
+
+    first = message(("1", "1", "P"), ("1", "1", "P"), ("2", "1", "P"), ("3", "", "O"))
+    assert shown([first]) == (Shown("1", "LN", "1"), Shown("2", "LN", "1"))
+    assert shown([first, message(("2", "1", "D"))]) == (Shown("1", "LN", "1"),)
+    assert shown([first, message(("1", "1", "W"), ("2", "1", "X"))]) == ()
