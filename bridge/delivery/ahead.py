@@ -1,20 +1,32 @@
 """
 Write messages before their turn: what the feed releases, when it says the words along with it.
 
-What cannot be written now is left to its turn, whatever the reason: it is told there. Reads the
-database, queues nothing.
+What cannot be written now is left to its turn, whatever the reason: it is told there. Says what to
+ask the database, asks nothing itself but `still`, queues nothing.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.delivery.composer import Composer, Known, indexed
+from bridge.delivery.announcing import key_of, orders_of
+from bridge.delivery.composer import Composer, Known
 from bridge.delivery.destinations import Destination
-from bridge.delivery.history import Standing, Told, standing, told_already
+from bridge.delivery.history import (
+    Standing,
+    Told,
+    standing,
+    standing_asked,
+    standing_read,
+    told_already,
+)
 from bridge.engine_client.models import Change, Said
 from bridge.queue.deliveries import Draft, Release
+from bridge.store import order_index
+from bridge.store.answers import Answer, Words
+from bridge.store.order_index import Key
 from mappings.results import ResultEvent
 
 WRITTEN = frozenset({ResultEvent.FINAL.value, ResultEvent.ADDENDUM.value})
@@ -39,12 +51,39 @@ class Drafts:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What has to be known of the reports that changes say the words of; to be run with others."""
+
+    said: Mapping[str, Said]
+    reports: Sequence[str]
+    orders: frozenset[Key]
+    words: Sequence[Words]
+
+
+@dataclass(frozen=True, slots=True)
 class Prospect:
     """What can be written, each with what is known and what the report says; and after what."""
 
     due: Sequence[tuple[Release, Known, Said]]
     after: _Standing
     reports: Sequence[str]
+
+
+def question(connection: Connection, changes: Sequence[Change]) -> Question | None:
+    """Give what is to be asked; None where nothing is said in words."""
+    telling = [each for each in changes if each.said is not None]
+    if not telling:
+        return None
+    said = {each.record.report_id: each.said for each in telling if each.said is not None}
+    reports = sorted(said)
+    orders = frozenset(_key(tags) for each in telling for tags in orders_of(each))
+    words = [standing_asked(connection, reports), *order_index.told_asked(connection, orders)]
+    return Question(said, reports, orders, words)
+
+
+def _key(tags: Mapping[str, Any]) -> Key:
+    order = key_of(tags)
+    return Key(order.site, order.mrn, order.accession)
 
 
 class Ahead:
@@ -54,21 +93,23 @@ class Ahead:
         self._composer = composer
 
     def look(
-        self, connection: Connection, releases: Sequence[Release], changes: Sequence[Change]
+        self, asked: Question, answers: Sequence[Answer], releases: Sequence[Release]
     ) -> Prospect:
-        """Find what is known to be next for its receiver, of what `changes` of a page release."""
-        said = {each.record.report_id: each.said for each in changes if each.said is not None}
-        reports = sorted({each.report_id for each in releases if each.report_id in said})
-        after = standing(connection, reports)
-        due = _due(releases, {name: list(rows) for name, rows in after.items()}, said)
-        orders = indexed(connection, [release for release, _ in due])
+        """Find what is known to be next for its receiver, of what was asked about."""
+        after = standing_read(answers[0])
+        found = order_index.told_read(answers[1:], asked.orders)
+        due = _due(releases, {name: list(rows) for name, rows in after.items()}, asked.said)
         return Prospect(
             [
-                (release, Known(found, told), said[release.report_id])
-                for (release, told), found in zip(due, orders, strict=True)
+                (
+                    release,
+                    Known([found.get(_key(tags)) for tags in release.orders["orders"]], told),
+                    asked.said[release.report_id],
+                )
+                for release, told in due
             ],
             after,
-            reports,
+            asked.reports,
         )
 
     def drafts(self, prospect: Prospect, destinations: Sequence[Destination]) -> Drafts:

@@ -69,9 +69,14 @@ class News:
     unless: ResultEvent | None = None
 
 
+def orders_of(change: Change) -> Sequence[Mapping[str, Any]]:
+    """Give the tags of a change's orders, anchor first: all of them, where it says them."""
+    return change.orders or [key.tags() for key in change.record.orders]
+
+
 def news_of(change: Change, addenda: int) -> list[News]:
     """Read a change of the feed; `addenda` is how many were out before it."""
-    orders = change.orders or [key.tags() for key in change.record.orders]
+    orders = orders_of(change)
     common = (change.record.report_id,)
     status = change.record.status.value
     if change.release is not None:

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
-from bridge.store.steps import among, ask
+from bridge.store.answers import Answer, Words, carry
+from bridge.store.steps import among, asked
 from mappings.results import DocumentNames, ResultEvent
 
 ALL_ORDERS = "all"
@@ -80,8 +81,18 @@ def standing(
     connection: Connection, reports: Sequence[str]
 ) -> dict[tuple[str, str], list[Standing]]:
     """Read all deliveries of reports, in order, by destination and report."""
+    return standing_read(carry(connection, standing_asked(connection, reports))) if reports else {}
+
+
+def standing_asked(connection: Connection, reports: Sequence[str]) -> Words:
+    """Give what `standing` asks, to be run with others."""
+    return asked(connection, _STANDING, reports)
+
+
+def standing_read(answer: Answer) -> dict[tuple[str, str], list[Standing]]:
+    """Read the answer to `standing_asked`."""
     found: dict[tuple[str, str], list[Standing]] = {}
-    for row in ask(connection, _STANDING, reports) if reports else ():
+    for row in answer:
         about = found.setdefault((row.destination, row.report_id), [])
         about.append(Standing(row.release_key, row.event, row.state))
     return found

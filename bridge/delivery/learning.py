@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from bridge.delivery.ahead import Ahead, Drafts
+from bridge.delivery.ahead import Ahead, Drafts, Question, question
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
-from bridge.delivery.seen import Seen, remembered, seen_asked, seen_of
+from bridge.delivery.seen import Seen, remembered, seen_asked
 from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
 from bridge.store import order_saving
-from bridge.store.answers import run_all
+from bridge.store.answers import Answer, Words, run_all
 from bridge.store.database import Database
 from bridge.store.order_index import Key
 from bridge.store.steps import plain, said, say
@@ -93,9 +93,10 @@ class Learner:
         changes = [change for change in page.changes if change.record.orders]
         ahead = self._write_ahead(changes)
         with self.database.write() as connection:
-            known = self._begun(connection, feed, changes)
+            asked = question(connection, changes) if self._ahead and ahead is None else None
+            known, answers = self._begun(connection, feed, changes, asked)
             if ahead is None:
-                owed, drafts = self._written(connection, changes, known)
+                owed, drafts = self._written(changes, known, asked, answers)
                 messages = drafts.messages
             elif ahead[0].known == known:
                 owed, messages = ahead[0], ahead[1].still(connection)
@@ -109,33 +110,44 @@ class Learner:
         return Learned(queued, claimed)
 
     def _begun(
-        self, connection: Connection, feed: str, changes: Sequence[Change]
-    ) -> dict[Key, Seen]:
-        """Take our turn with a feed, note the reports of orders; give what was known."""
+        self,
+        connection: Connection,
+        feed: str,
+        changes: Sequence[Change],
+        further: Question | None,
+    ) -> tuple[dict[Key, Seen], Sequence[Answer]]:
+        """
+        Take our turn with a feed, note the reports of orders; give what was known.
+
+        And what `further` wants to know.
+        """
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         words = [
             *self.database.serialized([f"feed {feed}"]),
             *order_saving.reports_set(connection, reports),
         ]
-        asked = seen_asked(connection, [_anchor(change) for change in changes])
-        answers = run_all(connection, [*words, *asked.words])
-        return asked.read(answers[len(words) :])
+        return _asked(connection, changes, further, words)
 
     def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed, Drafts] | None:
         """Write what a page says the words of, before the others wait; None where it is little."""
         if self._ahead is None or sum(each.said is not None for each in changes) <= AT_ONCE:
             return None
         with self.database.read() as connection:
-            known = seen_of(connection, [_anchor(each) for each in changes])
-            return self._written(connection, changes, known)
+            asked = question(connection, changes)
+            known, answers = _asked(connection, changes, asked)
+        return self._written(changes, known, asked, answers)
 
     def _written(
-        self, connection: Connection, changes: Sequence[Change], known: Mapping[Key, Seen]
+        self,
+        changes: Sequence[Change],
+        known: Mapping[Key, Seen],
+        asked: Question | None,
+        answers: Sequence[Answer],
     ) -> tuple[_Owed, Drafts]:
         owed = self._owed(changes, known)
-        if self._ahead is None or not any(each.said for each in changes):
+        if self._ahead is None or asked is None:
             return owed, Drafts()
-        prospect = self._ahead.look(connection, owed.releases, changes)
+        prospect = self._ahead.look(asked, answers, owed.releases)
         return owed, self._ahead.drafts(prospect, self._destinations)
 
     def _owed(self, changes: Sequence[Change], before: Mapping[Key, Seen]) -> _Owed:
@@ -155,6 +167,19 @@ class Learner:
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
         """Queue what is owed for news, within the caller's transaction; give how many were new."""
         return self._outbox.enqueue(connection, deliveries(news, self._destinations), self.clock())
+
+
+def _asked(
+    connection: Connection,
+    changes: Sequence[Change],
+    further: Question | None,
+    before: Sequence[Words] = (),
+) -> tuple[dict[Key, Seen], Sequence[Answer]]:
+    """Ask, after what goes `before`, what was known, and what else is wanted: at one go."""
+    seen = seen_asked(connection, [_anchor(change) for change in changes])
+    words = [*before, *seen.words]
+    answers = run_all(connection, [*words, *(further.words if further else ())])
+    return seen.read(answers[len(before) : len(words)]), answers[len(words) :]
 
 
 def _after_release(change: Change, anchor: Key, news: Sequence[News], addenda: int) -> Seen:

@@ -61,15 +61,9 @@ class Seen:
     check_at: int = NEVER
 
 
-def seen_of(connection: Connection, keys: Sequence[Key]) -> dict[Key, Seen]:
-    """Read what was known of these orders' reports: by site and accession, as in `order_index`."""
-    asked = seen_asked(connection, keys)
-    return asked.read(run_all(connection, asked.words))
-
-
 @dataclass(frozen=True, slots=True)
 class SeenAsked:
-    """What `seen_of` asks, to be run with others."""
+    """What was known of these orders' reports, to be asked with others."""
 
     keys: Collection[Key]
     words: Sequence[Words]
@@ -93,7 +87,7 @@ class SeenAsked:
 
 
 def seen_asked(connection: Connection, keys: Sequence[Key]) -> SeenAsked:
-    """Give what `seen_of` asks."""
+    """Ask what was known of these orders' reports: by site and accession, as in `order_index`."""
     wanted = frozenset(keys)
     return SeenAsked(
         wanted,

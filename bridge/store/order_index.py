@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -27,8 +27,9 @@ from sqlalchemy import (
     update,
 )
 
+from bridge.store.answers import Answer, Words, run_all
 from bridge.store.columns import BIG_KEY
-from bridge.store.steps import among, ask
+from bridge.store.steps import among, ask, asked
 
 _metadata = MetaData()
 
@@ -153,13 +154,22 @@ def find_told(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedO
 
     Where a merge has changed the MRN, it is the one order of the site with that accession.
     """
-    asked = set(keys)
+    wanted = frozenset(keys)
+    return told_read(run_all(connection, told_asked(connection, wanted)), wanted)
+
+
+def told_asked(connection: Connection, keys: Iterable[Key]) -> list[Words]:
+    """Give what `find_told` asks, to be run with others."""
+    return [asked(connection, _PLACED, some, site=site) for site, some in by_site(keys)]
+
+
+def told_read(answers: Iterable[Answer], keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
+    """Read the answers to `told_asked`, for these of its keys."""
     there: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
-    for site, accessions in by_site(asked):
-        for row in ask(connection, _PLACED, accessions, site=site):
-            there[row.site, row.accession].append(row)
+    for row in chain.from_iterable(answers):
+        there[row.site, row.accession].append(row)
     found: dict[Key, IndexedOrder] = {}
-    for key in asked:
+    for key in keys:
         rows = there[key.site, key.accession]
         own = [row for row in rows if row.mrn == key.mrn] or rows
         if len(own) == 1:

@@ -74,3 +74,19 @@ def test_words_count_as_exports(service: Service) -> None:
     assert ["text" in each for each in told] == [True, True, False]
     assert service.post("report/export/json", ONE).status_code == 429
     assert "text" in releases(service, texts="true")[0]
+
+
+def test_each_page_tells_its_own_words(service: Service) -> None:
+    """However few changes a page has, and whatever events are passed over."""
+    release(service)
+    service.launch(accession="A2", tags={"KeyFindings": "Another."})
+    body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
+    assert service.post("report/sign", body).status_code == 200
+    told, cursor = [], 0
+    while changes := service.get(
+        "report/changes", "service", after=cursor, limit=1, texts="true", without="report_signed"
+    ).json()["changes"]:
+        told += [each["text"]["reportInfo"]["content"] for each in changes if "text" in each]
+        cursor = changes[-1]["cursor"]
+    assert len(told) == 2
+    assert told[0] != told[1] == "Another."
