@@ -31,12 +31,18 @@ class Aside:
         *,
         least: int = LARGE,
         asks: Callable[[bytes], bool] | None = None,
+        asking: Executor | None = None,
     ) -> None:
-        """Judge frames of `least` bytes and more, and those that `asks` names, in `threads`."""
+        """
+        Judge frames of `least` bytes and more in `threads`, and others that `asks` names.
+
+        Those go to `asking`, where it is given: they wait for no large one.
+        """
         self._handler = handler
         self._threads = threads
         self._least = least
         self._asks = asks
+        self._asking = asking or threads
         self._latest: dict[int, asyncio.Future[None]] = {}
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
@@ -70,7 +76,9 @@ class Aside:
         if not self._takes_long(frame):
             return self._handler(frame, peer)
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._threads, self._handler.prepare, frame, peer)
+        large = len(frame.payload) >= self._least
+        threads = self._threads if large else self._asking
+        prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
         answered: Deferred[Sequence[bytes]] = Deferred()
         self._handler.keep(frame, prepared, answered.callback)
         return answered

@@ -35,10 +35,14 @@ _PIECE = """
     INSERT INTO parcel_piece (identity, digest, number, content) VALUES (?, ?, ?, ?)
     ON CONFLICT DO NOTHING
 """
+_PARCEL = text("""
+    SELECT p.identity, p.digest, p.pieces FROM message AS m
+    JOIN parcel AS p ON p.identity = m.identity AND p.digest = m.digest WHERE m.id = :id
+""")
 _CONTENT = text("""
-    SELECT p.content FROM message AS m
-    JOIN parcel_piece AS p ON p.identity = m.identity AND p.digest = m.digest
-    WHERE m.id = :id ORDER BY p.number
+    SELECT content FROM parcel_piece
+    WHERE identity = :identity AND digest = :digest AND number >= :first AND number < :end
+    ORDER BY number
 """)
 _SIZE = text("""
     SELECT m.id, p.size FROM message AS m
@@ -105,7 +109,14 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
     """Give the whole content of a message of whose row this is the `payload`."""
     if payload:
         return bytes(payload)
-    return b"".join(connection.execute(_CONTENT, {"id": message_id}).scalars())
+    parcel = connection.execute(_PARCEL, {"id": message_id}).mappings().first()
+    if parcel is None:
+        return b""
+    found: list[bytes] = []
+    for first in range(0, parcel["pieces"], _TOGETHER):  # more at once would hold others up
+        some = {**parcel, "first": first, "end": first + _TOGETHER}
+        found += connection.execute(_CONTENT, some).scalars()
+    return b"".join(found) if len(found) == parcel["pieces"] else b""
 
 
 def sizes(connection: Connection, after: int, to: int) -> dict[int, int]:

@@ -108,6 +108,7 @@ class Intake:
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._threads = ThreadPoolExecutor(1, "large frames")
+        self._asking = ThreadPoolExecutor(1, "merged patients")
         self._waiting = Waiting(self._state_of)
         known = self._known(self._first)
         memory = Memory(database, now_ms)
@@ -201,7 +202,7 @@ class Intake:
         counted = sequencer(listener, self._ledger, self._database)
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         asks = None if known is None else known.asks
-        aside = Aside(answering, self._threads, asks=asks)
+        aside = Aside(answering, self._threads, asks=asks, asking=self._asking)
         taken: Handler = aside if counted is None else counted.in_front(answering)
         timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
         if self._tracer is not None:

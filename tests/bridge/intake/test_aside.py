@@ -68,3 +68,20 @@ async def test_what_is_answered_is_the_same(database: Database) -> None:
         assert read_ack(reply).error_codes == ("100",)
         first = await send(order("X2"), 1)
         assert await send(order("X2"), 1) == first
+
+
+async def test_what_is_asked_about_waits_for_no_large_one(database: Database) -> None:
+    """On another connection: it has a thread of its own."""
+    gate = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(gate.wait, 30)
+    asking = ThreadPoolExecutor(1)
+    async with open_desk(database) as desk:
+        aside = Aside(desk.handler, threads, least=LEAST, asks=lambda _: True, asking=asking)
+        send = sending(desk, aside)
+        large = send(order("L1", "A1") + LARGE, 1)
+        (reply,) = await send(order("S2", "A2"), 2)
+        assert read_ack(reply).control_id == b"S2"
+        assert not large.done()
+        gate.set()
+        assert read_ack((await large)[0]).control_id == b"L1"
