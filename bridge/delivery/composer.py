@@ -5,7 +5,7 @@ Asks the report service, unless it has said it all before, and the order index; 
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from bridge.delivery.history import (
     since_cancelled,
     told_before,
 )
+from bridge.delivery.merges import merged
 from bridge.delivery.needs import Exporter, Owed
 from bridge.delivery.saying import orders_of, texts_of
 from bridge.delivery.shown import shown_before
@@ -77,12 +78,14 @@ class Known:
     """
     What our own database knows: the orders as they came in, and what was told before.
 
-    An order is found by accession alone where a merge has changed the MRN.
+    An order is found by accession alone where a merge has changed the MRN; `survivors` are the
+    MRNs of such orders, by place, where the merge is known to be newer than what is owed.
     """
 
     orders: list[IndexedOrder | None]
     told: list[Told]
     shown: tuple[Shown, ...] = ()
+    survivors: Mapping[int, str] = field(default_factory=dict)
 
 
 class Composer:
@@ -115,7 +118,9 @@ class Composer:
                 told = told_before(connection, each)
                 asks = told and in_sections(destination, ResultEvent(each.event))
                 shown = shown_before(connection, each) if asks else ()
-                found[each.delivery_id] = Known(orders, told, shown)
+                found[each.delivery_id] = Known(
+                    orders, told, shown, merged(connection, each, orders)
+                )
         return found
 
     async def compose(
@@ -166,7 +171,12 @@ class Composer:
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
-            orders=tuple(chain.from_iterable(map(orders_of, orders, known.orders))),
+            orders=tuple(
+                chain.from_iterable(
+                    orders_of(tags, index, known.survivors.get(place, ""))
+                    for place, (tags, index) in enumerate(zip(orders, known.orders, strict=True))
+                )
+            ),
             destination=dict(destination.fields),
             report_status=str(owed.orders["status"]),
             time_zone=destination.time_zone,

@@ -20,21 +20,29 @@ from mappings.results import (
     Signer,
 )
 
+IDENTITY = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
+"""What a merge says anew of a patient, beside the MRN."""
+
 WITHDRAWN = "This report has been withdrawn."
 """Stands for the text of a retracted report: what is in the editor by now is a draft."""
 
 
-def orders_of(tags: Mapping[str, Any], index: IndexedOrder | None) -> list[ResultOrder]:
+def orders_of(
+    tags: Mapping[str, Any], index: IndexedOrder | None, survivor: str = ""
+) -> list[ResultOrder]:
     """
     Join what the service says of an order with what its sender said; the service is newer.
 
-    An order of several procedures answers for each of them.
+    But for who the patient is, where she was merged since: `survivor` is her MRN then. An order of
+    several procedures answers for each of them.
     """
     said = dict(index.tags) if index else {}
-    merged = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
-    metadata = merged.pop("Metadata", None) or {}
+    joined = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
+    if survivor:
+        joined |= {tag: said[tag] for tag in IDENTITY if said.get(tag)} | {"PatientMRN": survivor}
+    metadata = joined.pop("Metadata", None) or {}
     order = ResultOrder(
-        tags={tag: str(value) for tag, value in merged.items()},
+        tags={tag: str(value) for tag, value in joined.items()},
         metadata=metadata,
         placer=index.placer if index else "",
         filler=index.filler if index else "",

@@ -177,6 +177,12 @@ def told_read(answers: Iterable[Answer], keys: Iterable[Key]) -> dict[Key, Index
     return found
 
 
+def reports_of(connection: Connection, site: str, mrn: str) -> list[str]:
+    """Name the reports that the orders of a patient are known to be in."""
+    mine = ORDERS.c.site == site, ORDERS.c.mrn == mrn, ORDERS.c.report_id != ""
+    return [row.report_id for row in connection.execute(select(ORDERS.c.report_id).where(*mine))]
+
+
 def numbered(
     connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
 ) -> list[IndexedOrder]:
