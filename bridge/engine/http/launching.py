@@ -5,6 +5,7 @@ Decides nothing about reports. Files and QR codes are worked on off the event lo
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -27,6 +28,7 @@ from bridge.engine.links.handles import Purpose
 from bridge.engine.live.launches import Asked
 from bridge.engine.service.launch import Desk, deeds_of, launch_all
 from bridge.engine.service.links import Vault
+from bridge.engine.service.runs import OneByOne
 from bridge.engine.service.work import Work
 
 PATHS = {
@@ -38,11 +40,11 @@ PATHS = {
 
 _AS_USUAL = QrCodeOptions()
 
-FEW = 10
+FEW = 25
 """
-So many launches of a batch, without files and QR codes, are read and answered in the loop's turn.
+So many launches of a batch, without files and QR codes, are read in the loop's turn.
 
-They take less than to hand them over to a thread and back.
+They take about as long as to hand them over to a thread and back, where other threads compute.
 """
 
 Result = TypeVar("Result")
@@ -83,16 +85,21 @@ async def _understood(engine: Engine, body: LaunchBody) -> LaunchRequest:
 async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:
     """Carry out many launches in one transaction; return a response or a problem for each."""
     engine, desk = engine_of(request), desk_of(engine_of(request), request)
-    quick = len(bodies) <= FEW and not any(map(_takes_long, bodies))
+    long = any(map(_takes_long, bodies))
+    quick = len(bodies) <= FEW and not long
     read = await _done(engine, lambda: [_read(engine, each) for each in bodies], quick=quick)
     wanted = [each[1] for each in read if isinstance(each, tuple)]
 
-    def deed(work: Work) -> list[Launched | EngineError]:
-        outcomes = launch_all(work, desk, wanted)
+    def deed(work: Work, *, at_once: bool) -> list[Launched | EngineError]:
+        outcomes = launch_all(work, desk, wanted, at_once=at_once)
         work.deeds += deeds_of(desk, wanted, outcomes, origin(request))
         return outcomes
 
-    outcomes = await engine.work.change(actor_of(desk.caller), engine.clock(), deed)
+    actor, now = actor_of(desk.caller), engine.clock()
+    try:
+        outcomes = await engine.work.change(actor, now, partial(deed, at_once=True))
+    except OneByOne:  # hardly ever: a savepoint for each batch would cost more
+        outcomes = await engine.work.change(actor, now, partial(deed, at_once=False))
     base, request_id = engine.base_url(request), request.state.request_id
 
     def answers() -> list[dict[str, Any]]:
@@ -102,7 +109,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
             for index, one in enumerate(read)
         ]
 
-    return await _done(engine, answers, quick=quick)
+    return await _done(engine, answers, quick=not long)
 
 
 async def _done(engine: Engine, work: Callable[[], Result], *, quick: bool) -> Result:

@@ -23,9 +23,10 @@ class Wakeups:
         """
         Wake everybody but who waits for none of these events; none given: for whatever it may be.
 
-        Harmless before anybody ever waited.
+        Harmless before anybody ever waited. To wake the loop for nobody would hold up the thread
+        that rings, and that has more to say: whoever takes a bell later reads what it rang for.
         """
-        if self._loop is None or self._loop.is_closed():
+        if self._loop is None or self._loop.is_closed() or self._is_for_nobody(events):
             return
         if self._thread == threading.get_ident():
             self._wake(events)
@@ -43,6 +44,9 @@ class Wakeups:
         self._waiting[future] = frozenset(without)
         future.add_done_callback(lambda done: self._waiting.pop(done, None))
         return future
+
+    def _is_for_nobody(self, events: frozenset[str]) -> bool:
+        return bool(events) and all(events <= each for each in tuple(self._waiting.values()))
 
     def _wake(self, events: frozenset[str]) -> None:
         for future, without in tuple(self._waiting.items()):

@@ -34,11 +34,15 @@ class Desk:
 
 
 def launch_all(
-    work: Work, desk: Desk, requests: Sequence[LaunchRequest]
+    work: Work, desk: Desk, requests: Sequence[LaunchRequest], *, at_once: bool = False
 ) -> list[Launched | EngineError]:
-    """Carry out launches in their order; return an outcome or a refusal for each."""
+    """
+    Carry out launches in their order; return an outcome or a refusal for each.
+
+    `at_once` is as for `carry_out_all`: it may raise OneByOne.
+    """
     people = People(work.connection, desk.caller, work.now)
-    ready = carry_out_all(work, people, requests)
+    ready = carry_out_all(work, people, requests, at_once=at_once)
     done = [each for each in ready if isinstance(each, Ready)]
     new = [_link(work, desk, people, each) for each in done]
     handles = iter(links.issue(work.connection, desk.vault, new, work.now))

@@ -53,7 +53,7 @@ class _Admitted:
     triple: Triple
 
 
-class _OneByOne(Exception):  # noqa: N818  # named for what to do
+class OneByOne(Exception):  # noqa: N818  # named for what to do
     """These launches cannot go together."""
 
 
@@ -63,7 +63,7 @@ def carry_out_one(work: Work, people: People, request: LaunchRequest) -> Ready:
         return carry_out(work, people, request)
     try:
         ready = _together(work, people, [request])[0]
-    except _OneByOne:
+    except OneByOne:
         return carry_out(work, people, request)
     if isinstance(ready, EngineError):
         raise ready
@@ -71,14 +71,21 @@ def carry_out_one(work: Work, people: People, request: LaunchRequest) -> Ready:
 
 
 def carry_out_all(
-    work: Work, people: People, requests: Sequence[LaunchRequest]
+    work: Work, people: People, requests: Sequence[LaunchRequest], *, at_once: bool = False
 ) -> list[Ready | EngineError]:
-    """Carry out launches in their order; a refused one leaves nothing behind."""
+    """
+    Carry out launches in their order; a refused one leaves nothing behind.
+
+    With `at_once` no savepoint is set for those that nearly always go together; where they do not,
+    OneByOne is raised, after which nothing may be kept.
+    """
     ready: list[Ready | EngineError] = []
     for (kind, _), run in groupby(requests, key=_kind):
         members = list(run)
         if kind is Kind.ALONE:
             ready += [_attempt(work, people, each) for each in members]
+        elif at_once:
+            ready += _at_once(work, people, members)
         else:
             ready += _attempt_together(work, people, members)
     return ready
@@ -107,9 +114,18 @@ def _attempt_together(
     try:
         with work.attempt():
             return _together(work, people, requests)
-    except (EngineError, _OneByOne):
+    except (EngineError, OneByOne):
         people.forget()
         return [_attempt(work, people, each) for each in requests]
+
+
+def _at_once(
+    work: Work, people: People, requests: Sequence[LaunchRequest]
+) -> list[Ready | EngineError]:
+    try:
+        return _together(work, people, requests)
+    except EngineError:
+        raise OneByOne from None
 
 
 def _together(
@@ -120,7 +136,7 @@ def _together(
     outcomes = _admit_all(work, people, site_id, requests)
     admitted = [each for each in outcomes if isinstance(each, _Admitted)]
     if len(admitted) < len(requests) and people.met > met:
-        raise _OneByOne  # whom a refused launch has registered must not stay
+        raise OneByOne  # whom a refused launch has registered must not stay
     ready = iter(_RUNS[_kind(requests[0])[0]](work, admitted) if admitted else [])
     return [each if isinstance(each, EngineError) else next(ready) for each in outcomes]
 

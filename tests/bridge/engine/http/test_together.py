@@ -68,6 +68,24 @@ def test_a_refused_launch_leaves_its_neighbours_and_nothing_of_itself(service: S
     assert Counter(each["action"] for each in trail)["launch"] == 4
 
 
+def test_a_batch_that_cannot_go_at_once_goes_one_by_one(service: Service) -> None:
+    """Its stranger stays unknown; what was registered before is registered, and said, once."""
+    accounts = count(service, "engine_account")
+    other = {"PatientName": "SMITH^JOHN"}
+    batch = [
+        launch_body("A1", lazyLaunch=True, registerOrder=True, tags=NAMED),
+        launch_body("A2", tags=other, userInfo=user("new@site1.test", "New Comer")),
+        launch_body("A3", tags=NAMED, userInfo=user()),
+    ]
+    answers = service.post("report/launch/clinical/batch", batch).json()
+    assert [each["status"] for each in answers] == ["PreLaunch", 409, "Draft"]
+    assert count(service, "engine_account") == accounts
+    events = service.get("report/changes").json()["changes"]
+    assert [each["event"] for each in events] == ["order_registered", "report_created"]
+    trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
+    assert Counter(each["action"] for each in trail)["launch"] == 3
+
+
 def test_each_launch_gets_the_answer_to_itself(service: Service) -> None:
     """Reports, owners and links are not mixed up, whichever token and kind."""
     bodies = [
