@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
-from mllp.contract import Service
+from mllp.contract import Service, Timer
 from mllp.conversation import Conversation
 from mllp.deadline import Deadline
 from mllp.framing import frame
@@ -45,6 +45,8 @@ class ServerConnection(Protocol):
         self._shaking = False  # the TLS handshake is not over
         self._ended = False  # nothing more is written: we have closed, or are gone
         limits, clock = service.limits, service.clock
+        self._clock = clock
+        self._rest: Timer | None = None  # while large frames are read too fast
         self._idle = Deadline(clock, limits.idle_timeout, self._idle_overdue)
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
         self._handshake = Deadline(clock, limits.frame_timeout, self.abort)
@@ -76,7 +78,10 @@ class ServerConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         if not self._ended:
             self._idle.touch()
-            self._turns.receive(data)
+            rest = self._turns.receive(data)
+            if rest and not self._gate.holds:
+                self.transport.pauseProducing()
+                self._rest = self._clock.callLater(rest, self._rested)
 
     def readConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
         """Answer what is in hand: the peer has only said that it will send no more."""
@@ -97,6 +102,8 @@ class ServerConnection(Protocol):
         for deadline in (self._handshake, self._idle, self._stalled, self._lingering):
             deadline.stop()
         self._turns.stop()
+        if self._rest is not None:
+            self._rest.cancel()
         self._gate.hold(Hold.ENDING)
         if self._shaking:
             self._observer.handshake_failed(self)
@@ -143,6 +150,12 @@ class ServerConnection(Protocol):
     def abort(self) -> None:
         """Close now."""
         self.transport.abortConnection()
+
+    def _rested(self) -> None:
+        """Read on, unless somebody has a reason not to."""
+        self._rest = None
+        if not self._gate.holds:
+            self.transport.resumeProducing()
 
     # What the turns call, and the time-outs
 

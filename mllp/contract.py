@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
+from mllp.pace import Pace
 
 
 class Timer(Protocol):
@@ -166,3 +167,4 @@ class Service(NamedTuple):
     clock: Clock
     observer: ServerObserver
     on_unframed: NakBuilder
+    pace: Pace

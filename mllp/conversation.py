@@ -60,13 +60,20 @@ class Conversation:
         """Whether nothing is in hand and no frame has begun."""
         return not self._replies and not self._reader.in_frame
 
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the peer."""
+    def receive(self, data: bytes) -> float:
+        """Take bytes from the peer; give the seconds for which no more should be read."""
         if not self._pumping and not self._holds and (whole := self._reader.whole(data)):
             self._take(whole)  # nearly always
-        else:
-            self._reader.receive(data)
-            self.proceed()
+            return 0.0
+        self._reader.receive(data)
+        self.proceed()
+        return self._rest(len(data)) if self._reader.in_large_frame else 0.0
+
+    def _rest(self, size: int) -> float:
+        """Give way to the others for a while, which is no delay of the peer's."""
+        rest = self._service.pace.rest(size, self._service.clock.seconds())
+        self._deadline.put_off(rest)
+        return rest
 
     def receive_eof(self) -> None:
         """Take note that the peer will send no more; what is in hand is still answered."""

@@ -40,6 +40,10 @@ class Deadline:
         if self._timer is not None:
             self._due = self._clock.seconds() + self._seconds
 
+    def put_off(self, seconds: float) -> None:
+        """Let it come so much later, if running: that time was not the peer's."""
+        self._due += seconds
+
     def stop(self) -> None:
         """Forget it."""
         if self._timer is not None:

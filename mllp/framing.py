@@ -93,6 +93,11 @@ class FrameReader:
         """How many bytes of the open frame are here; 0 between frames."""
         return self._length_before + len(self._buffer) if self._in_frame else 0
 
+    @property
+    def in_large_frame(self) -> bool:
+        """Whether the open frame is put together piece by piece."""
+        return self._before is not None
+
     def head(self, length: int) -> bytes:
         """Return at most the first `length` bytes of the open frame's payload."""
         if self._before is not None:

@@ -23,6 +23,7 @@ from mllp.contract import (
 )
 from mllp.errors import FramingError
 from mllp.gathering import Gathering
+from mllp.pace import Pace
 from mllp.telling import directly
 from mllp.wire import Wire
 
@@ -77,6 +78,7 @@ class MLLPServerFactory(Factory):
             clock,
             observer or ServerObserver(),
             on_unframed,
+            Pace(),
         )
         self._ids = count(1)
         self._connections: Gathering[ServerConnection] = Gathering(clock, grace)

@@ -41,6 +41,7 @@ class Keeper:
         self._path = HOT_PATHS[database.dialect]
         self._way = WAYS[database.dialect]
         self._writer = database.writer()
+        self._ahead = database.writer(fleeting=True)
         self._timer = timer
         self.flush_took = 0.0
         """Seconds of the last commit."""
@@ -53,6 +54,7 @@ class Keeper:
     def close(self) -> None:
         """Let the database's connection go."""
         self._writer.close()
+        self._ahead.close()
 
     def keep(self, groups: Sequence[Group]) -> Sequence[Answer]:
         """
@@ -78,7 +80,7 @@ class Keeper:
         """Store one group beside all others, who hardly wait for it. Never raises."""
         if len(group.arrivals) == 1:
             try:
-                arrivals = [put_apart(self._writer, group.arrivals[0], self._way)]
+                arrivals = [put_apart(self._ahead, group.arrivals[0], self._way)]
             except Exception as error:  # noqa: BLE001  # as above
                 return _as_store_error(error)
             group = replace(group, arrivals=arrivals)

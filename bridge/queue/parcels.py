@@ -9,6 +9,7 @@ of its own. Blocking.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from io import BytesIO
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
@@ -21,6 +22,7 @@ from bridge.store.writer import Writer
 PIECE = 64 * 2**10
 """Bytes that are written at once."""
 _TOGETHER = 16  # pieces in a transaction, where others write at the same time
+_BREATH = 0.001  # seconds between a mebibyte and the next that is read: others have their turns
 LONGEST_REST = 0.02
 """Seconds after a piece: where a piece takes longer, it is because others have their turns."""
 ORPHANED = 24 * 3600 * 1000
@@ -106,17 +108,25 @@ def put_apart(
 
 
 def content(connection: Connection, message_id: int, payload: Any) -> bytes:
-    """Give the whole content of a message of whose row this is the `payload`."""
+    """
+    Give the whole content of a message of whose row this is the `payload`.
+
+    Takes its time where that is long: for threads.
+    """
     if payload:
         return bytes(payload)
     parcel = connection.execute(_PARCEL, {"id": message_id}).mappings().first()
     if parcel is None:
         return b""
-    found: list[bytes] = []
+    found, pieces = BytesIO(), 0
     for first in range(0, parcel["pieces"], _TOGETHER):  # more at once would hold others up
+        if first:
+            time.sleep(_BREATH)
         some = {**parcel, "first": first, "end": first + _TOGETHER}
-        found += connection.execute(_CONTENT, some).scalars()
-    return b"".join(found) if len(found) == parcel["pieces"] else b""
+        for piece in connection.execute(_CONTENT, some).scalars():
+            found.write(piece)
+            pieces += 1
+    return found.getvalue() if pieces == parcel["pieces"] else b""  # its own bytes, not copied
 
 
 def sizes(connection: Connection, after: int, to: int) -> dict[int, int]:

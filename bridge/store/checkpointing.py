@@ -9,7 +9,7 @@ process for it.
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge.store.database import Database
 from bridge.store.errors import Busy
@@ -18,8 +18,10 @@ from bridge.store.faults import driver_errors
 LONG = 4000
 """Pages of a log that is brought back."""
 
+_TRIES = 8
+"""Times that it is written back beside others until nobody has committed meanwhile."""
 _LOOKS = 0.1  # seconds: a hundred messages, or some hundred pages
-_AGAIN = 1.0  # seconds until the next try, where a reader still needed the log
+_AGAIN = 0.2  # seconds until the next try, where a reader still needed the log
 _HEAD, _FRAME_HEAD = 32, 24  # bytes before the first page of a log, and before each
 _SALTS = slice(16, 24)  # of the log's head: new whenever the log begins anew
 _FRAME_SALTS = slice(8, 16)
@@ -66,24 +68,33 @@ class Checkpoints:
             self._thread.join()
 
     def _run(self) -> None:
-        file = self._database.file
-        assert file is not None  # noqa: S101  # `start` has asked
-        log = file.with_name(f"{file.name}-wal")
-        rest = _LOOKS
+        log, rest = self._log(), _LOOKS
         while not self._ended.wait(rest):
             rest = _LOOKS
             if is_long(log, self._pages):
-                rest = _LOOKS if self._bring_back() else _AGAIN
+                rest = _LOOKS if self._bring_back(log) else _AGAIN
         self._leave()
 
-    def _bring_back(self) -> bool:
-        """Say whether all of the log is in the file."""
+    def _log(self) -> Path:
+        file = self._database.file
+        assert file is not None  # noqa: S101  # `start` has asked
+        return file.with_name(f"{file.name}-wal")
+
+    def _bring_back(self, log: Path) -> bool:
+        """
+        Say whether all of the log is in the file.
+
+        SQLite waits for the disk to have the file only in a round that nobody commits in. That
+        should be one beside the others, for it takes as long as all that was written back.
+        """
         try:
             driver = self._driver = self._driver or self._connected()
-            for _ in range(2):  # the second has little to do, and leaves less
-                _checkpoint(driver, "PASSIVE")
+            for _ in range(_TRIES):
+                pages = _checkpoint(driver, "PASSIVE").logged
+                if not is_long(log, pages + 1):
+                    break
             with self._database.turn():
-                return _checkpoint(driver, "FULL")
+                return _checkpoint(driver, "FULL").whole
         except Busy:  # someone has had the turn for very long
             return False
         except driver_errors():  # a full disk, say: whoever commits is told, and this tries again
@@ -101,7 +112,18 @@ class Checkpoints:
             driver.close()
 
 
-def _checkpoint(driver: Any, how: str) -> bool:
-    """Write back what can be, with the disk's word for it; say whether that was all."""
-    busy, logged, done = driver.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
-    return not busy and logged == done
+class _Round(NamedTuple):
+    """Whether others were in the way, the pages of the log, and those that are in the file."""
+
+    busy: int
+    logged: int
+    done: int
+
+    @property
+    def whole(self) -> bool:
+        return not self.busy and self.logged == self.done
+
+
+def _checkpoint(driver: Any, how: str) -> _Round:
+    """Write back what can be."""
+    return _Round(*driver.execute(f"PRAGMA wal_checkpoint({how})").fetchone())
