@@ -36,6 +36,7 @@ from bridge.wiring.console import console_application
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
 from config import Settings
+from config.quantities import HostPort
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
@@ -47,25 +48,21 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     tracer, parts = _tracing(settings)
     application = None
     if Role.ENGINE in roles and settings.engine.is_internal:
-        engine_database = stores.open_engine_database(settings)
-        parts.append(_database_part("engine database", engine_database, stores.migrate_engine))
-        application = engine_application(settings, engine_database, now_ms)
-        parts.append(engine_part(application))
+        application, own_parts = _engine(settings)
+        parts += own_parts
     database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
         parts.append(_database_part("database", database, stores.migrate_bridge))
         _begin_with_files(settings, database)
     elsewhere = Elsewhere()
-    if database is not None:
-        parts.append(Step("large messages", nothing, partial(asyncio.to_thread, elsewhere.end)))
+    parts.append(Step("large messages", nothing, partial(asyncio.to_thread, elsewhere.end)))
     client, closing = _client(settings, application) if database is not None else (None, None)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
         belonging = Belongings(settings, database, elsewhere)
         parts.append(Numbering(database, belonging, elsewhere).part())
         console = console_application(settings, database, client, belonging, now_ms)
-    bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
-    if bind is not None:
+    if (bind := _bind(settings, roles)) is not None:
         probes = Probes(metrics, readiness, database, now_ms)
         parts.append(web_part(probes.over(application, console), bind))
     if application is not None:
@@ -77,14 +74,26 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(among.part())
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            own = (owners[0], reactor, among)
-            parts += Intake(*shared, *own, elsewhere=elsewhere, tracer=tracer).parts()
+            own = (*shared, owners[0], reactor, among)
+            parts += Intake(*own, elsewhere=elsewhere, tracer=tracer).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
             parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())
         parts.append(OwnFiles(settings, database, among.leads, node.name).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
+    return settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
+
+
+def _engine(settings: Settings) -> tuple[FastAPI, list[Step]]:
+    """Open and migrate the internal engine's database; give the engine, and its parts."""
+    database = stores.open_engine_database(settings)
+    opened = _database_part("engine database", database, stores.migrate_engine)
+    application = engine_application(settings, database, now_ms)
+    return application, [opened, engine_part(application)]
 
 
 def _tracing(settings: Settings) -> tuple[Tracer | None, list[Step]]:

@@ -113,16 +113,18 @@ class Intake:
         known = self._known(self._first)
         memory = Memory(database, now_ms)
         self._forwarder = Forwarder(client, memory, known, self._waiting, metrics)
-        courtesy = Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time)
-        self._worker = Worker(
-            Inbox(database, owner, remember=memory.write),
-            traced_apply(self._forwarder.apply, tracer),
-            clock=now_ms,
-            courtesy=courtesy,
-            poll=HEARD if database.dialect == "postgresql" else UNHEARD,
-        )
+        self._worker = self._applying(Inbox(database, owner, remember=memory.write))
         membership.wakes(self._worker.look_around)
         self._ledger.announce(self._worker.notify)
+
+    def _applying(self, inbox: Inbox) -> Worker:
+        return Worker(
+            inbox,
+            traced_apply(self._forwarder.apply, self._tracer),
+            clock=now_ms,
+            courtesy=Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time),
+            poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
+        )
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
