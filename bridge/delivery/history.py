@@ -60,7 +60,6 @@ class Told:
 
 def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]:
     """Read what was delivered to the same receiver about the same report and orders."""
-    which = which_of(delivery.release_key)
     rows = connection.execute(
         _TOLD,
         {
@@ -72,7 +71,7 @@ def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]
     )
     told: list[Told] = []
     for row in rows:
-        if which == ALL_ORDERS or which_of(row.release_key) in (which, ALL_ORDERS):
+        if meet(delivery.release_key, row.release_key):
             told.append(as_told(told, ResultEvent(row.event), row.release_key))
     return told
 
@@ -100,10 +99,9 @@ def standing_read(answer: Answer) -> dict[tuple[str, str], list[Standing]]:
 
 def told_already(before: Sequence[Standing], release_key: str) -> list[Told] | None:
     """Say what was told before a delivery; None while something before it is undecided."""
-    which = which_of(release_key)
     told: list[Told] = []
     for each in before:
-        if which != ALL_ORDERS and which_of(each.release_key) not in (which, ALL_ORDERS):
+        if not meet(release_key, each.release_key):
             continue
         if each.state in _UNDECIDED:
             return None
@@ -134,7 +132,7 @@ def document_names(report_id: str, release_key: str, told: Sequence[Told]) -> Do
     What withdraws an addendum follows that addendum's document, whatever else is there. A
     correction follows the report's own, else what withdrew the last of its addenda.
     """
-    base = _base(report_id, which_of(release_key))
+    base = _base(report_id, _which(release_key))
     current, number, parent, cancelled, replaced = base, base, "", 0, 0
     there = withdrawn = ""  # the report's own document, and what stands in an addendum's place
     addenda: dict[int, str] = {}
@@ -164,7 +162,13 @@ def _base(report_id: str, which: str) -> str:
     return b32encode(digest).decode()
 
 
-def which_of(release_key: str) -> str:
+def meet(one: str, other: str) -> bool:
+    """Tell whether two release keys of a report are about an order in common."""
+    which, others = _which(one), _which(other)
+    return which == others or ALL_ORDERS in (which, others)
+
+
+def _which(release_key: str) -> str:
     """Say which order of a report a delivery is about, or that it is about all."""
     return release_key.rpartition(":")[2]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
-from bridge.delivery.history import ALL_ORDERS, which_of
+from bridge.delivery.history import meet
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
 from mappings.hl7.message import Message
@@ -35,7 +35,6 @@ class Sent(NamedTuple):
 
 def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Shown, ...]:
     """Read what the same receiver has of the same report and orders."""
-    which = which_of(delivery.release_key)
     sent = connection.execute(
         _SENT,
         {
@@ -45,11 +44,7 @@ def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Sho
             "done": State.DONE.value,
         },
     )
-    return shown(
-        bytes(row.payload)
-        for row in sent
-        if which == ALL_ORDERS or which_of(row.release_key) in (which, ALL_ORDERS)
-    )
+    return shown(bytes(row.payload) for row in sent if meet(delivery.release_key, row.release_key))
 
 
 def shown(messages: Iterable[bytes]) -> tuple[Shown, ...]:
