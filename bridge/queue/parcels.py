@@ -85,7 +85,9 @@ def put_apart(
     rest: Callable[[float], object] = time.sleep,
 ) -> Arrival:
     """
-    Keep an arrival's content, durably and piece by piece; give what is still to be kept of it.
+    Keep an arrival's content piece by piece; give what is still to be kept of it.
+
+    The writer need not wait for the disk: the commit of the row, that comes after them, does.
 
     `rest` is given the seconds that each transaction took, up to a limit: others write meanwhile.
     What is there already, of a retransmit or of an attempt cut short, is not written again.
