@@ -4,10 +4,11 @@ import contextlib
 import json
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, expect
+from playwright.sync_api import BrowserContext, Error, Page, Playwright, expect
 
 from tests.browser.conftest import CHROMIUM
-from tests.browser.reading_room import OTHER, ReadingRoom
+from tests.browser.editor.writing import opened, phase, typed
+from tests.browser.reading_room import ReadingRoom
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -21,24 +22,6 @@ READ_JOURNAL = """() => new Promise((resolve) => {
     })));
   };
 })"""
-
-
-def opened(page: Page, link: str) -> None:
-    """Open a report and wait for its text."""
-    page.goto(link)
-    page.wait_for_selector("#sign:visible")
-
-
-def typed(page: Page, words: str) -> None:
-    """Type at the end of the text."""
-    page.click("#text")
-    page.keyboard.press("Control+End")
-    page.keyboard.type(words)
-
-
-def phase(page: Page, wanted: str) -> None:
-    """Wait for a phase of saving."""
-    expect(page.locator("#saving")).to_have_attribute("data-phase", wanted, timeout=15_000)
 
 
 def test_undo_goes_back_over_saves(room: ReadingRoom, page: Page) -> None:
@@ -212,78 +195,3 @@ def test_a_reloaded_page_goes_on_writing_at_once(room: ReadingRoom, page: Page) 
     typed(page, " And on.")
     phase(page, "saved")
     assert room.content() == "Just now. And on."
-
-
-def test_one_window_writes_and_another_takes_over(
-    room: ReadingRoom, profile: BrowserContext
-) -> None:
-    """V100: the second window reads until it takes over; the first one's text is not lost."""
-    link = room.launch()
-    first, second = profile.new_page(), profile.new_page()
-    opened(first, link)
-    typed(first, "First window.")
-    phase(first, "saved")
-    second.goto(link)
-    expect(second.locator("#writer")).to_contain_text("in another window")
-    assert second.get_attribute("#text", "contenteditable") == "false"
-    second.click("#take-over")
-    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
-    expect(first.locator("#writer")).to_be_visible(timeout=15_000)
-    typed(second, " Second window.")
-    phase(second, "saved")
-    assert room.content() == "First window. Second window."
-    expect(first.locator("#text")).to_have_text("First window. Second window.", timeout=15_000)
-
-
-def test_two_texts_are_never_made_one_unasked(
-    room: ReadingRoom, profile: BrowserContext, chromium: Browser
-) -> None:
-    """Typed on two computers: the slower one keeps its text, sees the other, and decides."""
-    link = room.launch()
-    elsewhere = chromium.new_context()
-    first, second = profile.new_page(), elsewhere.new_page()
-    opened(first, link)
-    first.route("**/session/*", lambda route: route.abort())
-    typed(first, "Mine.")
-    phase(first, "offline")
-    second.goto(link)
-    second.click("#take-over")
-    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
-    typed(second, "Theirs.")
-    phase(second, "saved")
-    second.goto("about:blank")  # a page that is left gives its lease back; a killed one does not
-    elsewhere.close()
-    first.unroute("**/session/*")
-    expect(first.locator("#conflict")).to_be_visible(timeout=40_000)
-    assert first.inner_text("#text") == "Mine."
-    assert room.content() == "Theirs."
-    first.click("#keep-mine")
-    phase(first, "saved")
-    assert room.content() == "Mine."
-
-
-def test_text_of_a_draft_that_was_taken_over_stays_readable(
-    room: ReadingRoom, profile: BrowserContext
-) -> None:
-    """Ownership transfer: what was not saved stays in the previous editor's page."""
-    first = profile.new_page()
-    opened(first, room.launch())
-    first.route("**/session/save", lambda route: route.abort())
-    typed(first, "Unsaved.")
-    phase(first, "offline")
-    second = profile.new_page()
-    opened(
-        second,
-        room.launch(
-            who=OTHER,
-            userInfo={
-                "UserEmail": OTHER,
-                "UserName": "Otto",
-                "forceOwnershipTransfer": True,
-            },
-        ),
-    )
-    first.unroute("**/session/save")
-    expect(first.locator("#not-owner")).to_contain_text("Otto", timeout=20_000)
-    assert first.inner_text("#text") == "Unsaved."
-    phase(first, "refused")

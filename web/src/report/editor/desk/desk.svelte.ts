@@ -86,6 +86,7 @@ export class Desk {
     this.page = page;
     this.report?.take(page.document);
     if (reading && this.editable) this.report?.writable();
+    if (this.editable) this.report?.goOn();
     this.#adoptAddendum(page);
   }
 
@@ -134,6 +135,7 @@ export class Desk {
       const same = seen.version === page.version && seen.status === page.status;
       const writer = seen.writer?.name === page.writer?.name;
       if (!same || seen.writable !== page.writable || !writer) await this.refresh();
+      else if (seen.writable) this.report?.goOn();
       this.report?.keeper.retry();
       this.addendum?.keeper.retry();
     } catch (error) {
@@ -207,8 +209,10 @@ export class Desk {
     try {
       this.adopt(await this.endpoints.save(this.page?.version ?? 0, content, template));
     } catch (error) {
-      if (!(error instanceof ApiProblem && error.code === "version_conflict")) throw error;
-      await this.#settleConflict(content, error);
+      const problem = error instanceof ApiProblem ? error : null;
+      if (problem?.code === "being_edited") this.adopt(await this.endpoints.load()); // says who writes
+      if (problem?.code !== "version_conflict") throw error;
+      await this.#settleConflict(content, problem);
     }
     if (this.#template === template) this.#template = null;
   }
@@ -237,10 +241,19 @@ export class Desk {
   }
 
   /** Carries out a deed after saving; false, and said, when it fails. */
-  async act(deed: () => Promise<Page | undefined>, done: string): Promise<boolean> {
+  act(deed: () => Promise<Page | undefined>, done: string): Promise<boolean> {
+    return this.#said(() => this.perform(deed), done);
+  }
+
+  /** Takes the writing over. Nothing is saved before it: while another writes, nothing can be. */
+  takeOver(): Promise<boolean> {
+    return this.#said(() => this.#carry(() => this.endpoints.takeOver()), "editor.yours");
+  }
+
+  async #said(deed: () => Promise<void>, done: string): Promise<boolean> {
     this.busy = true;
     try {
-      await this.perform(deed);
+      await deed();
       this.say(done);
       return true;
     } catch (error) {
@@ -252,9 +265,15 @@ export class Desk {
   }
 
   /** Carries out a deed after saving; rejects when it fails. */
-  async perform(deed: () => Promise<Page | undefined>): Promise<void> {
-    try {
+  perform(deed: () => Promise<Page | undefined>): Promise<void> {
+    return this.#carry(async () => {
       await this.flush();
+      return deed();
+    });
+  }
+
+  async #carry(deed: () => Promise<Page | undefined>): Promise<void> {
+    try {
       const page = await deed();
       if (page) this.adopt(page);
     } catch (error) {

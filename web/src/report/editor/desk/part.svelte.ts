@@ -92,6 +92,12 @@ export class TextPart {
     this.restoredAt = kept.at;
   }
 
+  /** The text is this window's to write: what was refused while another one wrote is saved now. */
+  goOn(): void {
+    const { phase, reason } = this.keeper.saving;
+    if (phase === "refused" && reason === "being_edited" && !this.theirs) this.keeper.resume();
+  }
+
   /** The page's state brings this document: shows it, unless something else was typed. */
   take(document: ReportDocument): void {
     const next = canonical(document);

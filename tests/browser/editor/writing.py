@@ -1,0 +1,21 @@
+"""What a person does at the report's page: open it, type, see it saved."""
+
+from playwright.sync_api import Page, expect
+
+
+def opened(page: Page, link: str) -> None:
+    """Open a report and wait for its text."""
+    page.goto(link)
+    page.wait_for_selector("#sign:visible")
+
+
+def typed(page: Page, words: str) -> None:
+    """Type at the end of the text."""
+    page.click("#text")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(words)
+
+
+def phase(page: Page, wanted: str, *, timeout: int = 15_000) -> None:
+    """Wait for a phase of saving."""
+    expect(page.locator("#saving")).to_have_attribute("data-phase", wanted, timeout=timeout)
