@@ -6,8 +6,7 @@ change. Deeds go to the audit trail and changes to the feed as the last thing be
 so that both grow in the order of the commits and row locks are never taken under their locks.
 """
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -68,11 +67,6 @@ class ChangeEvent(StrEnum):
     ADDENDUM_RETRACTED = "addendum_retracted"
 
 
-def unguessable_id() -> str:
-    """Make a report id: 128 random bits, hexadecimal."""
-    return secrets.token_hex(16)
-
-
 @dataclass(slots=True)
 class Work:
     """A transaction in the making. `now` is the server's clock in milliseconds."""
@@ -80,7 +74,6 @@ class Work:
     session: Session
     actor: Actor
     now: int
-    new_id: Callable[[], str] = unguessable_id
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
     deeds: list[audit.Deed] = field(default_factory=list)
 
@@ -160,12 +153,11 @@ def part(
     connection: Connection,
     actor: Actor,
     now: int,
-    new_id: Callable[[], str] = unguessable_id,
 ) -> Iterator[Work]:
     """Work on a part of a write transaction; whoever opened it also appends the minutes."""
     # The session never ends what it did not begin, be it a transaction or a savepoint.
     with Session(bind=connection, join_transaction_mode="rollback_only") as session:
-        work = Work(session, actor, now, new_id)
+        work = Work(session, actor, now)
         yield work
         session.flush()
 
@@ -176,11 +168,10 @@ def working(
     database: Database,
     actor: Actor,
     now: int,
-    new_id: Callable[[], str] = unguessable_id,
 ) -> Iterator[Work]:
     """Work inside a write transaction that somebody else opened and will commit."""
     minutes = Minutes()
-    with part(connection, actor, now, new_id) as work:
+    with part(connection, actor, now) as work:
         yield work
     minutes.take(work)
     minutes.append(connection, database)
@@ -191,8 +182,7 @@ def transaction(
     database: Database,
     actor: Actor,
     now: int,
-    new_id: Callable[[], str] = unguessable_id,
 ) -> Iterator[Work]:
     """Work in a write transaction of its own; all of it is kept, or nothing."""
-    with database.write() as connection, working(connection, database, actor, now, new_id) as work:
+    with database.write() as connection, working(connection, database, actor, now) as work:
         yield work
