@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from bridge.store.database import Database
+from tests.acceptance.house import free_port
 from tests.bridge.engine.http.conftest import _people
 from tests.bridge.engine.http.house import ADMIN, launch_body, user
 from tests.conformance.engine.fuzz_sessions import ADDRESS, TOKEN
 from tests.conformance.engine.node import ROOT, now, running
-from tests.conformance.engine.test_processes import free_port
 from tests.databases import fresh_file
 
 PATIENCE = 400
