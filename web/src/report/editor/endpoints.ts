@@ -1,5 +1,6 @@
 // The session endpoints that the report's page calls, by name.
 import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
+import { inTurn } from "../../shared/api/turns";
 import type {
   BillingCodes,
   Choices,
@@ -47,7 +48,10 @@ export function createEndpoints(api: Api) {
       return api.post<Page>(`${HOME}save`, body, { keepalive: true });
     },
     checks: () => get<{ findings: Finding[] }>("checks"),
-    choose: (choices: Choices) => api.put<undefined>(`${HOME}choices`, choices),
+    /** The last choice stays, and outlives the page: users choose, and go on. */
+    choose: inTurn((choices: Choices) =>
+      api.put<undefined>(`${HOME}choices`, choices, { keepalive: true }),
+    ),
     sign: (version: number) => post("sign", { version }),
     signNow: (version: number) => post("sign-now", { version }),
     unsign: () => post("unsign"),
