@@ -1,6 +1,6 @@
 // The session endpoints that the report's page calls, by name.
 import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
-import { inTurn } from "../../shared/api/turns";
+import { inTurn, together } from "../../shared/api/turns";
 import type {
   BillingCodes,
   Choices,
@@ -19,6 +19,8 @@ import type {
 import type { ReportDocument } from "./text/document";
 
 const HOME = "/reporting/api/session/";
+/** So many milliseconds the answer to one question is waited for. */
+const PRESENT_WITHIN = 25_000;
 
 export type Endpoints = ReturnType<typeof createEndpoints>;
 
@@ -37,7 +39,10 @@ export function createEndpoints(api: Api) {
     load: () => get<Page>("report"),
     takeOver: () => post("open", { takeOver: true }),
     transfer: () => post("transfer"),
-    presence: () => post<Presence>("presence"),
+    // However often it is asked for: where answers are slow, saving does not wait behind it.
+    presence: together(() =>
+      api.post<Presence>(`${HOME}presence`, {}, { signal: AbortSignal.timeout(PRESENT_WITHIN) }),
+    ),
     leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
     save: (version: number, document: ReportDocument, template: number | null) =>
       post("save", { version, document, ...(template === null ? {} : { template }) }),

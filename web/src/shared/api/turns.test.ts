@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inTurn } from "./turns";
+import { inTurn, together } from "./turns";
 
 /** A call that is answered when the test says so. */
 function slow() {
@@ -39,5 +39,24 @@ describe("calls in turn", () => {
     await new Promise((later) => setTimeout(later));
     void choose("light");
     expect(asked).toEqual(["dark", "light"]);
+  });
+});
+
+describe("a question of many", () => {
+  it("is asked once at a time, and once more for all who asked meanwhile", async () => {
+    const { asked, answers, call } = slow();
+    const look = together(() => call(`look ${asked.length}`));
+    const first = look();
+    const others = [look(), look(), look()];
+    expect(asked).toHaveLength(1);
+    answers[0]?.("badly");
+    await expect(first).rejects.toThrow("look 0");
+    await expect.poll(() => asked).toHaveLength(2);
+    answers[1]?.("well");
+    expect(await Promise.all(others)).toEqual(["look 1", "look 1", "look 1"]);
+    const later = look();
+    expect(asked).toHaveLength(3);
+    answers[2]?.("well");
+    expect(await later).toBe("look 2");
   });
 });

@@ -17,3 +17,18 @@ export function inTurn<A extends unknown[], R>(
     return mine;
   };
 }
+
+/** Returns the same question, asked once at a time: all who ask meanwhile share the next answer. */
+export function together<R>(ask: () => Promise<R>): () => Promise<R> {
+  let asked: Promise<R> | null = null;
+  let next: Promise<R> | null = null;
+  const begin = () => {
+    const mine = ask().finally(() => (asked = null));
+    next = null;
+    return (asked = mine);
+  };
+  return () => {
+    if (!asked) return begin();
+    return (next ??= asked.then(begin, begin));
+  };
+}
