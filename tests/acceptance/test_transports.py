@@ -147,7 +147,7 @@ def test_unfinished_files_wait(post: Post) -> None:
 
 def test_results_go_to_the_folder_and_over_http(post: Post) -> None:
     """One file and one POST each, the addendum after the report, named by MSH-10."""
-    assert verdict(httpx.post(post.web, content=order(5010)).content) == ("AA", "C5010")
+    assert verdict(httpx.post(post.web, content=order(5010), timeout=30).content) == ("AA", "C5010")
     post.house.settle()
     post.house.draft("M5010", "A5010", "Nothing found.")
     post.house.sign("M5010", "A5010")
@@ -181,8 +181,7 @@ def test_http_status_follows_the_acknowledgment(
     """200 for AA, 400 for AR, 500 for AE, and the acknowledgment in the body of each."""
     reply = httpx.post(
         post.web, content=order(5020).replace(*change, 1),
-        headers={"content-type": "application/hl7-v2; charset=utf-8"},
-    )  # fmt: skip
+        headers={"content-type": "application/hl7-v2; charset=utf-8"}, timeout=30)  # fmt: skip
     assert reply.status_code == status
     assert verdict(reply.content)[0] == code
     assert reply.headers["content-type"] == "application/hl7-v2; charset=utf-8"
@@ -202,7 +201,7 @@ def test_http_that_is_no_message(
     post: Post, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     """Refused by its status, before anything is stored."""
-    reply = httpx.request(method, post.web + path, content=order(5021), headers=headers)
+    reply = httpx.request(method, post.web + path, content=order(5021), headers=headers, timeout=30)
     assert reply.status_code == status
     assert b"MSA" not in reply.content
 
@@ -211,7 +210,10 @@ def test_the_charset_of_the_content_type(post: Post) -> None:
     """A message that names no charset is what its Content-Type says, not the listener's."""
     message = order(5022, title="Schädel", msh10="Ö22").replace(b"||||||UNICODE UTF-8", b"")
     reply = httpx.post(
-        post.web, content=message, headers={"content-type": "application/hl7-v2; charset=utf-8"}
+        post.web,
+        content=message,
+        headers={"content-type": "application/hl7-v2; charset=utf-8"},
+        timeout=30,
     )
     assert b"MSA|AA|" + "Ö22".encode() in reply.content, "and so is what it is answered"
     post.house.settle()
@@ -250,11 +252,13 @@ def test_too_large_and_too_slow(post: Post) -> None:
 
 def test_who_may_send(post: Post) -> None:
     """With `authorization_file` only the sender that shows that header is heard."""
-    assert httpx.post(post.guarded, content=order(5025)).status_code == 401
+    assert httpx.post(post.guarded, content=order(5025), timeout=30).status_code == 401
     wrong = {"authorization": SECRET[:-2]}
-    assert httpx.post(post.guarded, content=order(5025), headers=wrong).status_code == 401
+    assert (
+        httpx.post(post.guarded, content=order(5025), headers=wrong, timeout=30).status_code == 401
+    )
     right = {"authorization": SECRET}
-    reply = httpx.post(post.guarded, content=order(5025), headers=right)
+    reply = httpx.post(post.guarded, content=order(5025), headers=right, timeout=30)
     assert verdict(reply.content) == ("AA", "C5025")
 
 
