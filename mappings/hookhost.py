@@ -1,8 +1,9 @@
 """
 The process that runs administrators' hooks and costly patterns: `python -m mappings.hookhost`.
 
-Reads requests on stdin, answers on stdout, a length and JSON each. Bounded in memory; an alarm
-ends it when a request takes too long and nobody is there any more to end it.
+Reads requests on stdin, answers on stdout, a length and JSON each. Bounded in memory, and by the
+kernel in what a request may use of a processor; an alarm ends it when a request takes too long
+and nobody is there any more to end it.
 """
 
 import importlib
@@ -76,9 +77,11 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     replies.flush()
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         request = json.loads(requests.read(LENGTH.unpack(head)[0]))
+        signal.setitimer(signal.ITIMER_PROF, request["processor"])
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         reply = json.dumps(answer(request)).encode()
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0)
         replies.write(LENGTH.pack(len(reply)) + reply)
         replies.flush()
 

@@ -6,6 +6,7 @@ What `init`, `site`, `user` and `token` make on SQLite is made once a run and co
 
 import atexit
 import json
+import os
 import random
 import shutil
 import socket
@@ -23,12 +24,19 @@ from tests.acceptance.serving import Serving
 
 TOKEN = "token.txt"
 PORTS: set[int] = set()
+SHARES = 8  # more processes of one run than any machine of ours starts
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that the system gives to outgoing connections."""
+    """
+    A port that nobody listens on, below those that the system gives to outgoing connections.
+
+    Each process of a run has a share of its own: none takes what another has chosen, and does not
+    listen on yet.
+    """
+    mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % SHARES
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = 20_000 + SHARES * random.randrange(12_000 // SHARES) + mine
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -109,7 +109,7 @@ def refused_calls(house: House) -> None:
     house.call("GET", "/CANARYTEXT", expect=None, params={"PatientMRN": "CANARYMRN1"})
     house.call("GET", "/api/worklist", expect=None, params={"q": "CANARYNAME", "limit": "x"})
     house.call("POST", "/api/report/sign", expect=None, content=b'{"CANARYTEXT')
-    with httpx.Client(base_url=house.url) as stranger:
+    with httpx.Client(base_url=house.url, timeout=30) as stranger:
         stranger.get("/api/worklist?PatientMRN=CANARYMRN1", headers={"x-access-token": "CANARYID"})
         stranger.get("/launch-report/clinical?handle=CANARYTEXT")
 
@@ -127,7 +127,7 @@ def test_log(sung: tuple[House, Sink], value: str) -> None:
 def test_metrics(sung: tuple[House, Sink], value: str) -> None:
     """No metric has a patient in a label."""
     house, _ = sung
-    shown = httpx.get(f"{house.url}/metrics").text
+    shown = httpx.get(f"{house.url}/metrics", timeout=30).text
 
     assert "bridge_deliveries_total" in shown
     assert value not in shown

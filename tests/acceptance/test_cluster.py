@@ -1,12 +1,14 @@
 """More than one node on one PostgreSQL: what a node leaves behind, the others do, and once."""
 
 import os
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bridge.queue.waking import HEARD
 from tests.acceptance.cluster import Cluster, wait_for
 from tests.acceptance.orders import order
 from tests.acceptance.test_kill import Feed, course, expected
@@ -19,6 +21,8 @@ PATIENTS = 48
 CONNECTIONS = 6
 HAND_OVER = 30.0  # seconds: three times what is promised, for machines that are slow
 IDLE = 8.0  # seconds
+WORK = 2_000_000
+WORK_TAKES = 0.12  # seconds of the processor for which the promise of idle nodes is made
 PRUNING = '[retention]\nkeep = "1000d"\nevery = "1s"\n'
 
 
@@ -129,16 +133,24 @@ def test_what_a_person_replays_is_heard_by_a_node_at_once(cluster: Cluster) -> N
     with Sender(first.mllp_port) as sender:
         assert verdict(sender.ask(order(1))) == ("AA", "C1")
     first.settle()
+    took = [_replayed(cluster) for _ in range(5)]
+
+    assert statistics.median(took) < HEARD / 2, took
+
+
+def _replayed(cluster: Cluster) -> float:
     settled = "SELECT settled_at FROM message"
     before = cluster.query(settled)
-    first.bridge("messages", "replay", "1")
-    took = wait_for(lambda: cluster.query(settled) != before, 20)
-
-    assert took < 1.5
+    cluster.nodes[0].bridge("messages", "replay", "1")
+    return wait_for(lambda: cluster.query(settled) != before, 20)
 
 
 def test_an_idle_node_hardly_uses_the_processor(cluster: Cluster) -> None:
-    """Eight seconds with nothing to do."""
+    """
+    Eight seconds with nothing to do: two hundredths of a processor for each node.
+
+    On a processor that is slower than the one this was promised for, as much work takes longer.
+    """
     with sink() as ris:
         cluster.nodes[0].destination("ris", ris.port)
         cluster.make()
@@ -147,8 +159,17 @@ def test_an_idle_node_hardly_uses_the_processor(cluster: Cluster) -> None:
         before = processor_seconds(cluster)
         time.sleep(IDLE)
         used = processor_seconds(cluster) - before
+        slower = max(1.0, seconds_of_work() / WORK_TAKES)
 
-    assert used / len(cluster.nodes) / IDLE <= 0.02
+    assert used / len(cluster.nodes) / IDLE <= 0.02 * slower
+
+
+def seconds_of_work() -> float:
+    """What a piece of work of the interpreter's takes of this processor now."""
+    began, total = time.thread_time(), 0
+    for number in range(WORK):
+        total += number * number % 7
+    return time.thread_time() - began
 
 
 def processor_seconds(cluster: Cluster) -> float:

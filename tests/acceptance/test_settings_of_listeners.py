@@ -52,7 +52,7 @@ def test_too_many_connections(hospital: Hospital) -> None:
                 time.sleep(0.1)
     assert verdict(reply) == ("AA", "C1007")
     two.close()
-    counted = httpx.get(f"{hospital.house.url}/metrics").text
+    counted = httpx.get(f"{hospital.house.url}/metrics", timeout=30).text
     assert 'bridge_mllp_connections_refused_total{listener="small"}' in counted
 
 

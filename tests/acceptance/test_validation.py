@@ -54,7 +54,7 @@ def test_warn(gate: Gate) -> None:
     """Taken, counted, and told in the log by code and place."""
     with Sender(gate.warn) as sender:
         assert verdict(sender.ask(nameless(8003))) == ("AA", "C8003")
-    metrics = httpx.get(f"{gate.house.url}/metrics").text
+    metrics = httpx.get(f"{gate.house.url}/metrics", timeout=30).text
     assert 'bridge_validation_findings_total{error="101",listener="warn"} 1.0' in metrics
     assert "against the structure" in gate.house.log()
 

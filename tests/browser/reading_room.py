@@ -95,7 +95,11 @@ class ReadingRoom:
     def call(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """Call the API with the service's token."""
         answer = httpx.request(
-            method, f"{self.url}/api/{path}", json=body, headers={"x-access-token": TOKEN}
+            method,
+            f"{self.url}/api/{path}",
+            json=body,
+            headers={"x-access-token": TOKEN},
+            timeout=30,
         )
         assert answer.status_code < 300, answer.text
         return answer
@@ -130,7 +134,7 @@ class ReadingRoom:
     def cookies(self, email: str, password: str) -> list[dict[str, str]]:
         """Sign in as the login form does; give the cookies as a browser's profile takes them."""
         form = {"email": email, "password": password, "token": "", "next": ""}
-        answer = httpx.post(f"{self.url}/reporting/login", data=form)
+        answer = httpx.post(f"{self.url}/reporting/login", data=form, timeout=30)
         assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
         return [{"name": n, "value": v, "url": self.url} for n, v in answer.cookies.items()]
 

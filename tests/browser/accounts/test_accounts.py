@@ -86,7 +86,10 @@ def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: P
         "response": {"type": "link"},
     }
     made = httpx.post(
-        f"{people.url}/api/report/launch/clinical", json=body, headers={"x-access-token": token}
+        f"{people.url}/api/report/launch/clinical",
+        json=body,
+        headers={"x-access-token": token},
+        timeout=30,
     )
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/reporting/login")
@@ -114,7 +117,7 @@ def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page)
     token = create_token(page, "Viewer")
     headers = {"x-access-token": token}
     asked = f"{people.url}/api/worklist?SiteID=SITE1"
-    assert httpx.get(asked, headers=headers).status_code == 200
+    assert httpx.get(asked, headers=headers, timeout=30).status_code == 200
     page.get_by_role("button", name="Close").click()
     page.reload()
     row = page.get_by_role("row").filter(has_text="Viewer")
@@ -123,7 +126,7 @@ def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page)
     page.on("dialog", lambda dialog: dialog.accept())
     row.get_by_role("button", name="Revoke").click()
     expect(row).to_contain_text("Revoked")
-    assert httpx.get(asked, headers=headers).status_code == 401
+    assert httpx.get(asked, headers=headers, timeout=30).status_code == 401
 
 
 def test_theme_name_and_signature_stay(people: ReadingRoom, page: Page) -> None:
@@ -153,7 +156,7 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     site = people.call("GET", "admin/sites/SITE1").json()
     assert (site["signDelay"], site["hostOrigins"]) == (90, ["https://viewer.test"])
     framed = {"sec-fetch-dest": "iframe", "referer": "https://other.test/"}
-    httpx.get(people.launch(), headers=framed)
+    httpx.get(people.launch(), headers=framed, timeout=30)
     page.reload()
     page.get_by_role("button", name="Allow https://other.test").click()
     expect(page.get_by_label("Host origins")).to_have_value(

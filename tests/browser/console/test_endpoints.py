@@ -10,9 +10,9 @@ pytestmark = [pytest.mark.slow]
 
 def test_nobody_comes_in_without_signing_in(ward: Ward) -> None:
     """The page leads to the login and back; endpoints answer 401."""
-    page = httpx.get(f"{ward.house.url}/console")
+    page = httpx.get(f"{ward.house.url}/console", timeout=30)
     assert (page.status_code, page.headers["location"]) == (303, "/reporting/login?next=/console")
-    assert httpx.get(f"{ward.house.url}/console/api/me").status_code == 401
+    assert httpx.get(f"{ward.house.url}/console/api/me", timeout=30).status_code == 401
 
 
 def test_an_account_without_a_role_sees_nothing(ward: Ward) -> None:

@@ -81,7 +81,11 @@ def viewing(browser: Browser, engine: Reports, host: str) -> Iterator[Viewer]:
     page.on("pageerror", lambda error: viewer.errors.append(str(error)))
     page.on(
         "console",
-        lambda line: viewer.errors.append(line.text) if line.type == "error" else None,
+        lambda line: (
+            viewer.errors.append(f"{line.text} {line.location['url'].partition('?')[0]}")
+            if line.type == "error"
+            else None
+        ),
     )
     try:
         page.goto(host)

@@ -61,7 +61,9 @@ class Reports:
         local = self.url.replace("reports.localhost", "127.0.0.1")
         path = f"{local}/api/admin/sites/SITE1/{part}"
         verify = False  # the certificate is our own
-        answer = httpx.put(path, json=body, headers={"x-access-token": TOKEN}, verify=verify)
+        answer = httpx.put(
+            path, json=body, headers={"x-access-token": TOKEN}, verify=verify, timeout=30
+        )
         assert answer.is_success, answer.text
 
     def identity(self, accession: str = "") -> dict[str, str]:

@@ -61,7 +61,7 @@ def _run(url: str, port: int, key: bytes) -> None:
 def _wait(address: str, process: BaseProcess) -> None:
     for _ in range(600):
         try:
-            httpx.get(f"{address}/readyz").raise_for_status()
+            httpx.get(f"{address}/readyz", timeout=30).raise_for_status()
         except httpx.HTTPError:
             assert process.exitcode is None, "the node ended"
             time.sleep(0.1)

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from bridge.store.database import Database
+from tests.acceptance.house import free_port
 from tests.bridge.engine.http.conftest import _people
 from tests.bridge.engine.http.house import ADMIN, launch_body, user
 from tests.conformance.engine.fuzz_sessions import ADDRESS, TOKEN
 from tests.conformance.engine.node import ROOT, now, running
-from tests.conformance.engine.test_processes import free_port
 from tests.databases import fresh_file
 
 PATIENCE = 400
@@ -67,7 +67,9 @@ def target(tmp_path: Path) -> Iterator[Target]:
     token = _people(database, now())[ADMIN]
     database.dispose()
     with running(stored, [free_port()], secrets.token_bytes(32)) as (address,):
-        with httpx.Client(base_url=address, headers={"x-access-token": token}) as client:
+        with httpx.Client(
+            base_url=address, headers={"x-access-token": token}, timeout=30
+        ) as client:
             # the report of the description's own examples
             body = launch_body("ACC-2001", "MRN-1001", userInfo=user())
             client.post("/api/report/launch/clinical", json=body).raise_for_status()
@@ -90,7 +92,9 @@ def test_the_interface(target: Target, tmp_path: Path) -> None:
         "-n", "15", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    with httpx.Client(base_url=target.address, headers={"x-access-token": target.token}) as client:
+    with httpx.Client(
+        base_url=target.address, headers={"x-access-token": target.token}, timeout=30
+    ) as client:
         assert client.get("/api/admin/sites").status_code == 200  # the token was good to the end
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from bridge.store.database import Database
+from tests.acceptance.house import free_port
 from tests.bridge.engine.http.conftest import _people
 from tests.bridge.engine.http.house import ADMIN, OTHER, READER, boot, identity, launch_body, user
 from tests.conformance.engine.node import now, running
@@ -22,13 +22,6 @@ pytestmark = pytest.mark.slow
 
 Call = tuple[str, str, Any]  # method, path, body
 ROUNDS = 8
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -55,7 +55,7 @@ class Door:
         """Press the button, be let in by the provider, come back."""
         sent = self.get(f"/reporting/login/oidc?{query}")
         assert sent.status_code == 303, sent.text
-        back = httpx.get(sent.headers["location"], follow_redirects=False)
+        back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30)
         return self.get(back.headers["location"], cookie_of(sent))
 
 
@@ -158,7 +158,9 @@ def test_a_provider_that_calls_itself_otherwise_is_none(door: Door) -> None:
 def test_an_attempt_belongs_to_its_browser(door: Door) -> None:
     """Without its cookie, with another's, or with another state, it comes to nothing."""
     sent = door.get("/reporting/login/oidc")
-    back = httpx.get(sent.headers["location"], follow_redirects=False).headers["location"]
+    back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30).headers[
+        "location"
+    ]
     other = cookie_of(door.get("/reporting/login/oidc"))
     for cookie in ("", "report_sign_on=1.AAAA", "report_sign_on=9.!", other):
         assert door.get(back, cookie).status_code == 401

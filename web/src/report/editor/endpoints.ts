@@ -1,5 +1,6 @@
 // The session endpoints that the report's page calls, by name.
 import { ApiProblem, type Api, type CallOptions } from "../../shared/api/client";
+import { inTurn, together } from "../../shared/api/turns";
 import type {
   BillingCodes,
   Choices,
@@ -18,6 +19,8 @@ import type {
 import type { ReportDocument } from "./text/document";
 
 const HOME = "/reporting/api/session/";
+/** So many milliseconds the answer to one question is waited for. */
+const PRESENT_WITHIN = 25_000;
 
 export type Endpoints = ReturnType<typeof createEndpoints>;
 
@@ -36,7 +39,10 @@ export function createEndpoints(api: Api) {
     load: () => get<Page>("report"),
     takeOver: () => post("open", { takeOver: true }),
     transfer: () => post("transfer"),
-    presence: () => post<Presence>("presence"),
+    // However often it is asked for: where answers are slow, saving does not wait behind it.
+    presence: together(() =>
+      api.post<Presence>(`${HOME}presence`, {}, { signal: AbortSignal.timeout(PRESENT_WITHIN) }),
+    ),
     leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
     save: (version: number, document: ReportDocument, template: number | null) =>
       post("save", { version, document, ...(template === null ? {} : { template }) }),
@@ -47,7 +53,10 @@ export function createEndpoints(api: Api) {
       return api.post<Page>(`${HOME}save`, body, { keepalive: true });
     },
     checks: () => get<{ findings: Finding[] }>("checks"),
-    choose: (choices: Choices) => api.put<undefined>(`${HOME}choices`, choices),
+    /** The last choice stays, and outlives the page: users choose, and go on. */
+    choose: inTurn((choices: Choices) =>
+      api.put<undefined>(`${HOME}choices`, choices, { keepalive: true }),
+    ),
     sign: (version: number) => post("sign", { version }),
     signNow: (version: number) => post("sign-now", { version }),
     unsign: () => post("unsign"),

@@ -1,5 +1,6 @@
 // Who is signed in, and what they have chosen; everything behind the account's cookie.
 import { ApiProblem, createApi, type Api } from "../../shared/api/client";
+import { inTurn } from "../../shared/api/turns";
 import { locale } from "../../shared/i18n";
 import { applyTheme, type Theme } from "../../shared/theme/theme";
 
@@ -68,8 +69,10 @@ export class Account {
     }
   }
 
+  readonly #put = inTurn((choices: Partial<Profile>) => this.api.put<Profile>(ACCOUNT, choices));
+
   async change(choices: Partial<Profile>): Promise<void> {
-    this.#take(await this.api.put<Profile>(ACCOUNT, choices));
+    this.#take(await this.#put(choices));
     applyTheme(this.profile?.theme || "dark", document);
     if (this.profile?.AppLanguage) await locale.set(this.profile.AppLanguage);
   }
