@@ -51,8 +51,10 @@ class Alerts(Section):
     refused: int = Field(50, ge=0, description="a listener refused so many within an hour")
     disk_free: Bytes = Field(2**30, description="less is left on the disk of HOME")
     certificate_before: Seconds = Field(14 * 86400.0, description="a certificate expires so soon")
-    mail: Mail | None = None
-    webhook: Webhook | None = None
+    mail: Mail | None = Field(
+        None, description="also port (587), security (starttls, tls, none), user, password_file, ca"
+    )
+    webhook: Webhook | None = Field(None, description="also authorization_file")
 
 
 class Retention(Section):

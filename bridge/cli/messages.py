@@ -71,24 +71,22 @@ def replay(
     dry_run: DryRun = False,
 ) -> None:
     """Apply messages again, oldest first, each in its place among what is unfinished."""
-    from functools import partial
-
     from bridge.cli.bulk import choice, report
     from bridge.operations.channels import Kind
     from bridge.queue.browse import messages
     from bridge.wiring.bulk import chosen, one_by_one
     from bridge.wiring.channels import must_be_known
-    from bridge.wiring.replaying import replay_message
+    from bridge.wiring.replaying import Replaying
     from bridge.wiring.stores import bridge_database
     from config import load
 
     made = choice(message_ids, state, listener, since, until, code, limit)
     with bridge_database(home) as database:
         ids = sorted(message_ids) if message_ids else chosen(database, made, messages)
-    if not ids:
-        must_be_known(home, Kind.LISTENER, listener)
-    if dry_run:
-        print("\n".join(map(str, ids)))
-        return
-    again = partial(replay_message, load(home), made.wanted.state)
-    report(one_by_one(ids, again, rate), "message")
+        if not ids:
+            must_be_known(home, Kind.LISTENER, listener)
+        if dry_run:
+            print("\n".join(map(str, ids)))
+            return
+        again = Replaying(load(home), database, made.wanted.state)
+        report(one_by_one(ids, again, rate), "message")

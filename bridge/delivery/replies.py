@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from bridge.errors import BridgeError
 from bridge.queue.states import Event, Failure
 from mappings.hl7.ack import read_ack
 from mappings.hl7.header import peek
@@ -102,6 +103,10 @@ class Consequence:
     pause: bool = False
 
 
+class NoAnswer(BridgeError):  # noqa: N818  # named for what it is
+    """What came is no acknowledgment of anything."""
+
+
 def answers(sent: bytes, reply: bytes) -> bool:
     """
     Whether a reply is to this message: MSA-2 equals MSH-10.
@@ -117,6 +122,13 @@ def answers(sent: bytes, reply: bytes) -> bool:
     except Malformed:
         return False
     return ack.control_id in {b"", own}
+
+
+def answers_here(sent: bytes, reply: bytes) -> bool:
+    """As `answers`, of what came where an acknowledgment must; raises NoAnswer if it is none."""
+    if read_ack(reply).code is None:
+        raise NoAnswer
+    return answers(sent, reply)
 
 
 def read_reply(reply: bytes) -> tuple[Reply, str]:

@@ -22,6 +22,9 @@ from bridge.store.database import Database
 _WAS_IN_HAND = text("UPDATE delivery SET tries = coalesce(tries, 0) WHERE id = :id")
 """For attempts count from 0 again: what may have been sent is not written anew."""
 
+LOOKED_THROUGH = 1_000_000
+"""Newer messages among which those of the same lanes are counted: what a second will do."""
+
 _TELL_ALL = text("SELECT pg_notify(:channel, '')")  # without the mark of whoever announces
 
 
@@ -49,6 +52,7 @@ def replay_message(
     for which it was chosen, if it was. Raises NoSuchRow, NotAsChosen, IllegalTransition.
     """
     line = Line(database, INBOX, parked_block=False)
+    overtaken = _overtaken(database, message_id, routing)
     with database.write() as connection:
         row = _locked(connection, MESSAGE, message_id, chosen)
         before = _lanes(row, INBOX)
@@ -59,7 +63,7 @@ def replay_message(
         lanes = before if routing is None else routing.lanes
         line.enter(connection, message_id, lanes)
         _announce(database, connection)
-        return _overtaken(connection, message_id, lanes)
+    return overtaken
 
 
 def resume(
@@ -166,10 +170,21 @@ def _route(message_id: int, routing: Routing) -> Update:
     )
 
 
-def _overtaken(connection: Connection, message_id: int, lanes: tuple[int, ...]) -> int:
-    """Count what was applied since in these lanes. Reads all rows that are newer."""
-    shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
-    later = select(func.count()).where(
-        MESSAGE.c.id > message_id, MESSAGE.c.state == State.DONE.value, shares
-    )
-    return connection.execute(later).scalar_one()
+def _overtaken(database: Database, message_id: int, routing: Routing | None) -> int:
+    """
+    Count what was applied since in the lanes of a message, if there is one.
+
+    No index has what is done: this reads the next LOOKED_THROUGH rows, and so not while others
+    wait to write.
+    """
+    with database.read() as connection:
+        if routing is None:
+            asked = select(MESSAGE.c.lane_1, MESSAGE.c.lane_2).where(MESSAGE.c.id == message_id)
+            row = connection.execute(asked).first()
+            lanes = tuple(each for each in row or () if each is not None)
+        else:
+            lanes = routing.lanes
+        shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+        newer = MESSAGE.c.id.between(message_id + 1, message_id + LOOKED_THROUGH)
+        later = select(func.count()).where(newer, MESSAGE.c.state == State.DONE.value, shares)
+        return connection.execute(later).scalar_one() if lanes else 0

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from threading import Thread
 from typing import Final, NamedTuple
 
@@ -84,14 +85,22 @@ def greet(address: tuple[str, int], limit: float) -> socket.socket:
     return socket.create_connection(address, limit)
 
 
-def stays(wire: socket.socket) -> bool:
-    """Tell whether the other side keeps the connection; raises what it says, such as SSLError."""
+class First(Enum):
+    """What the other side does first, while we say nothing."""
+
+    LISTENS = "listens"
+    SPEAKS = "speaks"
+    LEAVES = "leaves"
+
+
+def first(wire: socket.socket) -> First:
+    """Tell what the other side does first; raises what it says of TLS, such as SSLError."""
     before = wire.gettimeout()
     wire.settimeout(_LISTENS)
     try:
-        return bool(wire.recv(1))
+        return First.SPEAKS if wire.recv(1) else First.LEAVES
     except TimeoutError:
-        return True
+        return First.LISTENS
     finally:
         wire.settimeout(before)
 

@@ -1,5 +1,6 @@
 """What `bridge check` finds of the databases: there, at this release, and fit to keep messages."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -58,7 +59,11 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
 
 def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
     if is_missing(url):
-        yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
+        folder = _file(url).parent
+        if os.access(folder, os.W_OK | os.X_OK):
+            yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
+        else:
+            yield Finding(Severity.ERROR, place, f"no file can be made in {folder}")
         return
     database = Database(url)
     try:
@@ -91,4 +96,8 @@ def _doubts(place: str, url: str) -> Iterator[Finding]:
 
 def is_missing(url: str) -> bool:
     """Tell whether a database is a file that is not there yet."""
-    return url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists()
+    return url.startswith("sqlite:///") and not _file(url).exists()
+
+
+def _file(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from bridge.contract import TOKEN_HEADER
-from bridge.wiring.asking import Question, ask_all, greet, reason, root, stays
+from bridge.wiring.asking import First, Question, ask_all, first, greet, reason, root
 from bridge.wiring.checks import as_in_force
 from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_token
+from bridge.wiring.web_peers import ask_web
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.sections import Destination
@@ -30,6 +31,10 @@ _WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
 """What a report service may say to a question without a report."""
 
 _BROKEN: Final = 500
+_MLLP: Final = {
+    First.LEAVES: "{where} closes each connection: does it know us, or take one at a time?",
+    First.SPEAKS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
+}
 _SERVICE: Final = "engine.base_url"
 
 
@@ -77,6 +82,7 @@ def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
             "POST", url, json={}, headers={TOKEN_HEADER: token}, timeout=_SECONDS
         ) as answer:
             status = answer.status_code  # no more is read of it
+            page = "html" in answer.headers.get("content-type", "")
     except httpx.TimeoutException:
         message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
         yield Finding(Severity.ERROR, _SERVICE, message)
@@ -87,9 +93,10 @@ def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
     if status in _REFUSED:
         message = f"the token in {file} is refused ({status}): have a new one made there"
         yield Finding(Severity.ERROR, _SERVICE, message)
-    elif status not in _WRONG_QUESTION:
+    elif page or status not in _WRONG_QUESTION:
         what = "look there" if status >= _BROKEN else "is it the address of a report service?"
-        message = f"{host} answers /api/report/status with {status}: {what}"
+        said = f"a page ({status})" if page and status < _BROKEN else f"{status}"
+        message = f"{host} answers /api/report/status with {said}: {what}"
         yield Finding(Severity.ERROR, _SERVICE, message)
 
 
@@ -121,11 +128,11 @@ def _destination(settings: Settings, chosen: Destination) -> Iterator[Finding]:
         with greet((address.host, address.port), _SECONDS) as plain:
             began = True
             if context is None:
-                remains = stays(plain)
+                does = first(plain)
             else:
                 with context.wrap_socket(plain, server_hostname=name) as wire:
                     yield from _expiry(settings, place, wire)
-                    remains = stays(wire)
+                    does = first(wire)
     except TimeoutError as error:
         silent = f"{where} takes the connection and no TLS handshake: is that its TLS port?"
         yield Finding(Severity.ERROR, place, silent if began else reason(error, where))
@@ -133,9 +140,10 @@ def _destination(settings: Settings, chosen: Destination) -> Iterator[Finding]:
         host = name if isinstance(error, ssl.SSLError) else where
         yield Finding(Severity.ERROR, place, reason(error, host))
     else:
-        if not remains:
-            message = f"{where} closes each connection: does it know us, or take one at a time?"
-            yield Finding(Severity.WARNING, place, message)
+        if isinstance(address, WebAddress):
+            yield from ask_web(settings, chosen, address, context)
+        elif does in _MLLP:
+            yield Finding(Severity.WARNING, place, _MLLP[does].format(where=where))
 
 
 def _context(settings: Settings, chosen: Destination) -> ssl.SSLContext:

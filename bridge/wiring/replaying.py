@@ -8,6 +8,7 @@ that it was made of stays as it is.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import text
@@ -28,13 +29,15 @@ from bridge.store.database import Database
 from bridge.wiring import present
 from bridge.wiring.intake import ControlIds, listenings
 from bridge.wiring.shelf import in_force
-from bridge.wiring.stores import bridge_database
 from bridge.wiring.validation import policy, validator
 from config import Settings
 from mappings.hl7.message import Message
 from mappings.inbound import InboundMapping
 from mappings.scope import Defaults
 from mllp.framing import Frame
+
+FRESH_SECONDS = 2.0
+"""How long a command goes by the definitions it has looked up: services follow as fast."""
 
 _LINK = text("""
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)
@@ -130,10 +133,22 @@ class Rejudging:
         return checked, Judge(checked, troubles.append).judge(Frame(payload), datetime.now(UTC))
 
 
-def replay_message(settings: Settings, chosen: State | None, message_id: int) -> int:
-    """Queue a message again, for a command; as `Rejudging.replay`."""
-    with bridge_database(settings.home) as database:
-        return Rejudging(settings, database).replay(message_id, chosen)
+class Replaying:
+    """Queues many messages again, for a command: by what was in force a moment ago at most."""
+
+    def __init__(self, settings: Settings, database: Database, chosen: State | None) -> None:
+        """`chosen` is the state for which they were chosen, if they were."""
+        self._settings = settings
+        self._database = database
+        self._chosen = chosen
+        self._stale_at = 0.0
+
+    def __call__(self, message_id: int) -> int:
+        """Queue one again; as `Rejudging.replay`."""
+        if monotonic() >= self._stale_at:  # a replay may be so slow that it lasts for hours
+            self._rejudging = Rejudging(self._settings, self._database)
+            self._stale_at = monotonic() + FRESH_SECONDS
+        return self._rejudging.replay(message_id, self._chosen)
 
 
 def _refused(verdict: Verdict) -> StillRefused:

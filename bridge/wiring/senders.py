@@ -12,7 +12,7 @@ from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from bridge.delivery.courier import Sender
-from bridge.delivery.replies import answers
+from bridge.delivery.replies import answers, answers_here
 from bridge.queue.retry import Policy
 from bridge.transports.folders.files import Folder
 from bridge.transports.folders.sender import FolderSender
@@ -51,7 +51,7 @@ def _mllp(
         clock=reactor,
         reply_timeout=chosen.ack_timeout,
         connect_timeout=chosen.connect_timeout,
-        reply_matches=answers,
+        reply_matches=answers_here,
         backoff=lambda attempt: policy.delay(attempt, random),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from hl7apy.consts import VALIDATION_LEVEL
 
@@ -165,6 +166,9 @@ def test_what_was_delivered(troubled: Troubled) -> None:
 
     assert done == expected
     assert sum(row["destination"] == "dead" for row in rows) == TOLD + 1
+    shown = httpx.get(f"{troubled.house.url}/metrics", timeout=30).text
+    for trouble in ("garbage", "mismatch"):
+        assert f'destination="{trouble}",outcome="postponed",reply="{trouble}"' in shown
 
 
 TEXTS = {

@@ -107,7 +107,8 @@ def read_authorization(owner: str, file: Path | None) -> bytes | None:
     try:
         value = file.read_bytes().strip()
     except OSError as error:
-        raise AuthorizationUnusable(owner, error.strerror or "cannot be read") from None
+        why = error.strerror or "cannot be read"
+        raise AuthorizationUnusable(owner, f"{file}: {why}") from None
     if not value or b"\n" in value or b"\r" in value:
         raise AuthorizationUnusable(owner, "must hold one line, such as Bearer …")
     return value

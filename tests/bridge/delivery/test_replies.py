@@ -13,8 +13,10 @@ from bridge.delivery.replies import (
     MOST_REFUSALS,
     REFUSALS,
     Action,
+    NoAnswer,
     Reply,
     answers,
+    answers_here,
     consequence,
     read_reply,
     rule_for,
@@ -124,6 +126,15 @@ def test_every_loss_has_a_reply() -> None:
 def test_what_answers_a_message(reply: bytes, *, expected: bool) -> None:
     """MSA-2 must be our MSH-10; empty it is taken for what it follows (pitfall 32)."""
     assert answers(SENT, reply) is expected
+
+
+def test_what_is_no_acknowledgment_is_no_mismatch() -> None:
+    """The table has a row for each: garbage says that somebody else answers there."""
+    assert answers_here(SENT, ack())
+    assert not answers_here(SENT, ack().replace(b"|ID7", b"|ID8"))
+    for reply in (b"hello", b"", SENT, ack().replace(b"MSA|AA", b"MSA|ZZ")):
+        with pytest.raises(NoAnswer):
+            answers_here(SENT, reply)
 
 
 def test_a_reply_is_read() -> None:

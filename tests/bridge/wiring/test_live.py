@@ -67,7 +67,7 @@ class Peers:
             self.authority.configure_trust(context)
         return self.plain(lambda wire: context.wrap_socket(wire, server_side=True))
 
-    def service(self, status: int, held: Event | None = None) -> str:
+    def service(self, status: int, held: Event | None = None, page: str = "") -> str:
         """An HTTP service that answers so, or when it is let go."""
 
         class Answer(BaseHTTPRequestHandler):
@@ -75,7 +75,11 @@ class Peers:
                 if held is not None:
                     held.wait(30)
                 self.send_response(status)
+                if page:
+                    self.send_header("Content-Type", page)
                 self.end_headers()
+
+            do_OPTIONS = do_POST  # noqa: N815  # its name in the library
 
             @override
             def log_message(self, *said: object) -> None:
@@ -118,6 +122,7 @@ def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -
         "stranger": (peers.secure("localhost"), "tls = {}", "add it to tls.ca"),
         "clear": (peers.plain(lambda wire: wire.sendall(HELLO)), TLS, "does not speak TLS"),
         "quiet": (peers.plain(lambda wire: None), "", ""),
+        "shell": (peers.plain(lambda wire: wire.sendall(HELLO)), "", "speaks first"),
         "leaves": (peers.plain(lambda wire: wire.close()), "", "closes each connection"),
         "closed": (closed, "", "nobody answers at localhost:"),
     }
@@ -134,6 +139,42 @@ def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -
         assert wanted[name][2] in message
     assert all(f"{tmp_path / 'bridge.toml'}:" in each.place for each in told)
     assert {each.severity for each in told if "leaves" in each.place} == {Severity.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (200, None),
+        (405, None),
+        (501, None),
+        (401, "does not let us in (401): set authorization_file"),
+        (404, "answers 404 to a question without a message: is that its path?"),
+        (302, "sends us elsewhere (302)"),
+        (503, "answers 503 to a question without a message: look there"),
+    ],
+)
+def test_what_a_receiver_by_http_says(
+    tmp_path: Path, peers: Peers, status: int, words: str | None
+) -> None:
+    """It is asked without a message, and no answer to that is held against it but these."""
+    section = f'[[destination]]\nname = "web"\naddress = "{peers.service(status)}/hl7"\n'
+    told = check_live(home(tmp_path, peers, section))
+    assert [words in each.message for each in told if words] == [True] * (words is not None)
+    assert len(told) == (words is not None)
+
+
+def test_who_is_no_http_server(tmp_path: Path, peers: Peers) -> None:
+    """It takes the connection, and answers what HTTP does not know."""
+    port = peers.plain(lambda wire: wire.sendall(HELLO))
+    section = f'[[destination]]\nname = "web"\naddress = "http://127.0.0.1:{port}/hl7"\n'
+    (told,) = check_live(home(tmp_path, peers, section))
+    assert "does not answer as HTTP does" in told.message
+
+
+def test_a_page_is_no_report_service(tmp_path: Path, peers: Peers) -> None:
+    """Whatever its status: a gateway's page to sign in is 200."""
+    (told,) = check_live(home(tmp_path, peers, "", peers.service(200, page="text/html; x=y")))
+    assert "with a page (200): is it the address of a report service?" in told.message
 
 
 @pytest.mark.parametrize(
