@@ -61,3 +61,25 @@ def reassigned(scope: Scope, prior: str, now: str) -> str | None:
         if each.assigned and each.kind in kinds and any(not each.differs(own) for own in ours):
             return each.number
     return None
+
+
+def _is_anothers(one: Identifier, ours: list[Identifier]) -> bool:
+    """Whether one was assigned by somebody else than all of ours were."""
+    return bool(ours) and all(one.differs(own) for own in ours)
+
+
+def alike(scope: Scope, prior: str, now: str) -> list[str]:
+    """
+    Give the other prior numbers that MRG-1 names of the type and authority of one of them.
+
+    Senders list all that a merge retires. Numbers of no type are of no kind: they may be anything.
+    """
+    before = [each for each in identifiers(scope, "MRG", 1) if each.number not in ("", NULL)]
+    ours = [each for each in identifiers(scope, "PID", 3) if each.number == now]
+    chosen = next(
+        (each for each in before if each.number == prior and not _is_anothers(each, ours)), None
+    )
+    if chosen is None or not chosen.kind:
+        return []
+    found = [each.number for each in before if each[1:] == chosen[1:]]
+    return [number for number in dict.fromkeys(found) if number not in (prior, now)]

@@ -125,3 +125,5 @@ class OrderEvent:
     examined: bool = False
     note: str = ""
     visit: Visit | None = None
+    renumbers: bool = False
+    """Of a merge: the patient alone gets a new number, which is nobody else's (A46, A47)."""

@@ -41,20 +41,20 @@ class Each:
     condition: Condition | None
 
     def fill(self, scope: Scope, filled: dict[str, str]) -> None:
-        """Add the keys of every segment; equal keys are numbered, none is lost."""
+        """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
         numbers: Counter[str] = Counter()
         for row in scope.every(self.segment):
             one = scope.only(row)
             if self.condition is not None and not self.condition(one):
                 continue
             key, value = self.key(one), self.value(one)
-            if key in ("", NULL) or value in ("", NULL):
+            if key in ("", NULL) or not value:
                 continue
             name = key
             while name in filled:  # a message may have any number of one key: count on
                 numbers[key] += 1
                 name = f"{key} ({numbers[key] + 1})"
-            filled[name] = value
+            filled[name] = "" if value == NULL else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ One scope per PID, since A39 and A40 may merge several pairs; one per MRG where 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mappings.authorities import reassigned
+from mappings.authorities import alike, identifiers, reassigned
 from mappings.events import Action, OrderEvent, Visit
 from mappings.fetch import NULL
 from mappings.gathering import Rule
@@ -34,6 +34,9 @@ OTHERWISE = "*"
 ACTIONS = (Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE, Action.IGNORE)
 
 
+RENUMBERING = frozenset({"A46", "A47"})
+"""Events that change a number; those that merge two patients are other ones."""
+
 _CHANGES_NOTHING = "this event changes no report"
 _OTHER_KIND = "identifiers of another kind are merged"
 _OTHER_AUTHORITY = "identifiers of another assigning authority are merged"
@@ -56,7 +59,7 @@ class PatientPlan:
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
         groups = patient_groups(message, defaults)
-        if self._action(message) is not Action.VISIT_MOVE:
+        if self._action(message) not in {Action.PATIENT_MERGE, Action.VISIT_MOVE}:
             return groups
         return [part for each in groups for part in by_merge(each)]
 
@@ -76,7 +79,8 @@ class PatientPlan:
         pairs = []
         for scope in scopes:
             site = self.site(scope)
-            pairs += [(site, self.tags["PatientMRN"].value(scope)), (site, self._prior(scope))]
+            mrns = [self.tags["PatientMRN"].value(scope), *self._priors(scope)]
+            pairs += [(site, mrn) for mrn in mrns]
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
@@ -86,7 +90,8 @@ class PatientPlan:
         action = self._action(message) or Action.IGNORE
         if not scopes:
             return [OrderEvent(Action.IGNORE, "", "", "", "", {}, {}, "MSH", note="no patient")]
-        return [self._event(scope, action) for scope in scopes]
+        renumbers = self._trigger(message) in RENUMBERING
+        return [event for scope in scopes for event in self._events(scope, action, renumbers)]
 
     def site(self, scope: Scope) -> str:
         """Return the SiteID: what the mapping yields, else the listener's."""
@@ -94,13 +99,21 @@ class PatientPlan:
         return (rule.value(scope) if rule else "") or scope.defaults.site
 
     def _action(self, message: Message) -> Action | None:
-        # Up to 2.1 the event stands in EVN alone.
-        trigger = message.header.trigger or message.value("EVN-1").strip()
+        trigger = self._trigger(message)
         return self.actions[trigger] if trigger in self.actions else self.actions.get(OTHERWISE)
+
+    def _trigger(self, message: Message) -> str:
+        # Up to 2.1 the event stands in EVN alone.
+        return message.header.trigger or message.value("EVN-1").strip()
 
     def _prior(self, scope: Scope) -> str:
         """Give the number of before, by the authority of the one of now; '' where there is none."""
         return self._assigned(scope, self._named(scope)) or ""
+
+    def _priors(self, scope: Scope) -> list[str]:
+        """Give the number of before, and whatever else of its kind MRG-1 names beside it."""
+        prior = self._prior(scope)
+        return [prior, *alike(scope, prior, self.tags["PatientMRN"].value(scope))]
 
     def _named(self, scope: Scope) -> str:
         value = self.prior_mrn(scope)
@@ -122,7 +135,7 @@ class PatientPlan:
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
-            elif len(prior) > LONGEST:
+            elif any(len(each) > LONGEST for each in self._priors(scope)):
                 found.append(EndlessIdentifier(place))
             elif prior == self.tags["PatientMRN"].value(scope):
                 found.append(DuplicateKey(place))
@@ -134,10 +147,18 @@ class PatientPlan:
         if named:
             return _OTHER_AUTHORITY if self._assigned(scope, named) is None else ""
         before, now = (
-            {kind for row in scope.every(name) for kind in row.values(path) if kind}
-            for name, path in (("MRG", "1.5"), ("PID", "3.5"))
+            {each.kind for each in identifiers(scope, name, field) if each.kind and each.number}
+            for name, field in (("MRG", 1), ("PID", 3))
         )
         return "" if before.isdisjoint(now) else _OTHER_KIND
+
+    def _events(self, scope: Scope, action: Action, renumbers: bool) -> list[OrderEvent]:
+        """Map one patient: a merge of several numbers is as many merges."""
+        event = self._event(scope, action)
+        if event.action is not Action.PATIENT_MERGE:
+            return [event]
+        priors = self._priors(scope)
+        return [replace(event, prior_mrn=prior, renumbers=renumbers) for prior in priors]
 
     def _event(self, scope: Scope, action: Action) -> OrderEvent:
         visit = None if self.visit is None else self.visit.read(scope)

@@ -45,7 +45,8 @@ LONGEST, LONGEST_TEXT = 1_024, 100_000
 """What report services take. Longer texts are cut: better than an order that cannot be placed."""
 
 IDENTIFIERS = frozenset({"SiteID", "PatientMRN", "Accession", "StudyInstanceUID"})
-"""A null does not delete an identity: here it counts as absent."""
+NEVER_DELETED = IDENTIFIERS | {"PatientName"}
+"""A null does not delete who or what an order is about: here it counts as absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,11 @@ class TagRule:
     """Whether no message can say it: the listener's settings must."""
 
     def value(self, scope: Scope) -> str:
-        """Return what the rule yields, asked once; the null of an identifier is nothing."""
+        """Return what the rule yields, asked once; a null that deletes nothing is nothing."""
         value = scope.values.get(self.tag)
         if value is None:
             value = self.rule(scope)
-            if value == NULL and self.tag in IDENTIFIERS:
+            if value == NULL and self.tag in NEVER_DELETED:
                 value = ""
             scope.values[self.tag] = value
         return value

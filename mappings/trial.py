@@ -121,8 +121,9 @@ def _told(event: OrderEvent) -> dict[str, Any]:
     told["action"] = event.action.value
     told["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
     told["echo"] = list(event.echo)
-    if event.visit is None:
-        del told["visit"]
+    for rare in ("visit", "renumbers"):
+        if not told[rare]:
+            del told[rare]
     return told
 
 

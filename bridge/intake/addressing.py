@@ -26,6 +26,14 @@ class MergedPatient(Exception):  # noqa: N818  # says what the patient is
         super().__init__("the patient was merged into another")
 
 
+class TakenNumber(Exception):  # noqa: N818  # says what the number is
+    """A patient is to get a number that another one has."""
+
+    def __init__(self) -> None:
+        """Say so; never which."""
+        super().__init__("the new identifier is another patient's")
+
+
 CONCERNED = ORDERS | {Action.PATIENT_UPDATE, Action.VISIT_MOVE}
 """Actions on one patient; a merge names its patients itself."""
 

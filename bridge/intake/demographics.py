@@ -78,6 +78,25 @@ def _is_former(event: OrderEvent, words: Words) -> bool:
     return bool(event.prior_mrn and given) and given in names
 
 
+def takes_anothers(event: OrderEvent, words: Words, orders: Iterable[IndexedOrder]) -> bool:
+    """
+    Tell whether a new number is somebody else's already, by the names that are known.
+
+    Whoever is called as the message says, or as the patient was under the number before, is she:
+    her orders may have come under the new number first.
+    """
+    if not event.renumbers:
+        return False
+    now, prior = (event.site, event.mrn), (event.site, event.prior_mrn)
+    called: dict[Patient, list[object]] = {now: [], prior: [event.prior_name]}
+    for who in (now, prior):
+        called[who] += [each.tags.get("PatientName") for each in orders if each.key[:2] == who]
+        called[who] += [words[who].tags.get("PatientName")] if who in words else []
+    hers = [_folded(name) for name in (event.clinical_info.get("PatientName"), *called[prior])]
+    theirs = [_folded(name) for name in called[now] if name]
+    return any(hers) and bool(theirs) and not any(name in hers for name in theirs)
+
+
 def _folded(name: object) -> list[str]:
     return str(name or "").casefold().replace("^", " ").split()
 

@@ -15,9 +15,9 @@ from typing import Protocol
 import structlog
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.intake.addressing import MergedPatient
+from bridge.intake.addressing import MergedPatient, TakenNumber
 from bridge.intake.closing import close
-from bridge.intake.demographics import corrections, told_of
+from bridge.intake.demographics import corrections, takes_anothers, told_of
 from bridge.intake.family import PARENT_REPLACED
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
@@ -28,7 +28,7 @@ from bridge.intake.planning import Task, is_over, leaves_orphans, overtook, plan
 from bridge.intake.reading import Job
 from bridge.intake.registering import launch_of
 from bridge.intake.regrouping import join, leave, order_key
-from bridge.intake.remembering import Memory, Prepared
+from bridge.intake.remembering import OTHER_NAME, Memory, Prepared
 from bridge.intake.running import Run
 from bridge.intake.turns import Turns
 from bridge.intake.twins import united
@@ -164,6 +164,8 @@ class Forwarder:
         sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
         stale = known is not None and is_earlier(sent_at, known.said_at)
         told = told_of(event, known, stale=stale)
+        if takes_anothers(event, run.job.words, run.index.values()):
+            raise TakenNumber
         note = await settle_patient(self._service, event, told)
         run.notes.append(note)
         if note == UNSUPPORTED:
@@ -239,6 +241,10 @@ def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:
 
 
 def _given_up(claimed: Claimed, error: Exception) -> Outcome:
-    redirected = {MergedPatient: "patient_merged", MovedVisit: OTHER_PATIENT}
-    code = redirected.get(type(error), "not_readable")
+    known = {
+        MergedPatient: "patient_merged",
+        MovedVisit: OTHER_PATIENT,
+        TakenNumber: OTHER_NAME,
+    }
+    code = known.get(type(error), "not_readable")
     return Outcome(claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, code, describe(error))

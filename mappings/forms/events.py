@@ -14,7 +14,7 @@ from mappings.forms.writer import Text, Unwritable, Writer
 from mappings.gathering import Rule
 from mappings.links import Standing
 from mappings.orders import PARENTS, SWITCHES, OrderPlan
-from mappings.tags import IDENTIFIERS, LONGEST, TagRule, shortened
+from mappings.tags import LONGEST, NEVER_DELETED, TagRule, shortened
 
 _TAGS, _APP, _SIGNALS = "T", "A", "K"
 
@@ -69,7 +69,7 @@ class Events:
         return self._writer.let(f"{between}([{', '.join(standings)}])")
 
     def _tag(self, ground: Ground, tag: str) -> Text:
-        """Write the value of a tag, once; the null of an identifier is nothing."""
+        """Write the value of a tag, once; a null that deletes nothing is nothing."""
         found = self._tagged.get((ground.group, tag))
         if found is None:
             found = self._valued(ground, self._plan.tags[tag])
@@ -78,7 +78,7 @@ class Events:
 
     def _valued(self, ground: Ground, rule: TagRule) -> Text:
         found = self._values.rule(ground, rule.rule)
-        if rule.tag not in IDENTIFIERS:
+        if rule.tag not in NEVER_DELETED:
             return found
         if found.said == NULL:
             return Text("")

@@ -8,7 +8,7 @@ from mappings.forms.ground import Ground
 from mappings.forms.kept import Kept
 from mappings.forms.said import numbered
 from mappings.forms.values import Values
-from mappings.forms.writer import Unwritable, Writer
+from mappings.forms.writer import Text, Unwritable, Writer
 from mappings.gathering import Rule
 from mappings.metadata import SHORT, Each, MetadataRules, fitting
 
@@ -53,12 +53,9 @@ class Metadata:
         found = self._values.rule(ground, rule)
         if found.said is not None:
             if found.said:
-                said = "" if found.said == NULL else found.said
-                self._writer.put(f"{_METADATA}[{key}] = {self._writer.constant(said)}")
+                self._writer.put(f"{_METADATA}[{key}] = {self._emptied(found)}")
             return
-        name = found.name
-        value = f"'' if {name} == {self._null} else {name}" if found.nullable else name
-        self._writer.put(f"if {name}: {_METADATA}[{key}] = {value}")
+        self._writer.put(f"if {found.name}: {_METADATA}[{key}] = {self._emptied(found)}")
 
     def _each(self, ground: Ground, each: Each) -> None:
         lines = ground.every(each.segment)
@@ -82,15 +79,24 @@ class Metadata:
                 if met is not True:
                     writer.put(f"if not {met}: continue")
             key, value = self._values.rule(one, each.key), self._values.rule(one, each.value)
-            for text in (key, value):
-                said = (
-                    text.said not in ("", NULL)
-                    if text.said is not None
-                    else self._values.is_said(text)
-                )
-                if said is not True:
-                    writer.put(f"if not ({said}): continue")
+            self._unless_said(key)
+            if value.said is None:
+                writer.put(f"if not {value.name}: continue")
+            elif not value.said:
+                writer.put("continue")
             name = writer.let(writer.of(key))
             count = f"{writer.constant(numbered)}({name}, {_METADATA}, {numbers})"
             writer.put(f"if {name} in {_METADATA}: {name} = {count}")
-            writer.put(f"{_METADATA}[{name}] = {writer.of(value)}")
+            writer.put(f"{_METADATA}[{name}] = {self._emptied(value)}")
+
+    def _unless_said(self, key: Text) -> None:
+        """Write that a segment without a key is passed over."""
+        said = self._values.is_said(key) if key.said is None else key.said not in ("", NULL)
+        if said is not True:
+            self._writer.put(f"if not ({said}): continue")
+
+    def _emptied(self, text: Text) -> str:
+        """Write a value; a null is an empty text."""
+        if text.said is not None:
+            return self._writer.constant("" if text.said == NULL else text.said)
+        return f"'' if {text.name} == {self._null} else {text.name}" if text.nullable else text.name

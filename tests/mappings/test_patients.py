@@ -102,6 +102,7 @@ REFUSED = {
     "no patient": ("A08", (), MissingField, "PID"),
     "no number": ("A08", ("PID|1||^^^NORTH^MR",), MissingField, "PID-3.1"),
     "no prior number": ("A40", (PID, "MRG|"), MissingField, "MRG-1.1"),
+    "a type and no prior number": ("A40", (PID, "MRG|^^^NORTH^MR"), MissingField, "MRG-1.1"),
     "no MRG at all": ("A40", (PID,), MissingField, "MRG-1.1"),
     "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKey, "MRG-1.1"),
     "a kind the patient does not have": (
@@ -142,6 +143,28 @@ def test_what_is_merged(mrg: str, prior: str) -> None:
     """MRG-1 is paired with PID-3 by the type of the identifier."""
     (event,) = events("A40", BOTH, f"MRG|{mrg}")
     assert (event.action, event.mrn, event.prior_mrn) == (Action.PATIENT_MERGE, "M1", prior)
+
+
+SEVERAL = {
+    "two of one kind": (["M0^^^NORTH^MR~N0^^^STATE^NH~M9^^^NORTH^MR"], ["M0", "M9"]),
+    "the survivor's own among them": (["M0^^^NORTH^MR~M1^^^NORTH^MR"], ["M0"]),
+    "another authority's beside it": (["M0^^^NORTH^MR~M9^^^SOUTH^MR"], ["M0"]),
+    "of no kind: anything": (["M0~M9"], ["M0"]),
+    "two MRG for one PID": (["M0^^^NORTH^MR", "M9^^^NORTH^MR"], ["M0", "M9"]),
+}
+
+
+@pytest.mark.parametrize(("mrg", "priors"), SEVERAL.values(), ids=SEVERAL)
+def test_several_numbers_are_merged(mrg: list[str], priors: list[str]) -> None:
+    """All numbers that a merge retires are retired, and each has its lane."""
+    message = adt("A40", BOTH, *(f"MRG|{each}" for each in mrg))
+    assert isinstance(SHIPPED, InboundMapping)
+    made = SHIPPED.apply(message, DEFAULTS)
+    assert [each.prior_mrn for each in made] == priors
+    assert {each.mrn for each in made} == {"M1"}
+    assert SHIPPED.examine(message, DEFAULTS).lanes == tuple(
+        f"SITE1|{mrn}" for mrn in ("M1", *priors)
+    )
 
 
 def test_a_merge_of_other_identifiers() -> None:

@@ -49,6 +49,38 @@ async def test_every_merge(hospital: Hospital, event: str) -> None:
     assert await owners(hospital) == {"F1": "M2"}
 
 
+async def test_a_number_that_is_somebody_elses(hospital: Hospital) -> None:
+    """A47 to a number that another patient has waits until somebody says who she is."""
+    other = "SMITH^BOB"
+    await hospital.send(told(line("NW", "P1", "F1")))
+    await hospital.send(told(line("NW", "P2", "F2"), mrn="M2", name=other))
+    await hospital.send(adt("A47", "M2", "M1"))
+    assert last(hospital) == ("parked", "patient_name_mismatch")
+    assert await owners(hospital) == {"F1": "M1", "F2": "M2"}
+    rows = (await hospital.client.worklist(SITE)).items
+    names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+    assert names == {"F1": NAME, "F2": other}
+    await hospital.send(adt("A08", "M2"))  # it was she, under a wrong name
+    await hospital.applied()
+    assert await owners(hospital) == {"F1": "M2", "F2": "M2"}
+
+
+async def test_her_orders_under_the_new_number_came_first(hospital: Hospital) -> None:
+    """Whoever is called as under the number before is she, though A47 says a newer name."""
+    for mrn in ("M1", "M2"):
+        await hospital.send(told(line("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    await hospital.send(adt("A47", "M2", "M1", name="MARRIED^TILDA"))
+    assert await owners(hospital) == {"FM1": "M2", "FM2": "M2"}
+
+
+async def test_several_prior_numbers(hospital: Hospital) -> None:
+    """MRG-1 names two numbers that are retired: nobody's orders stay behind."""
+    for mrn in ("M1", "M2"):
+        await hospital.send(told(line("NW", "P" + mrn, "F" + mrn), mrn=mrn))
+    await hospital.send(adt("A40", "M3^^^MAIN^MR", "M1^^^MAIN^MR~M2^^^MAIN^MR"))
+    assert await owners(hospital) == {"FM1": "M3", "FM2": "M3"}
+
+
 async def test_merged_on(hospital: Hospital) -> None:
     """A merge of merges: everything is the last survivor's, whichever number a message names."""
     for mrn in ("M1", "M2", "M3"):
