@@ -123,7 +123,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
             if stored := stored_answer(work.connection, repeat):
                 return stored.body
         result = deed(work)
-        work.session.flush()
+        work.flush()
         report_id = result.report_id if isinstance(result, Report) else None
         work.note(deed_of(request, action, place.site_id, report_id))
         body = None if isinstance(result, Report) else result

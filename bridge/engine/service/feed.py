@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 from sqlalchemy import Connection, Select, bindparam, delete, select
-from sqlmodel import Session
 
 from bridge.engine.records.tables import Release, Report
 from bridge.engine.service.reading import About, GroupOrder
@@ -75,14 +74,9 @@ def order_json(order: GroupOrder) -> dict[str, Any]:
 
 
 def describe(
-    session: Session,
-    report: Report,
-    now: int,
-    release: Release | None = None,
-    about: About | None = None,
+    about: About, report: Report, now: int, release: Release | None = None
 ) -> dict[str, Any]:
-    """Return what a change says about a report as it is now; `about` is read where not given."""
-    about = about or About.of(session, report, now)
+    """Return what a change says about a report as it is now."""
     return {
         "record": about.record(report, now).as_json(),
         "orders": [order_json(order) for order in about.orders],
@@ -102,7 +96,8 @@ def announce(
     """Announce a change of a report, with the report as it is now; `more` adds members."""
     if about is None:
         work.session.flush()
-    body = describe(work.session, report, work.now, release, about) | more
+        about = About.of(work.session, report, work.now)
+    body = describe(about, report, work.now, release) | more
     work.announce(report.site_id, report.report_id, event, body)
 
 

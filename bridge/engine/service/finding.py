@@ -12,11 +12,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, exists
+from sqlalchemy import Connection, bindparam
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import Changed, ReportNotFound, RuleBroken
-from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
+from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.work import Work
@@ -73,22 +73,6 @@ _LOCKED: Final = (
     .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
     .order_by(col(Report.pk))
     .with_for_update()
-    .execution_options(populate_existing=True)
-)
-# The look-up and the lock in one: whoever asks sees then if the order is still the report's.
-_LOCKED_OF: Final = (
-    select(Report)
-    .join(ReportOrder, col(ReportOrder.report_pk) == col(Report.pk))
-    .where(
-        col(ReportOrder.site_id) == bindparam("site_id"),
-        col(ReportOrder.mrn) == bindparam("mrn"),
-        col(ReportOrder.accession) == bindparam("accession"),
-        ~exists().where(
-            col(PatientPointer.site_id) == bindparam("site_id"),
-            col(PatientPointer.prior_mrn) == bindparam("mrn"),
-        ),
-    )
-    .with_for_update(of=Report)
     .execution_options(populate_existing=True)
 )
 _ONE_WRITER = "sqlite"
@@ -251,17 +235,6 @@ def lock_report(work: Work, triple: Triple) -> Found:
     return found
 
 
-def lock_report_at_once(work: Work, triple: Triple) -> Report | None:
-    """
-    As `lock_report`, where the patient was never merged; None is for that one to look again.
-
-    The order may have left the report while its lock was waited for: the caller, who reads the
-    report's orders now, sees to that.
-    """
-    asked = dict(zip(("site_id", "mrn", "accession"), _text(triple), strict=True))
-    return work.session.exec(_LOCKED_OF, params=asked).first()
-
-
 def lock_report_by_id(work: Work, report_id: str) -> Report:
     """Find and lock one report by its public id; raise ReportNotFound."""
     found = work.session.exec(
@@ -294,5 +267,4 @@ def touch(work: Work, report: Report) -> None:
 
 def stamp(work: Work, report: Report) -> None:
     """Note a change around a report, such as of its orders' tags; pages may go on writing."""
-    report.updated_at = work.now
-    work.session.add(report)
+    report.updated_at = work.now  # whoever read it sees to its being written

@@ -21,6 +21,7 @@ from bridge.engine.service.journaling import journal_key
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.lifecycle import addenda_of, document_json
 from bridge.engine.service.preferences import preferences_of
+from bridge.engine.service.reading import About
 from bridge.engine.service.users import find_person, settings_of
 from bridge.engine.service.work import Work
 
@@ -65,7 +66,8 @@ def _owns(editor: Editor, report: Report) -> bool:
 
 
 def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
-    described = feed.describe(work.session, report, work.now)
+    about = About.of(work.session, report, work.now)
+    described = feed.describe(about, report, work.now)
     preferences = preferences_of(work.connection, report.site_id)
     return {
         **described["record"],

@@ -143,7 +143,7 @@ class About:
     @classmethod
     def by(
         cls,
-        session: Session,
+        reader: Session | Connection,
         report: Report,
         now: int,
         around: Around,
@@ -151,7 +151,7 @@ class About:
     ) -> "About":
         """Make it of what was read in this transaction."""
         key = key_of(report)
-        windows = _addendum_windows(session, [key], now) if around.addenda else {}
+        windows = _addendum_windows(reader, [key], now) if around.addenda else {}
         return cls(orders, around.user_email, windows.get(key))
 
     def record(self, report: Report, now: int) -> StatusRecord:
@@ -201,9 +201,11 @@ def owner_emails(session: Session, reports: Sequence[Report]) -> Mapping[int, st
     return {identity: email for identity, email in rows if identity is not None}
 
 
-def _addendum_windows(session: Session, keys: Sequence[int], now: int) -> dict[int, int]:
+def _addendum_windows(
+    reader: Session | Connection, keys: Sequence[int], now: int
+) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
-    rows = session.execute(_WINDOWS, {"keys": list(keys)})
+    rows = reader.execute(_WINDOWS, {"keys": list(keys)})
     newest = {row.report_pk: row.cooling_until for row in rows}
     return {key: until for key, until in newest.items() if until is not None and now < until}
 

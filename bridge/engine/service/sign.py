@@ -5,7 +5,7 @@ The moment and the cooling period are the server's. Recalling is `unsign`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Report, Signature, metadata
@@ -17,7 +17,7 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED, ReleaseKind
 from bridge.engine.service import feed, releases
 from bridge.engine.service.around import Around
-from bridge.engine.service.finding import key_of, lock_report, lock_report_at_once
+from bridge.engine.service.finding import key_of, lock_report
 from bridge.engine.service.lifecycle import (
     document_json,
     gather,
@@ -25,6 +25,7 @@ from bridge.engine.service.lifecycle import (
     person_read,
     take,
 )
+from bridge.engine.service.lone import lock_alone
 from bridge.engine.service.prelim import review
 from bridge.engine.service.reading import About, GroupOrder, group_asked, group_read
 from bridge.engine.service.work import ChangeEvent, Work
@@ -54,22 +55,26 @@ class _Scene(NamedTuple):
     signer: dict[str, Any]
 
 
+class _How(TypedDict):
+    """What the signer says of it."""
+
+    ignore_delay: bool
+    time_zone: str | None
+
+
 def sign(
     work: Work, triple: Triple, *, ignore_delay: bool = False, time_zone: str | None = None
 ) -> Report:
     """Sign in the name of the report's owner, as the API does; the audit knows who acted."""
-    report = lock_report_at_once(work, triple)
-    scene = None if report is None else _look(work, report, report.owner_id)
-    if report is None or scene is None or triple not in map(_triple, scene.orders):
-        report, scene = lock_report(work, triple).report, None
-    return sign_report(
-        work,
-        report,
-        report.owner_id,
-        ignore_delay=ignore_delay,
-        time_zone=time_zone,
-        scene=scene,
-    )
+    how: _How = {"ignore_delay": ignore_delay, "time_zone": time_zone}
+    lone = lock_alone(work, triple)
+    scene = None if lone is None else _look(work, lone.report, lone.report.owner_id)
+    if lone is None or scene is None or triple not in map(_triple, scene.orders):
+        report = lock_report(work, triple).report
+        return sign_report(work, report, report.owner_id, **how)
+    report = sign_report(work, lone.report, lone.report.owner_id, **how, scene=scene)
+    work.last += lone.written(work.connection)
+    return report
 
 
 def sign_report(
@@ -95,8 +100,8 @@ def sign_report(
         return report
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
-    with work.session.no_autoflush:  # one statement for all that changes of the report
-        about = About.by(work.session, report, work.now, around, orders)
+    # Past the session, so that all that changes of the report is one statement.
+    about = About.by(work.connection, report, work.now, around, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)
     if Fact.PRELIM_READ in facts:
         review(work, report, signer_id)

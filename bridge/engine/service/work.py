@@ -6,8 +6,8 @@ change. Deeds go to the audit trail and changes to the feed as the last thing be
 so that both grow in the order of the commits and row locks are never taken under their locks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,7 @@ from sqlmodel import Session
 
 from bridge.engine.records.tables import Change, metadata
 from bridge.engine.service import audit
-from bridge.store.answers import run_all
+from bridge.store.answers import Words, run_all
 from bridge.store.database import Database
 from bridge.store.inserting import inserted, insertion
 
@@ -69,18 +69,37 @@ class ChangeEvent(StrEnum):
 
 @dataclass(slots=True)
 class Work:
-    """A transaction in the making. `now` is the server's clock in milliseconds."""
+    """
+    A transaction in the making. `now` is the server's clock in milliseconds.
 
-    session: Session
+    `last` is what is written when all else is, and needs no answer.
+    """
+
+    connection: Connection
     actor: Actor
     now: int
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
     deeds: list[audit.Deed] = field(default_factory=list)
+    last: list[Words] = field(default_factory=list, repr=False)
+    _session: Session | None = field(default=None, repr=False)
 
     @property
-    def connection(self) -> Connection:
-        """The connection under the session, for statements over many rows."""
-        return self.session.connection()
+    def session(self) -> Session:
+        """The ORM's session on the connection, made for the first who wants one."""
+        if self._session is None:
+            # It never ends what it did not begin, be it a transaction or a savepoint.
+            self._session = Session(bind=self.connection, join_transaction_mode="rollback_only")
+        return self._session
+
+    def flush(self) -> None:
+        """Write down what the session has to say, if there is one."""
+        if self._session is not None:
+            self._session.flush()
+
+    def close(self) -> None:
+        """Let the session go, with what it has not written."""
+        if self._session is not None:
+            self._session.close()
 
     def announce(
         self, site_id: str, report_id: str, event: ChangeEvent, body: Mapping[str, Any]
@@ -104,13 +123,13 @@ class Work:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Keep what is done inside, or, when it raises, undo it and what it announced."""
-        announced, noted = len(self.announced), len(self.deeds)
+        announced, noted, last = len(self.announced), len(self.deeds), len(self.last)
         try:
             with self.session.begin_nested():
                 self.session.connection()  # the savepoint is set now, and not at the first row
                 yield
         except BaseException:
-            del self.announced[announced:], self.deeds[noted:]
+            del self.announced[announced:], self.deeds[noted:], self.last[last:]
             self.session.expire_all()
             raise
 
@@ -132,13 +151,20 @@ class Minutes:
         self.deeds += [(work.now, deed) for deed in work.deeds]
         self.announced += work.announced
 
-    def append(self, connection: Connection, database: Database) -> None:
-        """Write it; from here to the commit nobody else appends."""
+    def append(
+        self, connection: Connection, database: Database, before: Sequence[Words] = ()
+    ) -> None:
+        """
+        Write it; from here to the commit nobody else appends.
+
+        What is to be written `before` it goes along, ahead of the locks.
+        """
         if not self.announced:
+            run_all(connection, before)
             audit.record_all(connection, database.serialize, self.deeds)
             return
         names = [audit.LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
-        locks = database.serialized_announcing(names, FEED_CHANNEL)
+        locks = [*before, *database.serialized_announcing(names, FEED_CHANNEL)]
         changes = inserted(connection, _INSERT, self.announced)
         if self.deeds:
             newest = run_all(connection, [*locks, audit.newest(connection)])[-1]
@@ -155,11 +181,10 @@ def part(
     now: int,
 ) -> Iterator[Work]:
     """Work on a part of a write transaction; whoever opened it also appends the minutes."""
-    # The session never ends what it did not begin, be it a transaction or a savepoint.
-    with Session(bind=connection, join_transaction_mode="rollback_only") as session:
-        work = Work(session, actor, now)
+    with closing(Work(connection, actor, now)) as work:
         yield work
-        session.flush()
+        work.flush()
+        run_all(connection, work.last)
 
 
 @contextmanager
@@ -171,10 +196,11 @@ def working(
 ) -> Iterator[Work]:
     """Work inside a write transaction that somebody else opened and will commit."""
     minutes = Minutes()
-    with part(connection, actor, now) as work:
+    with closing(Work(connection, actor, now)) as work:
         yield work
+        work.flush()
     minutes.take(work)
-    minutes.append(connection, database)
+    minutes.append(connection, database, work.last)
 
 
 @contextmanager
