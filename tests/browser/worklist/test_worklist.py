@@ -1,6 +1,5 @@
 """The worklist in Chromium: found, moved through by keyboard, opened, assigned, kept up to date."""
 
-
 import pytest
 from playwright.sync_api import Page, expect
 
