@@ -53,7 +53,7 @@ def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post]:
         "files", bind="folder:inbox", scan_every=f"{LOOKS * 1000:.0f}ms", answer_files=True
     )
     house.listener("web", bind=f"http://127.0.0.1:{open_port}/hl7", max_frame="64KiB",
-                   frame_timeout="1s", charset="iso-8859-1")  # fmt: skip
+                   frame_timeout="3s", charset="iso-8859-1")  # fmt: skip
     house.listener("guarded", bind=f"http://127.0.0.1:{closed_port}/",
                    authorization_file="secrets/ris.authorization")  # fmt: skip
     house.destination("files-out", 0, address="folder:outbox")

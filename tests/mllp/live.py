@@ -101,7 +101,8 @@ async def send(options: dict[str, Any]) -> None:
         ca, certificate, key = (path(options, name) for name in ("ca", "certificate", "key"))
         tls = client_options(ca, certificate, key, options["server_name"])
         endpoint = endpoints.wrapClientTLS(tls, endpoint)
-    client = MLLPClient(endpoint, clock=the_reactor, reply_timeout=2, backoff=lambda _: 0.01)
+    within = options.get("reply_timeout", 30)
+    client = MLLPClient(endpoint, clock=the_reactor, reply_timeout=within, backoff=lambda _: 0.01)
     for payload in options["payloads"]:
         try:
             reply = await client.send(payload.encode()).asFuture(loop)

@@ -170,10 +170,11 @@ class TestClient:
     def test_silence(self, live: Start) -> None:
         """The reply time-out closes the connection."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            client = live("send", port=listening.getsockname()[1], payloads=["A"])
+            port = listening.getsockname()[1]
+            client = live("send", port=port, payloads=["A"], reply_timeout=2)
             wire, _ = listening.accept()
             with wire:
-                wire.settimeout(10)
+                wire.settimeout(30)
                 assert read(wire, 4) == b"\x0bA\x1c\r"
                 with contextlib.suppress(ConnectionResetError):  # it is meant to be abrupt
                     assert wire.recv(1) == b""

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.acceptance.forked import ROOT
 from tests.acceptance.receiver import Receiver
 
-STARTS_WITHIN = 30.0
+STARTS_WITHIN = 60.0
 
 
 def python(module: str, *arguments: str) -> list[str]:

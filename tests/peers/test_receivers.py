@@ -15,7 +15,7 @@ PEERS = ["python-hl7", "hl7apy", "txHL7", "mllp-http", "medplum", "node-hl7"]
 TEXT = "Düsenträger — 肺に異常なし.\nNo nodule | no mass ^ none & none."
 ESCAPED = r"No nodule \F\ no mass \S\ none \T\ none."
 LARGE = "Normal. " * 12_000
-WITHIN = 15.0
+WITHIN = 60.0
 
 
 def heard(town: Town, peer: str) -> list[str]:

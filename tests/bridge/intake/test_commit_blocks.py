@@ -56,12 +56,12 @@ async def test_the_block_does_not_wait_for_the_report_service(database: Database
     changes = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
     async with open_desk(database, **changes) as desk:
         assert await desk.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [KEPT]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not desk.caller.later:  # noqa: ASYNC110  # as below
                 await asyncio.sleep(0.01)
         assert desk.caller.later.pop().startswith(b"BHS")
         assert await desk.send(order()) == [KEPT]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not desk.caller.later:  # noqa: ASYNC110  # a double that only collects
                 await asyncio.sleep(0.01)
         assert read_ack(desk.caller.later[0]).code is AckCode.ACCEPT

@@ -40,7 +40,7 @@ class Bench:
         return set(self.states()) == {State.DONE}
 
     def run(self, apply: Apply, until: Until, *, drain: float = 5, **settings: int) -> None:
-        """Work until `until` holds, at most ten seconds, then stop."""
+        """Work until `until` holds, at most half a minute, then stop."""
 
         async def story() -> None:
             policy = Policy(first=0.001, maximum=0.001)
@@ -54,7 +54,7 @@ class Bench:
                 **settings,
             )
             await worker.start()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not await asyncio.to_thread(until):
                     await asyncio.sleep(0.005)
                     self.now += 1

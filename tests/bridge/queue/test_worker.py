@@ -184,12 +184,12 @@ def test_notify_wakes_at_once(bench: Bench) -> None:
         yield [accepted(each) for each in batch]
 
     async def story() -> None:
-        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=30)
+        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=120)
         await worker.start()
         await asyncio.sleep(0.05)
         await asyncio.to_thread(bench.keep, "1")
         worker.notify()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await applied.wait()
         await worker.stop()
 
@@ -204,7 +204,7 @@ def without_looking(bench: Bench, **settings: int) -> None:
         yield [accepted(each) for each in batch]
 
     async def story() -> None:
-        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=60, **settings)
+        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=120, **settings)
         await worker.start()
         async with asyncio.timeout(30):
             while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`

@@ -66,7 +66,7 @@ def opened(page: Page, room: ReadingRoom, script: str, **app: str) -> None:
 
 def until(page: Page, condition: str) -> None:
     """Wait for a condition; the page's policy lets nothing be evaluated in it by itself."""
-    for _ in range(100):
+    for _ in range(600):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)

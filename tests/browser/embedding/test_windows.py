@@ -208,7 +208,7 @@ def test_webview2_gets_strings_and_sends_either(installed: Installed, *, seriali
 
 def sent(page: Page, kind: str) -> dict[str, Any]:
     """Return an event that the native host was sent, once it was."""
-    for _ in range(200):
+    for _ in range(600):
         for text in page.evaluate("window.sent"):
             event: dict[str, Any] = json.loads(text)
             if event["type"] == kind:

@@ -227,7 +227,7 @@ def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None
         task = asyncio.get_running_loop().create_task(listener.listen())
         await listener.next("presence")
         service.application.state.engine.stopping = True
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await task
 
     service.runner.run(story())

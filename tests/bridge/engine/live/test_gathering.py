@@ -70,7 +70,7 @@ def test_lanes_run_side_by_side() -> None:
 
         gatherer = Gatherer[int, int](together, 1, lanes=2)
         held = asyncio.create_task(gatherer.give(0))
-        assert await asyncio.wait_for(gatherer.give(1), 5) == 1
+        assert await asyncio.wait_for(gatherer.give(1), 30) == 1
         gate.set()
         assert await held == 0
 
