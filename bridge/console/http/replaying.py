@@ -19,7 +19,7 @@ from bridge.queue.states import State
 
 router = APIRouter(prefix="/api/messages")
 MOST = 1000
-_PAGE = 200
+_PAGE = 2000
 
 
 @router.post("/replay")
@@ -51,16 +51,22 @@ async def replay_all(
 
 
 def _chosen(backstage: Backstage, wanted: Search) -> tuple[list[int], bool]:
-    """Give the ids of what is found, oldest first, and whether there are more."""
+    """
+    Give the oldest ids of what is found, oldest first, and whether there are more.
+
+    A search gives the newest first: all of it is looked at, for an older message of a patient
+    must not come after a newer one.
+    """
     ids: list[int] = []
-    before = wanted.before
-    while len(ids) < MOST:
+    before, more = wanted.before, False
+    while True:
         page = search(backstage.database, replace(wanted, before=before, limit=_PAGE))
-        ids += [row.id for row in page.rows]
+        ids = [*(row.id for row in reversed(page.rows)), *ids]
+        more = more or len(ids) > MOST
+        del ids[MOST:]
         before = page.further
         if before is None:
-            break
-    return sorted(ids)[:MOST], before is not None or len(ids) > MOST
+            return ids, more
 
 
 def _replay(rejudging: Any, message_id: int, chosen: State | None) -> int:

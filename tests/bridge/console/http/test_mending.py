@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import text
 
+from bridge.console.http import replaying
 from bridge.queue import browse
 from bridge.queue.states import State
 from tests.acceptance.orders import order
@@ -84,6 +85,24 @@ def test_many_are_replayed_by_what_they_have_in_common(office: Office) -> None:
     assert states == {**dict.fromkeys(ours, State.QUEUED), theirs: State.PARKED}
     deeds = office.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
     assert {f"message {each}" for each in ours} <= {each["subject"] for each in deeds}
+
+
+def test_the_oldest_of_very_many_are_replayed_first(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond what one call takes, the newer ones wait for the next: a cancel follows its order."""
+    monkeypatch.setattr(replaying, "MOST", 3)
+    monkeypatch.setattr(replaying, "_PAGE", 2)
+    stored = [office.store("orders", order(70 + number)) for number in range(5)]
+    for each in stored:
+        park(office, each, "very_many")
+    wanted = {"state": "parked", "text": "very_many"}
+    told = office.call("chief", "POST", "/api/messages/replay", wanted).json()
+    assert (told["queued"], told["more"]) == (3, True)
+    states = [browse.message(office.database, each).row.state for each in stored]
+    assert states == [State.QUEUED] * 3 + [State.PARKED] * 2
+    told = office.call("chief", "POST", "/api/messages/replay", wanted).json()
+    assert (told["queued"], told["more"]) == (2, False)
 
 
 @pytest.mark.parametrize("state", [None, "done", "queued", "cancelled"])
