@@ -14,8 +14,9 @@ from bridge.store.merged_patients import Patient
 from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.ages import age_at
-from mappings.echo import readdressed
+from mappings.echo import Echo, readdressed
 from mappings.events import Action, OrderEvent
+from mappings.hl7.path import Path
 
 DEMOGRAPHICS = (
     "PatientName",
@@ -25,6 +26,8 @@ DEMOGRAPHICS = (
     "Race",
     "Ethnicity",
 )
+
+_NAME = Path.parse("PID-5")
 
 Words = Mapping[Patient, PatientWord]
 
@@ -48,20 +51,71 @@ def told_of(event: OrderEvent, known: PatientWord | None, *, stale: bool) -> dic
     return {**known.tags, **said}
 
 
-def as_corrected(event: OrderEvent, sent_at: int | None, words: Words) -> OrderEvent:
+def as_corrected(
+    event: OrderEvent,
+    sent_at: int | None,
+    words: Words,
+    orders: Iterable[IndexedOrder] = (),
+) -> OrderEvent:
     """Let an order that was sent before its patient was corrected say what the correction says.
 
     So does one whose sender has not heard of a merge: it names who she was, number and name. One
     that was sent after the correction says so only where it is silent itself. The same holds of
-    whom a visit moves to.
+    whom a visit moves to. `orders` are those of patients whom an event calls otherwise.
     """
     word = words.get((event.site, event.mrn))
     if word is None or event.action not in ORDERS | {Action.VISIT_MOVE}:
         return event
-    if not (is_earlier(sent_at, word.said_at) or _is_former(event, words)):
+    overtaken = is_earlier(sent_at, word.said_at) and not (
+        sent_at is not None
+        and calls_otherwise(event, sent_at, words)
+        and _was_called_so(event, sent_at, str(word.tags["PatientName"]), orders)
+    )
+    if not (overtaken or _is_former(event, words)):
         known = {tag: value for tag, value in word.tags.items() if value}
         return replace(event, clinical_info={**known, **event.clinical_info})
     return replace(event, clinical_info=with_demographics(event.clinical_info, word.tags))
+
+
+def calls_otherwise(event: OrderEvent, sent_at: int | None, words: Words) -> bool:
+    """
+    Tell whether an order names its patient otherwise than a correction that was sent later.
+
+    A middle name or a title that one of them leaves out makes no other person.
+    """
+    word = words.get((event.site, event.mrn))
+    if word is None or event.action not in ORDERS or not is_earlier(sent_at, word.said_at):
+        return False
+    given, known = (_parts(tags.get("PatientName")) for tags in (event.clinical_info, word.tags))
+    shorter, longer = sorted((given, known), key=len)
+    alike = given == known or (len(shorter) > 1 and shorter <= longer)
+    return bool(shorter) and not alike and not _is_former(event, words)
+
+
+def _was_called_so(
+    event: OrderEvent, sent_at: int, name: str, orders: Iterable[IndexedOrder]
+) -> bool:
+    """
+    Tell whether a patient bore today's name before an order was sent, and never the order's.
+
+    Then no correction explains the order's: it is about somebody else. How the senders of her
+    orders called her, their PID says.
+    """
+    said = str(event.clinical_info["PatientName"])
+    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    called = [(each, {text.casefold() for text in Echo(each.echo).texts(_NAME)}) for each in own]
+    if any(_parts(said) <= texts for _, texts in called):
+        return False
+    return any(_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
+
+
+def _is_before(order: IndexedOrder, sent_at: int) -> bool:
+    times = [at for at in (order.opened_at, order.said_at) if at is not None]
+    return bool(times) and min(times) < sent_at
+
+
+def _parts(name: object) -> set[str]:
+    return {part.casefold() for part in str(name or "").split("^") if part}
 
 
 def _is_former(event: OrderEvent, words: Words) -> bool:

@@ -18,7 +18,7 @@ from bridge.intake.addressing import (
     resolved,
     shares_end,
 )
-from bridge.intake.demographics import as_corrected
+from bridge.intake.demographics import as_corrected, calls_otherwise
 from bridge.intake.family import child_signals
 from bridge.intake.order_rules import CASCADING, ORDERS, PATIENTS
 from bridge.intake.planning import fold, key_of
@@ -97,10 +97,17 @@ def _as_corrected(connection: Connection, jobs: Sequence[Job]) -> Sequence[Job]:
     words = patient_words.words(connection, everybody)
     if not words:
         return jobs
+    otherwise = {
+        (each.site, each.mrn)
+        for job in jobs
+        for each in job.events
+        if calls_otherwise(each, job.occasion.sent_at, words)
+    }
+    own = order_index.of_patients(connection, otherwise) if otherwise else []
     return [
         replace(
             job,
-            events=[as_corrected(each, job.occasion.sent_at, words) for each in job.events],
+            events=[as_corrected(each, job.occasion.sent_at, words, own) for each in job.events],
             words=words,
         )
         for job in jobs

@@ -127,6 +127,30 @@ async def test_an_order_with_the_new_name_waits_for_the_correction(
     assert await listed(hospital) == {"F1": NEW, "F2": NEW}
 
 
+@pytest.mark.parametrize("merge", [False, True])
+async def test_nobodys_order_is_released_by_what_says_nothing_new(
+    hospital: Hospital, *, merge: bool
+) -> None:
+    """An order of somebody else under her number waits on, though her own name is said again."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=2, name="OTHER^OLGA"))
+    assert hospital.states() == {"done", "parked"}
+    await hospital.send(adt("A47", "M2", "M1") if merge else adt("A01", "M1"))
+    assert hospital.states() == {"done", "parked"}
+    await hospital.send(told(line("NW", "P3", "F3"), sent=3, name="OTHER^OLGA"))
+    rows = (await hospital.client.worklist(SITE)).items
+    assert [each["Accession"] for row in rows for each in row["orders"]] == ["F1"]
+
+
+async def test_a_middle_name_makes_nobody_else_of_her(hospital: Hospital) -> None:
+    """What the order says and the correction leaves out does not hold it back."""
+    await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+    await hospital.send(told(line("NW", "P2", "F2"), sent=2, name=OLD + "^T"))
+    assert hospital.states() == {"done", "parked"}
+    await hospital.send(adt("A08", "M1"))
+    assert await listed(hospital) == {"F1": OLD, "F2": OLD}
+
+
 async def test_it_waits_under_a_merged_identifier_too(hospital: Hospital) -> None:
     """The correction names the survivor, the order named who was merged into her."""
     await hospital.send(told(line("NW", "P1", "F1"), sent=1))
