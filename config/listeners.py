@@ -118,7 +118,7 @@ class Listener(Section):
     )
     processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
     charset: str = Field("utf-8", description="where MSH-18 is silent")
-    max_frame: Bytes = Field(16 * 2**20)
+    max_frame: Bytes = Field(16 * 2**20, gt=0)
     max_connections: int = Field(500, ge=1)
     share_port: bool = Field(
         False,

@@ -205,9 +205,9 @@ class Destination(Section, Rendering):
     fields: dict[str, str] = Field(
         default_factory=dict, description="$destination.… of the mapping, MSH-3 to MSH-6 first"
     )
-    connect_timeout: Seconds = 10.0
-    ack_timeout: Seconds = 30.0
-    retry_first: Seconds = Field(1.0, description="doubled with jitter up to retry_max")
+    connect_timeout: Seconds = Field(10.0, gt=0)
+    ack_timeout: Seconds = Field(30.0, gt=0)
+    retry_first: Seconds = Field(1.0, gt=0, description="doubled with jitter up to retry_max")
     retry_max: Seconds = 60.0
     breaker_after: int = Field(
         5, ge=0, description="unanswered in a row, then pauses up to retry_max; 0: never"
@@ -223,6 +223,12 @@ class Destination(Section, Rendering):
     answer_files: bool = Field(
         False, description="folder: delivered when acks/NAME.ack says so, not when written"
     )
+
+    @model_validator(mode="after")
+    def _retries_grow(self) -> "Destination":
+        if self.retry_max < self.retry_first:
+            raise ValueError("retry_max: shorter than retry_first")
+        return self
 
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> "Destination":

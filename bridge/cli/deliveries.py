@@ -1,5 +1,6 @@
 """`bridge deliveries`: what goes out, to whom, and what they said."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -78,7 +79,7 @@ def retry(
     from bridge.queue.browse import deliveries
     from bridge.queue.operate import retry_delivery
     from bridge.wiring.bulk import chosen, one_by_one
-    from bridge.wiring.channels import must_be_known
+    from bridge.wiring.channels import must_be_known, waits
     from bridge.wiring.stores import bridge_database
 
     made = choice(delivery_ids, state, destination, since, until, code, limit)
@@ -89,6 +90,8 @@ def retry(
         if dry_run:
             print("\n".join(map(str, ids)))
             return
+        for each in waits(home, ids):
+            print(f"note: {each}", file=sys.stderr)
         again = partial(retry_delivery, database, chosen=made.wanted.state)
         report(one_by_one(ids, again, rate), "delivery")
 

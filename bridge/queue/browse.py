@@ -7,7 +7,7 @@ Reads only. Lists carry no patient data; the messages themselves come with `mess
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -24,6 +24,7 @@ from bridge.store.database import Database
 OPEN = (State.QUEUED, State.CLAIMED, State.PARKED)
 ATTENTION = (State.PARKED, State.REFUSED, State.CANCELLED)
 """What wants a person, or wanted one: the few that have an index."""
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,16 @@ def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
     with database.read() as connection:
         statement = _filtered(connection, rows, DELIVERY, wanted, "destination", "created_at")
         return [listed_delivery(row) for row in connection.execute(statement).mappings()]
+
+
+def destinations_of(database: Database, ids: Sequence[int]) -> frozenset[str]:
+    """Give the destinations that these deliveries are for."""
+    found: set[str] = set()
+    with database.read() as connection:
+        for start in range(0, len(ids), _AT_ONCE):
+            asked = DELIVERY.c.id.in_(ids[start : start + _AT_ONCE])
+            found.update(connection.execute(select(DELIVERY.c.destination).where(asked)).scalars())
+    return frozenset(found)
 
 
 def delivery(database: Database, delivery_id: int) -> DeliveryDetail:

@@ -9,6 +9,7 @@ from typing import Any
 from bridge.errors import BridgeError
 from bridge.operations import channels, troubles
 from bridge.operations.channels import Channel, Kind
+from bridge.queue import browse
 from bridge.wiring.commanding import operator
 from bridge.wiring.present import current
 from bridge.wiring.stores import bridge_database
@@ -56,6 +57,24 @@ def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
     if name is not None:
         with bridge_database(home) as database:
             _known(current(load(home), database), kind, name)
+
+
+def waits(home: Path, deliveries: Sequence[int]) -> list[str]:
+    """Say which destinations of these send nothing for now: they are gone, off or paused."""
+    with bridge_database(home) as database:
+        settings = current(load(home), database)
+        wanted = browse.destinations_of(database, deliveries)
+        known = channels.channels(database, Kind.DESTINATION)
+    enabled = {each.name: each.enabled for each in settings.destination}
+    said = []
+    for name in sorted(wanted):
+        if name not in enabled:
+            said.append(f"the settings have no destination {name}: what is for it waits")
+        elif not enabled[name]:
+            said.append(f"destination {name} is off: what is for it waits")
+        elif known.get(name, Channel(name)).paused:
+            said.append(f"destination {name} is paused: what is for it waits")
+    return said
 
 
 def _state(found: Channel, trouble: str | None) -> str:

@@ -33,6 +33,10 @@ WANTED = {
     "[[http]]\nbind = 1": "1:1: http: write [http]",
     "[listener]\n": "1:1: listener: write [[listener]], once for each",
     '[[destination]]\nreplies = { XX = "park" }': "2:13: destination.1.replies.XX: write AA, AE,",
+    '[[destination]]\nname = "a"\naddress = "h:1"\nretry_first = "2m"': "1:1: destination.1."
+    "retry_max: shorter than retry_first",
+    '[[destination]]\nack_timeout = "0s"': "2:1: destination.1.ack_timeout: write more than 0",
+    "[[listener]]\nmax_frame = 0": "2:1: listener.1.max_frame: write more than 0",
     "[database]\npool_size = \n": "2:13: Invalid value",
     "[log]\nlevel = " + "[" * 2000: "2:9: tables or lists lie too deep in each other",
     "[log]\nlevel = " + "9" * 5000: "2:9: a number has too many digits",

@@ -4,9 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
+from bridge.wiring.stores import bridge_database
+
+PARKED = """
+    INSERT INTO delivery (id, destination, report_id, release_key, event, state, control_id, lane,
+                          orders, release_at, created_at)
+    VALUES (:id, :name, 'r', 'r:final:' || :name, 'final', 'parked', 'C' || :id, :id, '[]', 1, 1)
+"""
 
 
 @pytest.mark.parametrize(
@@ -40,3 +48,29 @@ def test_a_slip_in_a_name(
     if command[1] == "list":
         result = CliRunner().invoke(application, [*asked, known, "--json"])
         assert json.loads(result.stdout) == []
+
+
+def test_what_is_retried_for_nobody_is_said(tmp_path: Path) -> None:
+    """A destination that is gone, off or paused sends nothing: whoever retries is told so."""
+    home = tmp_path / "home"
+    CliRunner().invoke(application, ["init", str(home)])
+    sections = [
+        f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:9"\n{more}\n'
+        for name, more in (("good", ""), ("dark", "enabled = false"), ("still", ""))
+    ]
+    (home / "bridge.toml").write_text("".join(sections), "utf-8")
+    with bridge_database(home) as database, database.write() as connection:
+        for number, name in enumerate(("good", "gone", "dark", "still"), start=1):
+            connection.execute(text(PARKED), {"id": number, "name": name})
+    still = ["destinations", "pause", "still", "--home", str(home)]
+    assert CliRunner().invoke(application, still).exit_code == 0
+    result = CliRunner().invoke(
+        application, ["deliveries", "retry", "--state", "parked", "--home", str(home)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "4 queued, 0 not" in result.stdout
+    assert result.stderr.splitlines() == [
+        "note: destination dark is off: what is for it waits",
+        "note: the settings have no destination gone: what is for it waits",
+        "note: destination still is paused: what is for it waits",
+    ]
