@@ -17,5 +17,11 @@ export default defineConfig({
     reportCompressedSize: false,
     rollupOptions: { input: { report: "src/report/main.ts", console: "src/console/main.ts" } },
   },
-  test: { environment: "jsdom", include: ["src/**/*.test.ts"], passWithNoTests: false },
+  test: {
+    environment: "jsdom",
+    include: ["src/**/*.test.ts"],
+    passWithNoTests: false,
+    testTimeout: 30_000, // machines may be slow, and the library's five seconds short
+    expect: { poll: { timeout: 15_000 } },
+  },
 });

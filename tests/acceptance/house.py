@@ -110,7 +110,7 @@ class House:
 
     def destination(self, name: str, port: int, **extra: Any) -> None:
         """Add a receiver of results before the start; values as TOML would have them in JSON."""
-        values: dict[str, Any] = {"retry_first": "200ms", "retry_max": "1s", "ack_timeout": "2s"}
+        values: dict[str, Any] = {"retry_first": "200ms", "retry_max": "1s", "ack_timeout": "10s"}
         values |= {"address": f"127.0.0.1:{port}"} | extra
         self._section("destination", name, values)
 

@@ -1,15 +1,5 @@
-// The report as a file of this computer, and on paper. Both come from the engine's export, so
-// that every way out shows the same report.
-
-/** Hands a file to the browser's downloads. */
-export function saveFile(blob: Blob, name: string, document: Document): void {
-  const address = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
-}
+// The report on paper. It comes from the engine's export, as its files do, so that every way out
+// shows the same report.
 
 /** Prints the exported document: its article stands in the page for as long as that takes. */
 export async function printReport(blob: Blob, document: Document): Promise<void> {

@@ -2,6 +2,8 @@ import { afterEach, expect, it, vi } from "vitest";
 import { createApi } from "../../shared/api/client";
 import { createLiveStream, type LiveStream } from "./stream";
 
+const PATIENT = { timeout: 15_000 };
+
 let live: LiveStream | null = null;
 afterEach(() => live?.close());
 
@@ -38,7 +40,7 @@ it("asks for what it missed when the line was cut", async () => {
   live = createLiveStream(api, { after: 3, ...quickly });
   const changed = vi.fn();
   live.on("change", changed);
-  await vi.waitFor(() => expect(calls.length).toBeGreaterThan(1));
+  await vi.waitFor(() => expect(calls.length).toBeGreaterThan(1), PATIENT);
   expect(changed).toHaveBeenCalledTimes(1);
   expect(calls[0]).toMatchObject({ lastEventId: "3", bearer: "Bearer secret" });
   expect(calls[1]?.lastEventId).toBe("5");
@@ -49,7 +51,10 @@ it("says when the engine cannot be reached, and when it can again", async () => 
   live = createLiveStream(api, quickly);
   const told: unknown[] = [];
   live.on("connection", (data) => told.push(data));
-  await vi.waitFor(() => expect(told.slice(0, 2)).toEqual([{ online: false }, { online: true }]));
+  await vi.waitFor(
+    () => expect(told.slice(0, 2)).toEqual([{ online: false }, { online: true }]),
+    PATIENT,
+  );
 });
 
 it("ends with the session, whether it is told or refused", async () => {
@@ -58,7 +63,7 @@ it("ends with the session, whether it is told or refused", async () => {
     live = createLiveStream(api, quickly);
     const ended = vi.fn();
     live.on("ended", ended);
-    await vi.waitFor(() => expect(ended).toHaveBeenCalledTimes(1));
+    await vi.waitFor(() => expect(ended).toHaveBeenCalledTimes(1), PATIENT);
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(calls).toHaveLength(1);
   }
