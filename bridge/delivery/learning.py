@@ -85,7 +85,7 @@ class Learner:
 
     def cursor(self, feed: str) -> int:
         """Give where a feed was read to; 0 at first."""
-        with self.database.read() as connection:
+        with self.database.look() as connection:
             return say(connection, _CURSOR, feed=feed).scalar() or 0
 
     def learn(self, feed: str, page: ChangePage) -> Learned:

@@ -93,7 +93,7 @@ class Memory:
                 raise
             except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
                 failures.append((each, error))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             where = whereabouts(connection, jobs)
             moved: list[Outcome] = []
             if where.survivors or where.moves:  # hardly ever

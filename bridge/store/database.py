@@ -71,6 +71,25 @@ class Database:
             yield connection
 
     @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """
+        As `read`, where each statement may see what has been committed until then.
+
+        PostgreSQL's statements do in any case: here they need no way to begin and none to end.
+        """
+        if self.dialect != "postgresql":
+            with self.read() as connection:
+                yield connection
+            return
+        with (
+            self._translated(),
+            self.engine.connect() as connection,
+            postgres.each_alone(connection),
+            connection.begin(),
+        ):
+            yield connection
+
+    @contextmanager
     def write(self) -> Iterator[Connection]:
         """
         Yield a connection in a write transaction; commit at the end, roll back on any error.

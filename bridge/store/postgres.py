@@ -5,10 +5,12 @@ No statements but those.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
@@ -32,6 +34,20 @@ _DURABLE = """
 
 LAZILY = "SET LOCAL synchronous_commit = off"
 """At its commit this transaction waits for no disk."""
+
+
+@contextmanager
+def each_alone(connection: Connection) -> Iterator[None]:
+    """Let each statement be a transaction of its own, and give the connection back as it was."""
+    driver: Any = connection.connection.driver_connection
+    driver.autocommit = True
+    try:
+        yield
+    finally:
+        try:
+            driver.autocommit = False
+        except Exception:  # noqa: BLE001  # lost, or in the middle of something: nobody writes by it
+            connection.invalidate()
 
 
 def begin_by_itself(_cursor: Any, _wait: bool) -> None:

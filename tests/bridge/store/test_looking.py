@@ -1,0 +1,69 @@
+"""What is asked without a transaction around it, by connections that others write by."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from bridge.store.answers import Words, run, run_all
+from bridge.store.database import Database
+from bridge.store.errors import StatementRefused, StoreError, StoreUnavailable
+from bridge.store.pool import Pool
+
+ONE = Pool(size=1, overflow=0, timeout=5.0)
+"""Whoever writes has the connection that was looked by."""
+
+
+@pytest.fixture
+def alone(postgres_url: str) -> Iterator[Database]:
+    """A server, by one connection at a time."""
+    database = Database(postgres_url, ONE)
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS looked (id INTEGER PRIMARY KEY)"))
+    yield database
+    database.dispose()
+
+
+def test_answers_are_the_same(database: Database) -> None:
+    """One by one and at one go, on either database."""
+    asked = [Words("SELECT 1", {}), Words("SELECT 2", {})]
+    with database.look() as connection:
+        assert [each.scalar() for each in run_all(connection, asked)] == [1, 2]
+        assert run(connection, "SELECT 3", {}).scalar() == 3
+
+
+def test_no_transaction_stands_around_a_look(alone: Database) -> None:
+    """After each statement the server has nothing open, and sees what others commit."""
+    with alone.look() as connection:
+        for _ in range(2):
+            assert connection.execute(text("SELECT count(*) FROM looked")).scalar() == 0
+            assert driver(connection).info.transaction_status.name == "IDLE"
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_whoever_writes_afterwards_writes_all_or_nothing(alone: Database, failing: bool) -> None:
+    """Also after a look that failed: the connection is as it was."""
+    with alone.look() as connection:
+        run(connection, "SELECT 1", {})
+    if failing:
+        with pytest.raises(StatementRefused), alone.look() as connection:
+            run(connection, "SELECT nothing", {})
+    with pytest.raises(StoreError), alone.write() as connection:  # noqa: PT012  # one unit
+        connection.execute(text("INSERT INTO looked VALUES (1)"))
+        connection.execute(text("INSERT INTO looked VALUES (1)"))
+    with alone.look() as connection:
+        assert run(connection, "SELECT count(*) FROM looked", {}).scalar() == 0
+
+
+def test_a_server_that_goes_meanwhile_is_unavailable(alone: Database) -> None:
+    """And the next one is asked by another connection."""
+    with pytest.raises(StoreUnavailable), alone.look() as connection:
+        run(connection, "SELECT pg_terminate_backend(pg_backend_pid())", {})
+    with alone.write() as connection:
+        assert not driver(connection).autocommit
+
+
+def driver(connection: Connection) -> Any:
+    """The driver's own."""
+    return connection.connection.driver_connection
