@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 
 from bridge.store.database import Database
 from config import load
@@ -29,53 +28,34 @@ PATIENCE = 180.0
 SENT_TOGETHER = 50_000
 """So many frames are made before they are sent: a million would fill the sender's memory."""
 
-OVERLAP = 500  # keys looked for again: transactions need not commit in the order of their keys
+OVERLAP = 500  # keys looked at again: transactions need not commit in the order of their keys
 
 _SEEN = text("SELECT pk, accession FROM engine_report_order WHERE pk > :last ORDER BY pk")
-_MISSED = text("""
-    SELECT pk, accession FROM engine_report_order WHERE pk > :last OR pk = ANY(:missed) ORDER BY pk
-""")
 _LAST = text("SELECT coalesce(max(pk), 0) FROM engine_report_order")
 
 
 class Watch:
-    """
-    Notes when each order is there to be read; on a thread and a connection of its own.
-
-    Asks for what it has not seen, and for nothing twice: it runs on the same processors.
-    """
+    """Notes when each order is there to be read; on a thread and a connection of its own."""
 
     def __init__(self, house_home: Path) -> None:
         self._database = Database(load(house_home).engine_database_url())
-        self._in_order = self._database.dialect == "sqlite"
-        self._missed: set[int] = set()
+        self._overlap = 0 if self._database.dialect == "sqlite" else OVERLAP
         self.seen: dict[str, float] = {}
         with self._database.read() as connection:
-            self._last = int(connection.execute(_LAST).scalar_one())
+            self._first = self._last = int(connection.execute(_LAST).scalar_one())
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         with self._database.engine.connect() as connection:
             while not self._ending.wait(LOOK_EVERY):
-                rows = connection.execute(*self._question()).all()
+                last = max(self._first, self._last - self._overlap)
+                rows = connection.execute(_SEEN, {"last": last}).all()
                 connection.rollback()
                 now = time.perf_counter()
-                for pk, accession in rows:
-                    self.seen[accession] = now
-                    self._note(pk)
-
-    def _question(self) -> tuple[TextClause, dict[str, Any]]:
-        if self._in_order:
-            return _SEEN, {"last": self._last}
-        self._missed = {pk for pk in self._missed if pk > self._last - OVERLAP}
-        return _MISSED, {"last": self._last, "missed": list(self._missed)}
-
-    def _note(self, pk: int) -> None:
-        self._missed.discard(pk)
-        if not self._in_order:
-            self._missed.update(range(max(self._last + 1, pk - OVERLAP), pk))
-        self._last = max(self._last, pk)
+                for row in rows:
+                    self.seen.setdefault(row.accession, now)
+                    self._last = max(self._last, row.pk)
 
     def wait_for(self, count: int) -> float:
         """Wait until so many orders are there; return the time at which the last came."""
