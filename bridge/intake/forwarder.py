@@ -17,10 +17,11 @@ import structlog
 from bridge.engine_client.errors import EngineFailure
 from bridge.intake.addressing import MergedPatient, TakenNumber
 from bridge.intake.closing import close
-from bridge.intake.demographics import corrections, takes_anothers, told_of
+from bridge.intake.demographics import corrections, told_of
 from bridge.intake.family import PARENT_REPLACED
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
+from bridge.intake.names import takes_anothers
 from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient

@@ -18,8 +18,9 @@ from bridge.intake.addressing import (
     resolved,
     shares_end,
 )
-from bridge.intake.demographics import as_corrected, calls_otherwise
+from bridge.intake.demographics import as_corrected
 from bridge.intake.family import child_signals
+from bridge.intake.names import calls_otherwise
 from bridge.intake.order_rules import CASCADING, ORDERS, PATIENTS
 from bridge.intake.planning import fold, key_of
 from bridge.intake.reading import Job

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from bridge.intake.demographics import Words
 from bridge.intake.listening import Definition, Listening, Merged
+from bridge.intake.names import Words
 from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
 from bridge.queue.work import Claimed
