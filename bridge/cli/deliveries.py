@@ -90,7 +90,7 @@ def retry(
         if dry_run:
             print("\n".join(map(str, ids)))
             return
-        for each in waits(home, ids):
+        for each in waits(home, database, ids):
             print(f"note: {each}", file=sys.stderr)
         again = partial(retry_delivery, database, chosen=made.wanted.state)
         report(one_by_one(ids, again, rate), "delivery")

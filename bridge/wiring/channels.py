@@ -10,6 +10,7 @@ from bridge.errors import BridgeError
 from bridge.operations import channels, troubles
 from bridge.operations.channels import Channel, Kind
 from bridge.queue import browse
+from bridge.store.database import Database
 from bridge.wiring.commanding import operator
 from bridge.wiring.present import current
 from bridge.wiring.stores import bridge_database
@@ -59,12 +60,11 @@ def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
             _known(current(load(home), database), kind, name)
 
 
-def waits(home: Path, deliveries: Sequence[int]) -> list[str]:
+def waits(home: Path, database: Database, deliveries: Sequence[int]) -> list[str]:
     """Say which destinations of these send nothing for now: they are gone, off or paused."""
-    with bridge_database(home) as database:
-        settings = current(load(home), database)
-        wanted = browse.destinations_of(database, deliveries)
-        known = channels.channels(database, Kind.DESTINATION)
+    settings = current(load(home), database)
+    wanted = browse.destinations_of(database, deliveries)
+    known = channels.channels(database, Kind.DESTINATION)
     enabled = {each.name: each.enabled for each in settings.destination}
     said = []
     for name in sorted(wanted):
