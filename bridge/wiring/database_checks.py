@@ -7,6 +7,7 @@ from pathlib import Path
 from sqlalchemy.exc import ArgumentError
 
 from bridge.errors import BridgeError
+from bridge.queue.large_files import folder_of
 from bridge.queue.parcels import contentless
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
@@ -109,12 +110,7 @@ def _contents(place: str, url: str) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, place, str(error))
     else:
         if lost:
-            told = (
-                f"{lost} large messages have lost their content; it belongs to {_file(url)}-large"
-            )
-            yield Finding(
-                Severity.ERROR, place, f"{told}: restore that folder from the same back-up"
-            )
+            yield Finding(Severity.ERROR, place, _LOST.format(lost, folder_of(_file(url))))
     finally:
         database.dispose()
 
