@@ -26,7 +26,7 @@ from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
 from bridge.intake.planning import Task, is_over, leaves_orphans, overtook, plan
-from bridge.intake.reading import Job
+from bridge.intake.reading import ContentGone, Job
 from bridge.intake.registering import launch_of
 from bridge.intake.regrouping import join, leave, order_key
 from bridge.intake.remembering import OTHER_NAME, Memory, Prepared
@@ -243,6 +243,7 @@ def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:
 
 def _given_up(claimed: Claimed, error: Exception) -> Outcome:
     known = {
+        ContentGone: "content_missing",
         MergedPatient: "patient_merged",
         MovedVisit: OTHER_PATIENT,
         TakenNumber: OTHER_NAME,

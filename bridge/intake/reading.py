@@ -39,6 +39,14 @@ class NoDefinition(Exception):  # noqa: N818  # says what is missing
         super().__init__(f"no such {what} in the settings")
 
 
+class ContentGone(Exception):  # noqa: N818  # as above
+    """The content of a stored message is not where it is kept, or not all of it."""
+
+    def __init__(self) -> None:
+        """Name the place where SQLite has it."""
+        super().__init__("its content is missing: see the folder of large messages")
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One message, read."""
@@ -58,7 +66,9 @@ class Job:
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
-    """Map a stored message. Raises Refusal, NoDefinition, and what hooks raise."""
+    """Map a stored message. Raises Refusal, NoDefinition, ContentGone, and what hooks raise."""
+    if not claimed.payload:
+        raise ContentGone
     listening = listeners.get(claimed.listener)
     if listening is None:
         raise NoDefinition("listener")

@@ -13,7 +13,7 @@ from typing import Any
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.hot_path import HOT_PATHS, PostgresPath
 from bridge.queue.inserts import admit, admit_new
-from bridge.queue.parcels import WAYS, put_apart
+from bridge.queue.parcels import Parcels
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
 
@@ -39,9 +39,8 @@ class Keeper:
     ) -> None:
         self._database = database
         self._path = HOT_PATHS[database.dialect]
-        self._way = WAYS[database.dialect]
         self._writer = database.writer()
-        self._ahead = database.writer(fleeting=True)
+        self._parcels = Parcels(database)
         self._timer = timer
         self.flush_took = 0.0
         """Seconds of the last commit."""
@@ -54,7 +53,7 @@ class Keeper:
     def close(self) -> None:
         """Let the database's connection go."""
         self._writer.close()
-        self._ahead.close()
+        self._parcels.close()
 
     def keep(self, groups: Sequence[Group]) -> Sequence[Answer]:
         """
@@ -80,7 +79,7 @@ class Keeper:
         """Store one group beside all others, who hardly wait for it. Never raises."""
         if len(group.arrivals) == 1:
             try:
-                arrivals = [put_apart(self._ahead, group.arrivals[0], self._way)]
+                arrivals = [self._parcels.put_apart(group.arrivals[0])]
             except Exception as error:  # noqa: BLE001  # as above
                 return _as_store_error(error)
             group = replace(group, arrivals=arrivals)

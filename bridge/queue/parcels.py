@@ -1,44 +1,44 @@
 """
-Large messages in pieces, written in transactions of their own, and others in between.
+Large messages apart from their row, and others in between.
 
-Whoever writes 16 MiB at once keeps others waiting: SQLite has one writer, and a server's log and
-our interpreter are everybody's too. The message's row comes after its last piece and has no content
-of its own. Blocking.
+Whoever writes 16 MiB at once keeps others waiting: SQLite has one writer and one log, and a
+server's log and our interpreter are everybody's too. SQLite has them as files (`large_files`), a
+server in pieces, in transactions of their own. The message's row comes last and has no content of
+its own. Blocking.
 """
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from io import BytesIO
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, RowMapping, text
 
 from bridge.queue.admission import short
 from bridge.queue.arrivals import Arrival
+from bridge.queue.large_files import LONGEST_REST, LargeFiles, Rest, name_of, numbers_of
 from bridge.store.database import Database
-from bridge.store.writer import Writer
 
 PIECE = 64 * 2**10
-"""Bytes that are written at once."""
-_TOGETHER = 16  # pieces in a transaction, where others write at the same time
+"""Bytes of a piece in the database."""
+_TOGETHER = 16  # pieces in a transaction
 _BREATH = 0.001  # seconds between a mebibyte and the next that is read: others have their turns
-LONGEST_REST = 0.02
-"""Seconds after a piece: where a piece takes longer, it is because others have their turns."""
 ORPHANED = 24 * 3600 * 1000
-"""Milliseconds for which pieces may wait for the row of their message."""
+"""Milliseconds for which a content may wait for the row of its message."""
 
 _KEEP = """
     INSERT INTO parcel (identity, digest, pieces, size, kept_at) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (identity, digest) DO UPDATE SET kept_at = excluded.kept_at
+    ON CONFLICT (identity, digest) DO UPDATE
+    SET kept_at = excluded.kept_at, pieces = excluded.pieces
 """
-_COUNT = "SELECT count(*) FROM parcel_piece WHERE identity = ? AND digest = ?"
+_COUNT = "SELECT count(*) FROM parcel_piece WHERE identity = %s AND digest = %s"
 _PIECE = """
-    INSERT INTO parcel_piece (identity, digest, number, content) VALUES (?, ?, ?, ?)
+    INSERT INTO parcel_piece (identity, digest, number, content) VALUES (%s, %s, %s, %s)
     ON CONFLICT DO NOTHING
 """
 _PARCEL = text("""
-    SELECT p.identity, p.digest, p.pieces FROM message AS m
+    SELECT p.identity, p.digest, p.pieces, p.size FROM message AS m
     JOIN parcel AS p ON p.identity = m.identity AND p.digest = m.digest WHERE m.id = :id
 """)
 _CONTENT = text("""
@@ -58,55 +58,64 @@ _ORPHANED = """
 """
 _ORPHANS = text(f"SELECT identity, digest FROM parcel WHERE {_ORPHANED}")  # noqa: S608  # our own text
 _THIS = "identity = :identity AND digest = :digest"
+_FILED = text("""
+    SELECT DISTINCT p.identity, p.digest, p.size FROM parcel AS p
+    JOIN message AS m ON m.identity = p.identity AND m.digest = p.digest WHERE p.pieces = 0
+""")
+_KNOWN = text(f"SELECT 1 FROM parcel WHERE {_THIS}")  # noqa: S608  # our own text
 _FORGET = text(f"DELETE FROM parcel WHERE {_THIS} AND {_ORPHANED}")  # noqa: S608  # our own text
 _FORGET_PIECES = text(f"DELETE FROM parcel_piece WHERE {_THIS}")  # noqa: S608  # our own text
 
 
-class Way(NamedTuple):
-    """How a database takes pieces: how many in a transaction, and the two statements of one."""
+class Parcels:
+    """Keeps contents before the rows of their messages. `rest` leaves seconds to others."""
 
-    together: int
-    keep: str
-    counted: str
-    piece: str
+    def __init__(self, database: Database, *, rest: Rest = time.sleep) -> None:
+        self._files = None if database.file is None else LargeFiles(database.file)
+        # It need not wait for the disk: the commit of the message's row comes after it, and does.
+        self._writer = database.writer(fleeting=True)
+        self._rest = rest
 
+    def close(self) -> None:
+        """Let the database's connection go."""
+        self._writer.close()
 
-SQLITE = Way(1, _KEEP, _COUNT, _PIECE)
-POSTGRES = Way(_TOGETHER, *(each.replace("?", "%s") for each in (_KEEP, _COUNT, _PIECE)))
-WAYS: Mapping[str, Way] = {"sqlite": SQLITE, "postgresql": POSTGRES}
-"""By the name of the dialect, as `Database.dialect` has it."""
+    def put_apart(self, arrival: Arrival) -> Arrival:
+        """
+        Keep an arrival's content; give what is still to be kept of it.
 
+        What is there already, of a retransmit or of an attempt cut short, is not written again.
+        Raises StoreError.
+        """
+        if self._files is None:
+            self._put_pieces(arrival)
+        else:
+            self._announce(arrival, _KEEP, pieces=0)
+            self._files.put(name_of(*_key(arrival)), arrival.payload, self._rest)
+        return replace(arrival, payload=b"")
 
-def put_apart(
-    writer: Writer,
-    arrival: Arrival,
-    way: Way = SQLITE,
-    *,
-    rest: Callable[[float], object] = time.sleep,
-) -> Arrival:
-    """
-    Keep an arrival's content piece by piece; give what is still to be kept of it.
+    def _announce(self, arrival: Arrival, keep: str, pieces: int) -> bool:
+        """Let nobody take it for forgotten, for a day; say whether all pieces are there."""
+        values = (*_key(arrival), pieces, len(arrival.payload), arrival.received_at)
+        with self._writer.transaction() as cursor:
+            cursor.execute(keep, values)
+            if not pieces:
+                return False
+            cursor.execute(_COUNT, _key(arrival))
+            return bool(cursor.fetchone()[0] == pieces)
 
-    The writer need not wait for the disk: the commit of the row, that comes after them, does.
-
-    `rest` is given the seconds that each transaction took, up to a limit: others write meanwhile.
-    What is there already, of a retransmit or of an attempt cut short, is not written again.
-    """
-    key, payload = (arrival.identity, short(arrival.digest)), arrival.payload
-    starts = range(0, len(payload), PIECE)
-    with writer.transaction() as cursor:
-        # From here on, for a day, nobody takes these pieces for forgotten ones.
-        cursor.execute(way.keep, (*key, len(starts), len(payload), arrival.received_at))
-        cursor.execute(way.counted, key)
-        complete = cursor.fetchone()[0] == len(starts)
-    numbers = range(0, 0 if complete else len(starts), way.together)
-    for first in numbers:
-        began = time.perf_counter()
-        with writer.transaction() as cursor:
-            for number, start in enumerate(starts[first : first + way.together], first):
-                cursor.execute(way.piece, (*key, number, payload[start : start + PIECE]))
-        rest(min(time.perf_counter() - began, LONGEST_REST))
-    return replace(arrival, payload=b"")
+    def _put_pieces(self, arrival: Arrival) -> None:
+        payload = arrival.payload
+        starts = range(0, len(payload), PIECE)
+        if self._announce(arrival, _KEEP.replace("?", "%s"), len(starts)):
+            return
+        for first in range(0, len(starts), _TOGETHER):
+            began = time.perf_counter()
+            with self._writer.transaction() as cursor:
+                for number, start in enumerate(starts[first : first + _TOGETHER], first):
+                    piece = payload[start : start + PIECE]
+                    cursor.execute(_PIECE, (*_key(arrival), number, piece))
+            self._rest(min(time.perf_counter() - began, LONGEST_REST))
 
 
 def content(connection: Connection, message_id: int, payload: Any) -> bytes:
@@ -120,6 +129,14 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
     parcel = connection.execute(_PARCEL, {"id": message_id}).mappings().first()
     if parcel is None:
         return b""
+    if parcel["pieces"]:
+        return _joined(connection, parcel)
+    files = LargeFiles(Path(str(connection.engine.url.database)))
+    return files.get(name_of(parcel["identity"], parcel["digest"]), parcel["size"])
+
+
+def _joined(connection: Connection, parcel: RowMapping) -> bytes:
+    """Join pieces; SQLite has them of messages that came before it had files."""
     found, pieces = BytesIO(), 0
     for first in range(0, parcel["pieces"], _TOGETHER):  # more at once would hold others up
         if first:
@@ -132,20 +149,49 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
 
 
 def sizes(connection: Connection, after: int, to: int) -> dict[int, int]:
-    """Give the bytes that messages of a range of ids, the first not included, have in pieces."""
+    """Give the bytes that messages of a range of ids, the first not included, have apart."""
     found = connection.execute(_SIZE, {"after": after, "to": to})
     return {row.id: row.size for row in found}
 
 
-def forget_orphans(database: Database, now: int) -> int:
-    """Remove pieces whose message is no more, or never came; give of how many messages."""
-    before, gone = {"before": now - ORPHANED}, 0
+def contentless(database: Database) -> int:
+    """Count the large messages whose file is not there: back-ups may forget that folder."""
+    if database.file is None:
+        return 0
+    files = LargeFiles(database.file)
     with database.read() as connection:
-        rows = connection.execute(_ORPHANS, before).mappings().all()
+        rows = connection.execute(_FILED).all()
+    return sum(not files.has(name_of(row.identity, row.digest), row.size) for row in rows)
+
+
+def forget_orphans(database: Database, now: int) -> int:
+    """Remove contents whose message is no more, or never came; give of how many messages."""
+    files = None if database.file is None else LargeFiles(database.file)
+    before, gone = now - ORPHANED, 0
+    with database.read() as connection:
+        rows = connection.execute(_ORPHANS, {"before": before}).mappings().all()
     for row in rows:
         with database.forgetting() as connection:
             # Asked once more: its message may have come again since.
-            if connection.execute(_FORGET, {**row, **before}).rowcount:
+            if connection.execute(_FORGET, {**row, "before": before}).rowcount:
                 connection.execute(_FORGET_PIECES, dict(row))
+                if files is not None:  # before the commit: who comes next finds it gone, or kept
+                    files.forget(name_of(row["identity"], row["digest"]))
                 gone += 1
+    if files is not None:
+        _forget_unknown(database, files, before / 1000)
     return gone
+
+
+def _forget_unknown(database: Database, files: LargeFiles, before: float) -> None:
+    """Remove old files of which a power cut has taken the row."""
+    for name in files.older_than(before):
+        with database.forgetting() as connection:
+            identity, digest = numbers_of(name)
+            known = connection.execute(_KNOWN, {"identity": identity, "digest": digest})
+            if known.first() is None:
+                files.forget(name)
+
+
+def _key(arrival: Arrival) -> tuple[int, int]:
+    return arrival.identity, short(arrival.digest)

@@ -7,12 +7,16 @@ from pathlib import Path
 from sqlalchemy.exc import ArgumentError
 
 from bridge.errors import BridgeError
+from bridge.queue.large_files import folder_of
+from bridge.queue.parcels import contentless
 from bridge.store.database import Database
 from bridge.store.migrate import current, heads, is_ready
 from bridge.store.suitability import doubts
 from bridge.wiring import stores
 from bridge.wiring.findings import Finding, Severity
 from config import Settings
+
+_LOST = "the content of {} large messages is missing; restore {} from the same back-up"
 
 
 def unanswered(settings: Settings) -> dict[str, str]:
@@ -45,6 +49,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
     else:
         yield from _database(place, own, "bridge.store", "alembic_version")
         yield from _doubts(place, own)
+        yield from _contents(place, own)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
         return
@@ -90,6 +95,22 @@ def _doubts(place: str, url: str) -> Iterator[Finding]:
             yield Finding(Severity.ERROR if each.hinders else Severity.WARNING, place, each.text)
     except BridgeError as error:
         yield Finding(Severity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
+def _contents(place: str, url: str) -> Iterator[Finding]:
+    """See whether large messages are there that SQLite has as files beside its own."""
+    if is_missing(url):
+        return
+    database = Database(url)
+    try:
+        lost = contentless(database) if is_ready(database, "bridge.store", "alembic_version") else 0
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
+    else:
+        if lost:
+            yield Finding(Severity.ERROR, place, _LOST.format(lost, folder_of(_file(url))))
     finally:
         database.dispose()
 

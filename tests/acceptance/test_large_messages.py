@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,28 @@ def test_killed_while_it_judges(house: House) -> None:
         time.sleep(0.2)
     house.stop()
     assert not Path(f"/proc/{worker}").exists()
+
+
+def test_a_back_up_without_its_large_messages(house: House) -> None:
+    """`bridge check` says what is missing, the message waits for people, and comes right."""
+    with Sender(house.mllp_port, timeout=60) as sender:
+        assert verdict(sender.ask(order(1) + LARGE)) == ("AA", "C1")
+    house.settle()
+    (folder,) = house.home.glob("*-large")
+    folder.rename(house.home / "elsewhere")
+    assert f"the content of 1 large messages is missing; restore {folder}" in house.bridge(
+        "check", expect=1
+    )
+    parked = replayed(house)
+    assert (parked["state"], parked["code"]) == ("parked", "content_missing")
+    (house.home / "elsewhere").rename(folder)
+    house.bridge("check")
+    assert replayed(house)["state"] == "done"
+
+
+def replayed(house: House) -> dict[str, Any]:
+    """Replay the first message, and give what became of it."""
+    house.bridge("messages", "replay", "1")
+    house.settle()
+    (row,) = json.loads(house.bridge("messages", "list", "--json"))
+    return row

@@ -1,6 +1,8 @@
-"""Large messages: kept in pieces, and the same for whoever reads."""
+"""Large messages: kept apart, and the same for whoever reads."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,26 +11,54 @@ from sqlalchemy import text
 from bridge.queue import browse
 from bridge.queue.arrivals import Arrival
 from bridge.queue.inbox import Inbox
-from bridge.queue.parcels import ORPHANED, PIECE, WAYS, forget_orphans, put_apart
+from bridge.queue.large_files import PIECE, Rest, folder_of
+from bridge.queue.parcels import ORPHANED, Parcels, contentless, forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
 from bridge.queue.states import Event
 from bridge.queue.work import Outcome
 from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.people import NOW, arrival
 
 LENGTH = 700_000
 LARGE = "x" * LENGTH
 
+sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
-def pieces(store: Database) -> int:
-    """Count the pieces that are kept."""
+
+def kept(store: Database) -> int:
+    """Count the bytes that are kept apart, as files or in pieces."""
+    if store.file is not None:
+        return sum(each.stat().st_size for each in folder(store).glob("*"))
     with store.read() as connection:
-        return connection.execute(text("SELECT count(*) FROM parcel_piece")).scalar_one()
+        return (
+            connection.execute(text("SELECT sum(length(content)) FROM parcel_piece")).scalar() or 0
+        )
+
+
+def folder(store: Database) -> Path:
+    """Give the folder of SQLite's files."""
+    assert store.file is not None
+    return folder_of(store.file)
 
 
 def no_rest(_seconds: float) -> None:
     """Go on at once."""
+
+
+def dies(_seconds: float) -> None:
+    """End the process between two pieces."""
+    raise KeyboardInterrupt
+
+
+def put(store: Database, large: Arrival, rest: Rest = no_rest) -> None:
+    """Keep a content whose message never comes."""
+    parcels = Parcels(store, rest=rest)
+    try:
+        parcels.put_apart(large)
+    finally:
+        parcels.close()
 
 
 def test_whoever_reads_it_gets_all_of_it(intake: Intake, store: Database) -> None:
@@ -38,16 +68,16 @@ def test_whoever_reads_it_gets_all_of_it(intake: Intake, store: Database) -> Non
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
     assert browse.message(store, receipt.message_id).payload == large.payload
-    assert pieces(store) == -(-len(large.payload) // PIECE)
+    assert kept(store) == len(large.payload)
 
 
 def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
     """It gets the stored answer, and its pieces are there already."""
     (first,) = intake.keep(arrival("A", content=LARGE))
-    before = pieces(store)
+    before = kept(store)
     (second,) = intake.keep(arrival("A", content=LARGE, ack=b"another"))
     assert (second.message_id, second.ack, second.duplicate) == (first.message_id, first.ack, True)
-    assert pieces(store) == before
+    assert kept(store) == before
 
 
 def test_another_content_under_its_control_id(intake: Intake, store: Database) -> None:
@@ -60,72 +90,126 @@ def test_another_content_under_its_control_id(intake: Intake, store: Database) -
 def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) -> None:
     """A process that dies between two pieces has answered nobody; the sender comes again."""
     large = arrival("A", content=LARGE)
-
-    def dies(_seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    writer = store.writer()
     with pytest.raises(KeyboardInterrupt):
-        put_apart(writer, large, WAYS[store.dialect]._replace(together=1), rest=dies)
-    writer.close()
-    assert pieces(store) == 1
+        put(store, large, rest=dies)
     (receipt,) = intake.keep(large)
     assert browse.message(store, receipt.message_id).payload == large.payload
+    assert kept(store) == len(large.payload)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@sqlite
 def test_others_write_between_its_pieces(store: Database) -> None:
     """After each of them nobody is in the way."""
-    own, other = store.writer(), store.writer()
-    turns = []
+    other, turns = store.writer(), []
 
     def others_turn(_seconds: float) -> None:
         with other.transaction(wait=False) as cursor:
-            cursor.execute("SELECT count(*) FROM parcel_piece")
+            cursor.execute("SELECT count(*) FROM parcel")
             turns.append(cursor.fetchone()[0])
 
-    put_apart(own, arrival("A", content=LARGE), rest=others_turn)
-    own.close()
+    put(store, arrival("A", content=LARGE), rest=others_turn)
     other.close()
-    assert turns == list(range(1, LENGTH // PIECE + 2))
+    assert turns == [1] * (LENGTH // PIECE + 1)
+
+
+@sqlite
+def test_its_file_is_for_nobody_else(intake: Intake, store: Database) -> None:
+    """It names a patient."""
+    intake.keep(arrival("A", content=LARGE))
+    assert contentless(store) == 0
+    (file,) = folder(store).iterdir()
+    assert [each.stat().st_mode & 0o777 for each in (folder(store), file)] == [0o700, 0o600]
+
+
+@sqlite
+def test_a_folder_that_takes_nothing(intake: Intake, store: Database) -> None:
+    """Nothing is kept, so that nothing is acknowledged, and it says why."""
+    folder(store).write_text("in the way")
+    with pytest.raises(StoreUnavailable):
+        intake.keep(arrival("A", content=LARGE))
+    assert browse.messages(store, browse.Filter()) == []
+    folder(store).unlink()
+    intake.keep(arrival("A", content=LARGE))
+
+
+@sqlite
+@pytest.mark.parametrize("ruin", [Path.unlink, lambda file: file.write_bytes(b"half")])
+def test_a_file_that_is_lost(
+    intake: Intake, store: Database, ruin: Callable[[Path], object]
+) -> None:
+    """Is this message's trouble alone: the others are handed out."""
+    for each in (arrival("A", content=LARGE), arrival("B", patient="2")):
+        intake.keep(each)
+    (file,) = folder(store).iterdir()
+    ruin(file)
+    assert contentless(store) == 1
+    claimed = Inbox(store, "node").claim(NOW, 10)
+    assert [bool(each.payload) for each in claimed] == [False, True]
+
+
+@sqlite
+def test_pieces_from_before_there_were_files(intake: Intake, store: Database) -> None:
+    """Are read as ever, and go with their message."""
+    large = arrival("A", content=LARGE)
+    (receipt,) = intake.keep(large)
+    (file,) = folder(store).iterdir()
+    with store.write() as connection:
+        connection.execute(text("UPDATE parcel SET pieces = 2"))
+        for number, piece in enumerate((large.payload[:1000], large.payload[1000:])):
+            connection.execute(
+                text("INSERT INTO parcel_piece SELECT identity, digest, :n, :c FROM parcel"),
+                {"n": number, "c": piece},
+            )
+    file.unlink()
+    assert browse.message(store, receipt.message_id).payload == large.payload
 
 
 class TestForgetting:
     """Pieces go with their message, or a day after it did not come."""
 
-    def orphan(self, store: Database, lost: Arrival) -> None:
-        """Keep pieces whose message never comes."""
-        writer = store.writer()
-        put_apart(writer, lost, WAYS[store.dialect], rest=no_rest)
-        writer.close()
-
     def test_orphans(self, intake: Intake, store: Database) -> None:
         """Those whose message is there stay, however old."""
         (receipt,) = intake.keep(arrival("A", content=LARGE))
-        self.orphan(store, arrival("B", content=LARGE))
-        whole = pieces(store)
+        put(store, arrival("B", content=LARGE))
+        whole = kept(store)
         assert forget_orphans(store, NOW + ORPHANED - 1) == 0
         assert forget_orphans(store, NOW + ORPHANED + 1) == 1
-        assert pieces(store) == whole // 2
+        assert kept(store) == whole // 2
         assert len(browse.message(store, receipt.message_id).payload) > LENGTH
 
     def test_one_that_comes_again_after_all(self, intake: Intake, store: Database) -> None:
         """A day late, its pieces count as new from then on."""
         late = NOW + ORPHANED
-        self.orphan(store, arrival("A", content=LARGE))
-        self.orphan(store, arrival("A", content=LARGE, received_at=late))
+        put(store, arrival("A", content=LARGE))
+        put(store, arrival("A", content=LARGE, received_at=late))
         assert forget_orphans(store, late + 1) == 0
+
+    @sqlite
+    def test_what_a_power_cut_leaves(self, intake: Intake, store: Database) -> None:
+        """Is removed: what is half written, or has lost its row; nothing of anybody else's."""
+        (receipt,) = intake.keep(arrival("A", content=LARGE))
+        put(store, arrival("B", content=LARGE))
+        lost = "DELETE FROM parcel WHERE identity NOT IN (SELECT identity FROM message)"
+        with store.write() as connection:
+            connection.execute(text(lost))
+        (folder(store) / "half.part").write_text("half")
+        (folder(store) / "notes.txt").write_text("somebody's")
+        for each in folder(store).iterdir():
+            os.utime(each, (0, 0))
+        forget_orphans(store, NOW)
+        assert len(browse.message(store, receipt.message_id).payload) > LENGTH
+        assert len([*folder(store).iterdir()]) == 2
 
     def test_retention(self, intake: Intake, store: Database) -> None:
         """The archive gets the whole of it, the size is counted, and then the pieces go."""
         large = arrival("A", content=LARGE)
-        kept = intake.keep(large)[0].message_id
+        message_id = intake.keep(large)[0].message_id
         intake.keep(arrival("B", patient="2", received_at=NOW + 1))
         assert newer_than_fits(store, LENGTH // 2) == NOW + 1
         assert newer_than_fits(store, 2 * LENGTH) == 0
         inbox = Inbox(store, "node")
         inbox.claim(NOW, 1)
-        inbox.settle([Outcome(kept, Event.ACCEPTED)], NOW)
+        inbox.settle([Outcome(message_id, Event.ACCEPTED)], NOW)
         archived: list[bytes] = []
 
         def archive(_table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -134,4 +218,4 @@ class TestForgetting:
         assert prune(store, NOW + 1, archive=archive).messages == 1
         assert archived == [large.payload]
         assert forget_orphans(store, NOW + ORPHANED + 1) == 1
-        assert pieces(store) == 0
+        assert kept(store) == 0
