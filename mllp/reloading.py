@@ -2,7 +2,8 @@
 TLS files that are exchanged while connections stand: each new connection gets today's.
 
 Looks at the files' times when a connection begins; those that stand keep what they have. Files
-that do not fit together (half of a pair is written) change nothing until they do.
+that do not fit together (half of a pair is written), or may not be read yet, change nothing until
+they do.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]
 
 from mllp.errors import TLSConfigurationError
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
+_Stamp = tuple[int, int, int, int]
 Trouble = Callable[[TLSConfigurationError], object]
 
 
@@ -41,7 +42,7 @@ class Reloading:
                 self._trouble(error)
         return self._options
 
-    def _stamp(self) -> Stamp:
+    def _stamp(self) -> tuple[_Stamp | None, ...]:
         return tuple(map(_stamp, self._files))
 
 
@@ -62,9 +63,10 @@ class ReloadingClient(Reloading):
         return self.options.clientConnectionForTLS(protocol)
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: Path) -> _Stamp | None:
+    """Give what changes with a file: its bytes, or (`st_ctime`) who may read it."""
     try:
         seen = file.stat()
     except OSError:
         return None
-    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+    return seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino

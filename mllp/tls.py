@@ -22,6 +22,7 @@ from twisted.internet.ssl import (
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from mllp.errors import TLSConfigurationError
+from mllp.naming import Named
 
 
 def server_options(
@@ -66,11 +67,12 @@ def client_options(
     identity = _identity(certificate, key) if certificate and key else {}
     trust = _authorities("ca", ca, "crl", crl) if ca else platformTrust()  # type: ignore[no-untyped-call]
     try:
-        return optionsForClientTLS(
+        options = optionsForClientTLS(
             server_name,
             trustRoot=trust,
             extraCertificateOptions={**identity, "raiseMinimumTo": TLSVersion.TLSv1_2},
         )
+        return Named(options, server_name)
     except (ValueError, UnicodeError):
         raise TLSConfigurationError("server_name", "is no host name") from None
 

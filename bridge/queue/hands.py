@@ -50,6 +50,13 @@ class Hands:
         """Give the tasks that have not ended."""
         return list(self._in_hand)
 
+    async def cancel(self, others: Sequence[asyncio.Task[None]]) -> None:
+        """End all that are left, and others with them."""
+        ending = [*self._in_hand, *others]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
     def message_ids(self) -> list[int]:
         """Give the messages that they apply."""
         return [each.message_id for batch in self._in_hand.values() for each in batch]

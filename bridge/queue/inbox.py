@@ -7,7 +7,7 @@ worker's business.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -206,15 +206,16 @@ class Inbox:
         with self._database.write() as connection:
             self._line.extend(connection, self._owner, message_ids, now + self.lease)
 
-    def reclaim(self, now: int, *, starting: bool = False) -> int:
+    def reclaim(self, now: int, *, starting: bool = False, but: Collection[int] = ()) -> int:
         """
         Queue again what a dead worker had claimed; give how many.
 
-        Whose lease has run out is dead; and with `starting`, so is our own former self.
+        Whose lease has run out is dead; and with `starting`, so is our own former self, `but` for
+        what is in hand.
         """
-        owner = self._owner if starting else ""
+        owner, own = self._owner if starting else "", self._owner
         with self._database.write() as connection:
-            return len(self._line.reclaim(connection, owner=owner, now=now, own=self._owner))
+            return len(self._line.reclaim(connection, owner=owner, now=now, own=own, but=but))
 
     def inherit(self, owner: str, now: int) -> int:
         """Queue again what another had claimed, unless it is alive after all; give how many."""

@@ -7,7 +7,7 @@ row is passed over at most once for each it waits for, so a claim costs the same
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,14 +164,23 @@ class Line:
         moved = [self._move(connection, staying), self._remove(connection, leaving)]
         return Settled({row.id for row in rows}, any(moved))
 
-    def reclaim(self, connection: Connection, *, owner: str, now: int, own: str = "") -> list[int]:
+    def reclaim(
+        self,
+        connection: Connection,
+        *,
+        owner: str,
+        now: int,
+        own: str = "",
+        but: Collection[int] = (),
+    ) -> list[int]:
         """
-        Queue again what `owner` had claimed before it died, and what a lease ran out on.
+        Queue again what `owner` had claimed before it died, and whose lease ran out (`but`: never).
 
         Not what another is seen to live with: its clock or ours was set. Attempts are kept:
         what kills a worker each time must come to an end.
         """
-        found = connection.execute(self._overdue, {"owner": owner, "now": now}).all()
+        asked = connection.execute(self._overdue, {"owner": owner, "now": now})
+        found = [row for row in asked if row.id not in but]
         known = {owner, own}
         others = {row.owner for row in found} - known
         if others and self._are_seen:

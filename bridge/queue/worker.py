@@ -13,6 +13,7 @@ from dataclasses import replace
 from random import Random, SystemRandom
 
 from bridge.queue.courtesy import SMALL, Courtesy, nobody
+from bridge.queue.doubts import Doubts
 from bridge.queue.hands import Batch, Hands
 from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.leases import keep_leases
@@ -81,6 +82,7 @@ class Worker:
         self._more = False  # whether the last claim left what could have been claimed
         self._turning: set[Batch] = set()  # batches that are just claiming the next
         self._hands = Hands(parallel)
+        self._doubts = Doubts(inbox, self._hands, clock)
         self._news = asyncio.Event()
         self._stopping = False
         self._away = 0  # batches in a row that never reached the service
@@ -106,8 +108,8 @@ class Worker:
         if self._loops:
             await asyncio.wait(self._loops[:1])
         await self._hands.drained(drain)
-        unfinished, ids = self._hands.tasks(), self._hands.message_ids()
-        await _cancel([*unfinished, *self._loops])
+        ids = self._hands.message_ids()
+        await self._hands.cancel(self._loops)
         if ids:
             with suppress(StoreUnavailable):  # the leases will end by themselves
                 await asyncio.to_thread(self._inbox.release, ids, self._clock())
@@ -186,9 +188,12 @@ class Worker:
         if self._stopping:
             return _NOTHING
         try:
+            if not self._turning:
+                await self._doubts.clear()
             handful = await asyncio.to_thread(self._inbox.take, self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
+            self._doubts.any = True
             await asyncio.sleep(_PAUSE)
             return _NOTHING
         self._note(handful)
@@ -236,7 +241,7 @@ class Worker:
 
     def _goes_on(self, left: int) -> bool:
         """Tell whether a batch of which so many are left is to claim the next when it settles."""
-        held_up = self._stopping or self._away or self._courtesy.pause > 0
+        held_up = self._stopping or self._away or self._courtesy.pause > 0 or self._doubts.any
         if left or held_up:
             return False
         return self._more or (self._news.is_set() and self._newest is asyncio.current_task())
@@ -261,6 +266,7 @@ class Worker:
                 settled = await asyncio.to_thread(self._inbox.settle, outcomes, self._clock())
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
+                self._doubts.any |= goes_on
                 goes_on = False
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -292,9 +298,3 @@ def _any_postponed(outcomes: Sequence[Outcome]) -> bool:
 
 def _unknown(message_id: int) -> Outcome:
     return Outcome(message_id, Event.POSTPONED, Failure.AMBIGUOUS, "no-outcome")
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,7 @@
 """Certificates as a hospital's authority issues, revokes and lets expire them."""
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +44,14 @@ class Office:
         self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
 
     def _signed(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, start: int, end: int, *, ca: bool
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        start: int,
+        end: int,
+        names: Sequence[str] | None = None,
+        *,
+        ca: bool = False,
     ) -> x509.Certificate:
         builder = (
             x509.CertificateBuilder()
@@ -55,16 +63,22 @@ class Office:
             .not_valid_after(NOW + timedelta(days=end))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
-        if not ca:
-            name = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-            hosts = x509.SubjectAlternativeName([x509.DNSName(str(name))])
+        if names:
+            hosts = x509.SubjectAlternativeName([*map(x509.DNSName, names)])
             builder = builder.add_extension(hosts, critical=False)
         return builder.sign(self.key, hashes.SHA256())
 
-    def issue(self, file: str, host: str = "localhost", days: tuple[int, int] = (-1, 30)) -> Paper:
-        """Issue a certificate, valid from and to so many days from now."""
+    def issue(
+        self,
+        file: str,
+        host: str = "localhost",
+        days: tuple[int, int] = (-1, 30),
+        names: Sequence[str] | None = None,
+    ) -> Paper:
+        """Issue a certificate, valid from and to so many days from now, for `names` or `host`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        made = self._signed(named(host), key.public_key(), *days, ca=False)
+        proven = [host] if names is None else names
+        made = self._signed(named(host), key.public_key(), *days, proven)
         paper = Paper(self.folder / f"{file}.pem", self.folder / f"{file}.key", made.serial_number)
         paper.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         paper.key.write_bytes(

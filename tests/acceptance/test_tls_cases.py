@@ -1,17 +1,20 @@
 """TLS at its edges, both ways: old, expired, revoked, another's, plain; files exchanged."""
 
 import re
+import socket
 import ssl
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
+import httpx
 import pytest
 from cryptography import x509
 
 from tests.acceptance.certificates import Office, Paper, server
-from tests.acceptance.house import House
+from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, verdict
 
@@ -23,6 +26,7 @@ class Vault:
     house: House
     office: Office
     port: int
+    web_port: int
     own: Paper
     clients: dict[str, Paper | None]
     sinks: dict[str, Sink]
@@ -30,7 +34,7 @@ class Vault:
 
 @pytest.fixture(scope="module")
 def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
-    """One service: a mutual listener with a revocation list, and four destinations."""
+    """One service: mutual listeners with a revocation list, and destinations."""
     folder = tmp_path_factory.mktemp("vault")
     office, stranger = Office(folder), Office(folder, "stranger")
     house = House(folder / "home")
@@ -47,13 +51,17 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
     assert revoked is not None
     crl = office.revoke("clients", revoked)
     tls = own.files() | {"client_ca": str(office.file), "client_crl": crl}
-    port = house.listener("mutual", tls=tls)
+    port, web_port = house.listener("mutual", tls=tls), free_port()
+    bind = f"https://127.0.0.1:{web_port}/"
+    house.listener("web", bind=bind, tls=tls, frame_timeout="500ms")
     receivers = {
         "good": office.issue("sink-good"),
         "expired": office.issue("sink-expired", days=(-20, -2)),
         "wrong-name": office.issue("sink-wrong", "elsewhere"),
         "revoked": office.issue("sink-revoked"),
         "stranger": stranger.issue("sink-strange"),
+        "nameless": office.issue("sink-nameless", names=()),
+        "no-name": office.issue("sink-no-name", names=["127.0.0.1"]),
     }
     servers = office.revoke("servers", receivers["revoked"])
     sinks = {name: Sink(tls=server(paper)) for name, paper in receivers.items()}
@@ -62,7 +70,7 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
         house.destination(name, sink.port, tls=trust)
     house.make()
     house.start()
-    yield Vault(house, office, port, own, clients, sinks)
+    yield Vault(house, office, port, web_port, own, clients, sinks)
     assert house.stop() == 0
     for sink in sinks.values():
         sink.stop()
@@ -112,8 +120,30 @@ def test_old_tls_and_none(vault: Vault) -> None:
     assert verdict(reply) == ("AA", "C7013")
 
 
+@pytest.mark.parametrize(("who", "heard"), [("good", True), ("revoked", False), ("nobody", False)])
+def test_who_is_heard_over_https(vault: Vault, who: str, *, heard: bool) -> None:
+    """The same as over MLLP."""
+    context, url = vault.office.client(vault.clients[who]), f"https://localhost:{vault.web_port}/"
+    kind = {"content-type": "application/hl7-v2"}
+    try:
+        reply = httpx.post(url, content=order(7014), headers=kind, verify=context, timeout=20)
+    except httpx.HTTPError:
+        assert not heard
+    else:
+        assert heard
+        assert verdict(reply.content) == ("AA", "C7014")
+
+
+def test_half_a_handshake_over_https_has_as_much_time_as_a_request(vault: Vault) -> None:
+    """Not the minute that a connection without a request is kept for."""
+    with socket.create_connection(("127.0.0.1", vault.web_port), timeout=15) as wire:
+        wire.sendall(bytes.fromhex("1603010200010001fc0303"))
+        with suppress(ConnectionResetError):
+            assert wire.recv(100) == b""
+
+
 def test_only_the_right_receiver_gets_results(vault: Vault) -> None:
-    """Expired, of another name, revoked, of another authority: not a byte of a result."""
+    """Expired, of another name or none, revoked, of another authority: not a byte of a result."""
     vault.house.draft("M7020", "A7020", "For the right one.")
     vault.house.sign("M7020", "A7020")
     assert len(vault.sinks["good"].wait(1)) == 1
@@ -160,5 +190,7 @@ def test_check_live_asks_the_peers(vault: Vault) -> None:
         "wrong-name": "is not",
         "revoked": "was revoked:",
         "stranger": "is not",
+        "nameless": "is not",
+        "no-name": "is not",
     }
     assert "destination good" not in told

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mllp import TLSConfigurationError
+from mllp.reloading import Reloading
 from mllp.tls import client_options, server_options
 from tests.mllp.papers import Papers
 
@@ -73,3 +74,23 @@ class TestSettings:
     def test_the_machines_own_authorities(self) -> None:
         """Without `ca` there is still somebody to trust."""
         assert client_options(None, None, None, "ris.example")
+
+
+def test_files_that_may_be_read_again_are_used(tmp_path: Path) -> None:
+    """A new file that we may not read yet is used once we may: only its rights have changed."""
+    file = tmp_path / "new.pem"
+    file.write_bytes(b"old")
+
+    def make() -> bytes:
+        if not file.stat().st_mode & 0o400:  # whoever is root may read it all the same
+            raise TLSConfigurationError("key", "cannot be read")
+        return file.read_bytes()
+
+    told: list[TLSConfigurationError] = []
+    reloading = Reloading(make, [file], told.append)
+    file.write_bytes(b"new")
+    file.chmod(0)
+
+    assert [reloading.options, reloading.options, len(told)] == [b"old", b"old", 1]
+    file.chmod(0o600)
+    assert reloading.options == b"new"

@@ -8,12 +8,13 @@ HTTP parser; it knows no HL7.
 from io import BytesIO
 from typing import Any
 
-from twisted.internet.interfaces import IAddress
+from twisted.internet.interfaces import IAddress, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.server import Request, Site
 from typing_extensions import override
+from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
 from bridge.transports.web.dialect import CONTENT_TYPE
 from bridge.transports.web.intake import Desk
@@ -21,6 +22,7 @@ from mllp.contract import Clock, NakBuilder, ServerLimits, ServerObserver
 from mllp.conversation import HEAD
 from mllp.deadline import Deadline
 from mllp.errors import FrameTimedOut, FrameTooLarge
+from mllp.wire import is_tls
 
 IDLE = 60.0
 """Seconds that a connection without a request is kept where nothing is set."""
@@ -87,8 +89,9 @@ class _Bounded(Request):
         self.channel.transport.write(start + answer)
 
 
+@implementer(IHandshakeListener)
 class _Channel(HTTPChannel):
-    """A connection on which every request has to arrive in time."""
+    """A connection on which every request has to arrive in time, and TLS before the first."""
 
     site: "MessageSite"
 
@@ -97,11 +100,20 @@ class _Channel(HTTPChannel):
         self._deadline: Deadline | None = None
 
     @override
+    def connectionMade(self) -> None:
+        super().connectionMade()  # type: ignore[no-untyped-call]  # Twisted's
+        transport: Any = self.transport
+        if is_tls(transport):
+            self._begun()
+
+    def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
+        """Take note that TLS stands; a request may come when it likes."""
+        self._arrived()
+
+    @override
     def dataReceived(self, data: bytes) -> None:
         if self._deadline is None:
-            limits = self.site.limits
-            self._deadline = Deadline(self.site.clock, limits.frame_timeout, self._overdue)
-            self._deadline.start()
+            self._begun()
         super().dataReceived(data)  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
@@ -114,6 +126,11 @@ class _Channel(HTTPChannel):
         self._arrived()
         self.site.left(self)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]  # Twisted's
+
+    def _begun(self) -> None:
+        limits = self.site.limits
+        self._deadline = Deadline(self.site.clock, limits.frame_timeout, self._overdue)
+        self._deadline.start()
 
     def _arrived(self) -> None:
         if self._deadline is not None:
