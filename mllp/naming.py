@@ -13,6 +13,8 @@ from OpenSSL import SSL
 from service_identity import CertificateError, VerificationError
 from service_identity.hazmat import (
     DNS_ID,
+    CertificatePattern,
+    DNSPattern,
     IPAddress_ID,
     ServiceID,
     verify_service_identity,
@@ -51,13 +53,26 @@ def verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
         if depth or not trusted:
             return bool(trusted)
         try:
-            verify_service_identity(extract_patterns(certificate), [wanted], [])
+            verify_service_identity(_names(certificate), [wanted], [])
         except (VerificationError, CertificateError):
             refuse(Failure())  # type: ignore[no-untyped-call]
             return False
         return True  # whatever else is raised, pyOpenSSL takes for a no
 
     return verify
+
+
+def _names(certificate: Any) -> list[CertificatePattern]:
+    """
+    Give what a certificate is for; its common name where it has no DNS name, as OpenSSL does.
+
+    Many a hospital's own authority has issued such ones (RFC 6125 §6.4.4).
+    """
+    names = [*extract_patterns(certificate)]
+    common = certificate.get_subject().commonName
+    if common and not any(isinstance(each, DNSPattern) for each in names):
+        names.append(DNSPattern.from_bytes(_ascii(common).encode("ascii")))
+    return names
 
 
 def _ascii(name: str) -> str:

@@ -150,7 +150,6 @@ def _context(settings: Settings, chosen: Destination) -> ssl.SSLContext:
     tls = chosen.tls
     ca = None if tls is None or tls.ca is None else str(settings.path(tls.ca))
     context = ssl.create_default_context(cafile=ca)
-    context.hostname_checks_common_name = False  # nor do we when we send
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls is not None and tls.crl is not None:
         context.load_verify_locations(str(settings.path(tls.crl)))

@@ -63,7 +63,6 @@ def _trust(settings: Settings, chosen: Destination) -> ssl.SSLContext | None:
     tls = chosen.tls
     ca = None if tls.ca is None else str(settings.path(tls.ca))
     context = ssl.create_default_context(cafile=ca)
-    context.hostname_checks_common_name = False  # nor do we when we send
     if tls.crl is not None:
         context.load_verify_locations(cafile=str(settings.path(tls.crl)))
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
