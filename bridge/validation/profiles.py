@@ -5,6 +5,7 @@ Segments, groups, fields, components: usage, cardinality, data type, table, leng
 Source: HL7 v2.5.1 §2.12, HL7v2xConformanceProfile.
 """
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ Reference = Mapping[str, Any]
 """Message structure (`ORM_O01`) to what hl7apy calls its reference."""
 
 _UNBOUNDED: Final = -1
+_NEVER: Final = (0, 0)
+_USAGE: Final = re.compile(r"R|RE|O|C|CE|B|W|X|IX|C\(\w+/\w+\)|")
+"""Of HL7 v2.5.1 §2.12 and, conditions with both their outcomes, of later versions."""
 
 
 def load_profile(file: Path) -> Reference:
@@ -28,15 +32,18 @@ def load_profile(file: Path) -> Reference:
     except ET.ParseError:
         raise ProfileUnusable(file.name, "is no XML") from None
     found = {}
+    version = nearest(root.get("HL7Version") or "2.5.1")
     for definition in root.iter("HL7v2xStaticDef"):
         structure = definition.get("MsgStructID") or ""
         try:
-            children = _Reader(structure, root.get("HL7Version") or "2.5.1").children(definition)
-            found[structure] = ("sequence", children)
+            found[structure] = ("sequence", _Reader(structure, version).children(definition))
         except ValueError:
             raise ProfileUnusable(
-                file.name, "has an unknown segment or data type, or a wrong Min, Max or Length"
+                file.name,
+                "has an unknown segment or data type, or a wrong Usage, Min, Max or Length",
             ) from None
+        if [each[0] for each in found[structure][1][:1]] != ["MSH"]:
+            raise ProfileUnusable(file.name, "has a structure that does not begin with MSH")
     if not found or "" in found:
         raise ProfileUnusable(file.name, "has no HL7v2xStaticDef with a MsgStructID")
     return found
@@ -69,7 +76,9 @@ class _Reader:
             (f"{name}_{number}", self._element(field), _cardinality(field), "FIE")
             for number, field in enumerate(segment.findall("Field"), start=1)
         )
-        return ("sequence", fields) if fields else _known(name, "Segment", self.version)
+        if not fields:
+            return _known(name, "Segment", self.version)
+        return ("sequence", (*fields, *self._unlisted(name, "Segment", len(fields))))
 
     def _element(self, element: ET.Element) -> tuple[Any, ...]:
         kind = element.get("Datatype", "").upper()
@@ -93,10 +102,20 @@ class _Reader:
                 if _is_plain(kind, self.version)
                 else _known(kind, "Datatypes_Structs", self.version)
             )
-        return tuple(
-            (f"{kind}_{number}", self._element(each), (int(each.get("Usage") == "R"), 1), "CMP")
+        components = tuple(
+            (f"{kind}_{number}", self._element(each), _usage(each), "CMP")
             for number, each in enumerate(listed, start=1)
         )
+        return (*components, *self._unlisted(kind, "Datatypes_Structs", len(components)))
+
+    def _unlisted(self, name: str, kind: str, listed: int) -> tuple[Any, ...]:
+        """Give what the version has behind what the profile lists: it must not be there."""
+        try:
+            known = _known(name, kind, self.version)
+        except ValueError:  # a Z segment, or a type of the site's own
+            return ()
+        children = known[1] if kind == "Segment" else known
+        return tuple((each[0], each[1], _NEVER, each[3]) for each in children[listed:])
 
 
 def _is_plain(kind: str, version: str) -> bool:
@@ -115,13 +134,38 @@ def _known(name: str, kind: str, version: str) -> Any:
         raise ValueError("neither the profile nor the version says what this is") from None
 
 
+def nearest(version: str) -> str:
+    """Give the version that hl7apy knows and that comes closest; it has no 2.7.1 and no 2.9."""
+    from hl7apy import SUPPORTED_LIBRARIES  # noqa: PLC0415  # as above
+
+    known = sorted(SUPPORTED_LIBRARIES, key=_numbers)
+    earlier = [each for each in known if _numbers(each) <= _numbers(version)]
+    return earlier[-1] if earlier else "2.5.1"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", version)]
+
+
+def _usage(component: ET.Element) -> tuple[int, int]:
+    usage = _checked(component)
+    return _NEVER if usage == "X" else (int(usage == "R"), 1)
+
+
+def _checked(element: ET.Element) -> str:
+    usage = element.get("Usage", "")
+    if not _USAGE.fullmatch(usage):
+        raise ValueError("no usage")
+    return usage
+
+
 def _cardinality(element: ET.Element) -> tuple[int, int]:
     """Give how often it has to and may stand there; usage X: never, R: at least once."""
     most = element.get("Max") or "*"
     low, high = int(element.get("Min") or 0), _UNBOUNDED if most == "*" else int(most)
-    match element.get("Usage"):
+    match _checked(element):
         case "X":
-            return 0, 0
+            return _NEVER
         case "R":
             return max(1, low), high
         case _:

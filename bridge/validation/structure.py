@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from bridge.validation.arrangement import by_segment, misplaced, without_local
 from bridge.validation.findings import Finding, read_report
-from bridge.validation.profiles import Reference
+from bridge.validation.primitives import malformed
+from bridge.validation.profiles import Reference, nearest
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import OutOfStructure, Refusal
+from mappings.hl7.refusals import OutOfStructure, Refusal, TooManyParts, WrongDataType
 
 # HL7 table 0354, for senders that name no structure in MSH-9.3 (as many before 2.4).
 _ADT: Final[Mapping[str, str]] = MappingProxyType(
@@ -35,8 +36,14 @@ _ADT: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-_NOT_JUDGED: Final = "2.1"
-"""hl7apy's tables of it ask for all members of choices, and for the precision of each time."""
+_NOT_JUDGED: Final = frozenset({"", "2.1", "2.7.1", "2.9"})
+"""
+hl7apy's tables of 2.1 ask for all members of choices, and for the precision of each time; it has
+none of the others, which are held against the nearest.
+"""
+
+_MOST_PARTS: Final = 20_000
+"""Fields, repetitions and components: hl7apy takes a tenth of a millisecond for each."""
 
 _SLIPS: Final = frozenset({("2.2", "ORM_O01_ORDER_DETAIL.NTE")})
 """What hl7apy asks for and the standard does not (HL7 v2.2 chapter 4: `{OBX [{NTE}]}`)."""
@@ -54,6 +61,8 @@ def validate(
         return [Finding(refusal, grave=True)]
     from hl7apy.exceptions import HL7apyException  # noqa: PLC0415  # slow to load, rarely wanted
 
+    if _parts(message) > _MOST_PARTS:
+        return [Finding(TooManyParts(), grave=True)]
     structure = _structure(message)
     if profile is not None and structure not in profile:
         return [Finding(OutOfStructure("MSH-9"), grave=True)]
@@ -61,13 +70,21 @@ def validate(
     segments = without_local([each.text() for each in message.segments], reference)
     text = "".join(f"{each}\r" for each in segments)
     try:
-        lines, places = _report(text, structure, reference)
+        lines, places, values = _report(text, structure, reference)
         found = read_report(lines)
         found += [Finding(OutOfStructure(each), grave=True) for each in places]
-        judged = profile is not None or message.header.version != _NOT_JUDGED
+        found += [Finding(WrongDataType(each), grave=True) for each in values]
+        judged = profile is not None or message.header.version not in _NOT_JUDGED
         return found if judged else [replace(each, grave=False) for each in found]
     except (HL7apyException, AttributeError):  # it cannot even be taken apart
         return [Finding(OutOfStructure("MSH-9"), grave=True)]
+
+
+def _parts(message: Message) -> int:
+    """Count what hl7apy would build an object of."""
+    marks = message.delimiters
+    apart = [marks.field, marks.component, marks.repetition, marks.subcomponent]
+    return sum(message.raw.count(each.encode()) for each in apart if each)
 
 
 def _structure(message: Message) -> str:
@@ -79,15 +96,16 @@ def _structure(message: Message) -> str:
     return named or (_ADT.get(trigger, plain) if code == "ADT" else plain)
 
 
-def _report(text: str, structure: str, reference: Any) -> tuple[list[str], list[str]]:
-    """Give what hl7apy says, a sentence a line, and which segments stand out of their order."""
+def _report(text: str, structure: str, reference: Any) -> tuple[list[str], list[str], list[str]]:
+    """Give hl7apy's sentences, which segments stand out of their order, which values are wrong."""
     from hl7apy.consts import VALIDATION_LEVEL  # noqa: PLC0415  # as above
     from hl7apy.core import Message as Parsed  # noqa: PLC0415
     from hl7apy.exceptions import ValidationError  # noqa: PLC0415
     from hl7apy.parser import get_message_info, parse_segments  # noqa: PLC0415
     from hl7apy.validation import Validator  # noqa: PLC0415
 
-    marks, _, version = get_message_info(text)
+    marks, _, said = get_message_info(text)
+    version = nearest(said or "")
     level = VALIDATION_LEVEL.TOLERANT
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -108,7 +126,8 @@ def _report(text: str, structure: str, reference: Any) -> tuple[list[str], list[
             lines = [line.rstrip("\n") for line in report]
     asked = [each for each in lines if not _of_a_choice(each, version) and not _slip(each, version)]
     places = list(dict.fromkeys(misplaced(whole)))
-    return [by_segment(each, version) for each in asked], places
+    values = list(dict.fromkeys(malformed(whole)))
+    return [by_segment(each, version) for each in asked], places, values
 
 
 def _slip(line: str, version: str) -> bool:

@@ -224,6 +224,15 @@ class TooLong(Refusal):
     problem = "value too long"
 
 
+class TooManyParts(TooLong):
+    """The message has more fields, repetitions and components than are held against a structure."""
+
+    problem = "too many fields to be validated"
+
+    def __init__(self, place: str = "MSH") -> None:
+        super().__init__(place)
+
+
 class InternalError(Refusal):
     """Our fault; nothing of the cause travels to the sender."""
 
