@@ -5,6 +5,7 @@ The order of tests is the standard's: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.
 headers only.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,11 +19,18 @@ from mappings.hl7.refusals import (
     UnsupportedVersion,
 )
 from mappings.nodes import Node
-from mappings.notebook import Notebook
+from mappings.notebook import Notebook, meant
 
 KEYS = ("messages", "senders", "versions", "processing")
 SENDER_KEYS = ("application", "facility", "receiving_application", "receiving_facility")
 ANY = "*"
+VERSIONS = frozenset(
+    {"2.1", "2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.7.1"}
+    | {"2.8", "2.8.1", "2.8.2", "2.9"}
+)
+PROCESSING = frozenset({"P", "D", "T"})
+"""Tables 0104 and 0103: what MSH-12 and MSH-11 can be."""
+_CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +100,12 @@ def compile_acceptance(node: Node | None, place: Node, notebook: Notebook) -> Ac
     if not messages:
         notebook.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
     senders = [_sender(item, notebook) for item in _items(entries, "senders", notebook)]
+    versions, processing = (_items(entries, each, notebook) for each in ("versions", "processing"))
     return Acceptance(
         frozenset([*messages, *_without_event(messages)]),
         tuple(senders),
-        frozenset(notebook.text(item) for item in _items(entries, "versions", notebook)),
-        frozenset(notebook.text(item) for item in _items(entries, "processing", notebook)),
+        frozenset(_listed(item, "version", VERSIONS, notebook) for item in versions),
+        frozenset(_listed(item, "processing id", PROCESSING, notebook) for item in processing),
     )
 
 
@@ -104,11 +113,21 @@ def _items(entries: dict[str, Node], key: str, notebook: Notebook) -> Sequence[N
     return notebook.items(entries[key]) if key in entries else ()
 
 
+def _listed(node: Node, what: str, known: frozenset[str], notebook: Notebook) -> str:
+    """Read a code of a table; others are taken at their word, for nobody knows all senders."""
+    text = notebook.text(node)
+    if text and text not in known:
+        notebook.warn(node, "accept", f"HL7 has no {what} {text!r}{meant(text, known)}")
+    return text
+
+
 def _messages(node: Node | None, notebook: Notebook) -> list[tuple[str, str]]:
     found = []
     for item in notebook.items(node) if node is not None else ():
         code, caret, trigger = notebook.text(item).partition("^")
         if caret and code and trigger:
+            if not _CODE.fullmatch(code) or not _EVENT.fullmatch(trigger):
+                notebook.warn(item, "accept", "hardly a message's type and event, such as ORM^O01")
             found.append((code, trigger))
         else:
             notebook.error(item, "accept", "a message is written as ORM^O01, or ADT^* for all")

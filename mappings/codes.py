@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import NamedTuple
 
+from mappings.documents import no_utf8
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
 
@@ -68,6 +69,7 @@ def read_table(sources: Sources, name: str, notebook: Notebook) -> CodeTable:
     file = file_of(name)
     forward: dict[str, str] = {}
     backward: dict[str, str] = {}
+    no_utf8(sources[file], file, notebook)
     rows = csv.reader(StringIO(sources[file]), strict=True)
     try:
         header = [cell.strip().lower() for cell in next(rows, [])]
@@ -94,6 +96,8 @@ def _add(
     if len(row) < len(COLUMNS):
         notebook.error(place, "codes", "this line has no value")
         return
+    if any(row[len(header) :]):
+        notebook.warn(place, "codes", 'more cells than columns: a comma within a value wants "…"')
     cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
     code, value = cells.get("code", "").upper(), cells.get("value", "")
     if forward.get(code, value) != value:

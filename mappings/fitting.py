@@ -9,7 +9,11 @@ import re
 
 from mappings.encode import NOTHING, Encoded
 from mappings.hl7.delimiters import STANDARD
-from mappings.shapes.shape import REPEATS, VARIES, Shape
+from mappings.nodes import Node
+from mappings.notebook import Notebook
+from mappings.shapes.shape import REPEATS, SHAPES, VARIES, Shape
+
+NEWEST_VERSION = "2.5.1"
 
 _DIVIDED = re.compile(
     f"[{re.escape(STANDARD.repetition + STANDARD.component + STANDARD.subcomponent)}]"
@@ -33,6 +37,15 @@ def fitted(shape: Shape, segment: str, number: int, value: Encoded) -> Encoded:
         del repetitions[1:]
     written = [_field(shape, each, kind.removesuffix(REPEATS)) for each in repetitions]
     return Encoded(STANDARD.repetition.join(written))
+
+
+def beyond(segment: str, number: int, node: Node, notebook: Notebook) -> None:
+    """Warn of a field that no version has: nothing is written there, or nobody looks for it."""
+    kinds = SHAPES[NEWEST_VERSION].fields.get(segment)
+    if kinds is not None and number > len(kinds):
+        last = f"{segment}-{len(kinds)}"
+        message = f"there is no {segment}-{number}: {segment} ends with {last} in {NEWEST_VERSION}"
+        notebook.warn(node, "field", message)
 
 
 def _field(shape: Shape, text: str, kind: str) -> str:

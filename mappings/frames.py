@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 
 from mappings.echo import Echo
 from mappings.encode import NOTHING, Encoded, components, plain, subcomponents
+from mappings.fitting import NEWEST_VERSION
 from mappings.hl7.times import format_moment
-from mappings.manner import NEWEST_VERSION, TEXT, Manner
+from mappings.manner import TEXT, Manner
 from mappings.results import ResultContext, ResultOrder, Signer
 from mappings.tags import TAGS
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mappings.conditions import compile_test
+from mappings.fitting import beyond
 from mappings.layout import Layout, compile_layout
 from mappings.nodes import Node
 from mappings.results import Format
 from mappings.shapes.shape import SHAPES, Shape
 from mappings.workshop import Workshop
 
-NEWEST_VERSION = "2.5.1"
 ORDERS = ("separate", "combined", "grouped")
 INTERPRETERS = ("ndl", "xcn", "name")
 TIMES = ("offset", "local")
@@ -149,6 +149,8 @@ def _targets(node: Node | None, shop: Workshop) -> dict[str, str]:
         text = shop.notebook.text(below)
         if TARGET.fullmatch(text):
             found[key] = text
+            segment, _, number = text.partition("-")
+            beyond(segment, int(number or 0), below, shop.notebook)
         else:
             wanted = "none, OBX, NTE, a Z segment, or a field such as OBR-21 or ZMD-3"
             shop.notebook.error(below, "target", f"{text!r} is no target: write {wanted}")

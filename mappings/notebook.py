@@ -20,6 +20,7 @@ class Notebook:
 
     def __init__(self) -> None:
         self.issues: list[Issue] = []
+        self._noted: set[Issue] = set()
         self.included: set[str] = set()
         """The files that were included; they are part of what was compiled."""
         self.meanings = Meanings()
@@ -41,12 +42,13 @@ class Notebook:
     def note(self, node: Node, code: str, message: str, severity: Severity) -> None:
         """Note an issue once, however often the node is looked at."""
         issue = Issue(node.path, code, message, severity, node.file, node.line, node.column)
-        if issue not in self.issues:
-            self.issues.append(issue)
+        self.adopt([issue])
 
     def adopt(self, issues: Iterable[Issue]) -> None:
         """Take over what was noted elsewhere, once."""
-        self.issues += [issue for issue in issues if issue not in self.issues]
+        fresh = [issue for issue in dict.fromkeys(issues) if issue not in self._noted]
+        self.issues += fresh
+        self._noted.update(fresh)
 
     def unknown(self, node: Node, what: str, name: str, known: Iterable[str]) -> None:
         """Note a name that does not exist, and what was probably meant."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from mappings.echo import Echo
 from mappings.encode import NOTHING, Encoded, header, plain, segment
 from mappings.fetch import SEGMENTS
-from mappings.fitting import fitted
+from mappings.fitting import NEWEST_VERSION, beyond, fitted
 from mappings.frames import Frame, Variable
 from mappings.hl7.path import Path
 from mappings.loops import LOOPS, metadata_fields, metadata_segments
-from mappings.manner import NEWEST_VERSION, Manner
+from mappings.manner import Manner
 from mappings.nodes import Node
 from mappings.outfields import compile_field, compile_when
 from mappings.shapes.shape import REPEATS, SHAPES
@@ -122,6 +122,7 @@ def _fields(name: str, entries: dict[str, Node], desk: _Desk) -> dict[int, Varia
             place = below.at_key()
             desk.shop.notebook.error(place, "field", f"{key!r} is no field number of {name}")
         else:
+            beyond(name, number, below.at_key(), desk.shop.notebook)
             fields[number] = compile_field(below, desk.shop)
     if name == "MSH" and desk.manner.version:
         version = plain(desk.manner.version)

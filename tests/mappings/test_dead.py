@@ -6,7 +6,11 @@ from mappings.compiler import check_sources
 from mappings.events import Severity
 from tests.mappings.language import SHIPPED
 
-EMPTY = {"codes/none.csv": "code,value\n"}
+EMPTY = {
+    "codes/none.csv": "code,value\n",
+    "codes/comma.csv": "code,value\nM,Male, adult\n",
+    "codes/latin.csv": "code,value\nM,m\ufffdnnlich\n",
+}
 WARNED = [
     ("tags: {Notes: [{const: a}, NTE-3]}", 28, "never reached: the one before always has a value"),
     ("tags: {Notes: [NTE-3, NTE-3]}", 23, "NTE-3 has been tried before: it has no value"),
@@ -28,7 +32,20 @@ WARNED = [
         "none has no entry: every message is refused",
     ),
     ("tags: {Notes: {const: FF, codes: sex}}", 23, "sex has no entry 'FF'; did you mean 'F'?"),
+    (
+        "tags: {Notes: {const: “x”}}",
+        23,
+        "typographic quotes are part of the text here; YAML's own are \"…\" and '…'",
+    ),
+    ("accept: {messages: [ORM^001]}", 21, "hardly a message's type and event, such as ORM^O01"),
+    ("accept: {versions: ['', 2.5.]}", 25, "HL7 has no version '2.5.'; did you mean '2.5.1'?"),
+    ("accept: {processing: [p]}", 23, "HL7 has no processing id 'p'; did you mean 'P'?"),
 ]
+TABLES = [
+    ("comma", (2, 1), 'more cells than columns: a comma within a value wants "…"'),
+    ("latin", (2, 4), "bytes that are no UTF-8: save the file as UTF-8"),
+]
+BEYOND = ["segments: [{use: header}, {OBR: {99: x}}]", "metadata: {targets: {Dose: OBR-99}}"]
 MEANT = [
     ("PDI-3.1", "there is no segment PDI; did you mean 'PID-3.1'?"),
     ("pid-3", "'pid-3' is not a place such as PID-3.1; did you mean 'PID-3'?"),
@@ -51,6 +68,21 @@ def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
     """Each is a warning at its place; the definition can be used."""
     assert found(text, Severity.WARNING) == {(2, column, message)}
     assert not found(text, Severity.ERROR)
+
+
+@pytest.mark.parametrize(("table", "place", "message"), TABLES)
+def test_slips_in_code_tables(table: str, place: tuple[int, int], message: str) -> None:
+    """A value that would be cut, or bear letters that nobody wrote, is noticed."""
+    noticed = found(f"tags: {{PatientSex: {{from: PID-8, codes: {table}}}}}", Severity.WARNING)
+    assert noticed == {(*place, message)}
+
+
+@pytest.mark.parametrize("text", BEYOND)
+def test_fields_behind_the_last_one(text: str) -> None:
+    """A receiver looks for no OBR-99."""
+    sources = {**SHIPPED, "mine.yaml": f"include: results.yaml\n{text}\n"}
+    messages = {issue.message for issue in check_sources(sources, ["mine"], tables=False)}
+    assert "there is no OBR-99: OBR ends with OBR-50 in 2.5.1" in messages
 
 
 @pytest.mark.parametrize(("path", "message"), MEANT)

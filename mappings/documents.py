@@ -1,0 +1,151 @@
+"""
+One YAML document to a tree of nodes: syntax errors, duplicate keys and slips become issues.
+
+A document may be written by anybody who may write definitions, so what it can cost is
+bounded: its depth, and how often aliases (`*name`) repeat what they stand for.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import RoundTripScanner, ScannerError
+from typing_extensions import override
+
+from mappings.events import Issue
+from mappings.nodes import Node
+from mappings.notebook import Notebook
+
+MAX_DEPTH = 40
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+MAX_NODES = 20_000
+"""With aliases written out; the largest definition that ships has 475."""
+UNREADABLE = "\ufffd"
+"""What stands for bytes that are no UTF-8."""
+_REMEMBERED = 64  # files
+_OPENING, _CLOSING = "\u201c\u201d\u201e\u2018\u201a", "\u201c\u201d\u2018\u2019"
+"""Quotes as word processors write them, double and single."""
+
+
+def parse(text: str, file: str, notebook: Notebook) -> Node | None:
+    """Parse one YAML document; syntax errors and duplicate keys become issues."""
+    tree, issues = _parsed(text, file)
+    notebook.adopt(issues)
+    return tree
+
+
+def no_utf8(text: str, file: str, notebook: Notebook) -> None:
+    """Note the first place that is no UTF-8: such letters would go into reports as `\ufffd`."""
+    if UNREADABLE in text:
+        message = "bytes that are no UTF-8: save the file as UTF-8"
+        notebook.warn(_place(text, text.index(UNREADABLE), file), "utf-8", message)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(text: str, file: str) -> tuple[Node | None, tuple[Issue, ...]]:
+    """Remember what was read: to parse is most of what compiling costs. Trees do not change."""
+    notebook = Notebook()
+    no_utf8(text, file, notebook)
+    return _read_document(text, file, notebook), tuple(notebook.issues)
+
+
+class _Scanner(RoundTripScanner):
+    """Stops at brackets within brackets without end, for which the library takes minutes."""
+
+    @override
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
+        if self.flow_level > MAX_DEPTH:
+            raise ScannerError(None, None, _TOO_DEEP, self.reader.get_mark())
+        super().fetch_flow_collection_start(TokenClass, to_push)
+
+
+def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
+    try:
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Scanner = _Scanner
+        composed = yaml.compose(StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Node(None, file, (mark.line if mark else 0) + 1, (mark.column if mark else 0) + 1)
+        notebook.error(place, "yaml", str(error.problem or error.context or "not YAML"))
+        return None
+    except ReaderError as error:
+        message = f"the character U+{ord(text[error.position]):04X} may not stand here"
+        notebook.error(_place(text, error.position, file), "yaml", message)
+        return None
+    except RecursionError:
+        notebook.error(Node(None, file, 1, 1), "yaml", _TOO_DEEP)
+        return None
+    if composed is None:
+        notebook.error(Node(None, file, 1, 1), "yaml", "the file is empty")
+        return None
+    conversion = _Conversion(file, notebook)
+    tree = conversion.node(composed, "", 0)
+    return None if conversion.nodes > MAX_NODES else tree
+
+
+def _place(text: str, position: int, file: str) -> Node:
+    before = text[:position]
+    return Node(None, file, before.count("\n") + 1, position - before.rfind("\n"))
+
+
+@dataclass(slots=True)
+class _Conversion:
+    """What is known while one document is converted."""
+
+    file: str
+    notebook: Notebook
+    nodes: int = 0
+
+    def node(self, source: Any, path: str, depth: int) -> Node:
+        """Convert a node of the YAML library, and all below it."""
+        mark = source.start_mark
+        node = Node(None, self.file, mark.line + 1, mark.column + 1, path)
+        self.nodes += 1
+        if self.nodes > MAX_NODES:  # few aliases of aliases can be as many as one likes
+            if self.nodes == MAX_NODES + 1:
+                self.notebook.error(node, "yaml", f"more than {MAX_NODES:,} values")
+            return node
+        if depth > MAX_DEPTH:  # an alias inside its own anchor never ends
+            self.notebook.error(node, "yaml", _TOO_DEEP)
+            return node
+        if isinstance(source, MappingNode):
+            return replace(node, value=self._entries(source, path, depth))
+        if isinstance(source, SequenceNode):
+            return replace(node, value=self._list(source, path, depth))
+        return replace(node, value=self._scalar(source, node))
+
+    def _list(self, source: SequenceNode, path: str, depth: int) -> list[Node]:
+        found: list[Node] = []
+        for index, item in enumerate(source.value):
+            if self.nodes > MAX_NODES:
+                break
+            found.append(self.node(item, f"{path}[{index}]", depth + 1))
+        return found
+
+    def _entries(self, source: MappingNode, path: str, depth: int) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        for key, value in source.value:
+            if self.nodes > MAX_NODES:
+                break
+            name = str(key.value)
+            below = self.node(value, f"{path}.{name}" if path else name, depth + 1)
+            node = replace(below, key=(key.start_mark.line + 1, key.start_mark.column + 1))
+            if name in entries:
+                self.notebook.error(node.at_key(), "duplicate", f"{name} stands here twice")
+            entries[name] = node
+        return entries
+
+    def _scalar(self, source: ScalarNode, node: Node) -> str | None:
+        plain, text = source.style is None, str(source.value)
+        if plain and text in ("", "~", "null"):
+            return None
+        if plain and text[0] in _OPENING and text[-1] in _CLOSING and len(text) > 1:
+            message = "typographic quotes are part of the text here; YAML's own are \"…\" and '…'"
+            self.notebook.warn(node, "quotes", message)
+        return text
