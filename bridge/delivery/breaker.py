@@ -55,6 +55,8 @@ class Breaker:
         """Tell where it stands."""
         if not self._until:
             return Circuit.CLOSED
+        # No pause is longer: if it seems to be, the clock was set back since.
+        self._until = min(self._until, now + round(self._policy.maximum * 1000))
         return Circuit.OPEN if now < self._until else Circuit.TRYING
 
     def wait(self, now: int) -> float:

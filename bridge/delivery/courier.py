@@ -284,6 +284,9 @@ class Courier:
             await asyncio.sleep(self._outbox.lease / 3000)
             with suppress(StoreError):  # tried again at the next turn
                 await self.extend()
+                name, longest = self.destination.name, self.destination.retry.maximum
+                if await asyncio.to_thread(self._outbox.hasten, name, self._clock(), longest):
+                    self._news.set()
 
     async def extend(self) -> None:
         """Keep what is in hand for another lease, by what the clock says now."""

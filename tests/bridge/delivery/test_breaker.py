@@ -57,3 +57,12 @@ def test_it_can_be_switched_off() -> None:
     for _ in range(100):
         circuit.failed(0)
     assert circuit.circuit(0) is Circuit.CLOSED
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    """An hour back: 4 seconds at most, which pass."""
+    circuit = breaker(1)
+    circuit.failed(3_600_000)
+    assert circuit.circuit(1000) is Circuit.OPEN
+    assert circuit.wait(1000) == 4
+    assert circuit.circuit(5000) is Circuit.TRYING

@@ -254,6 +254,18 @@ def test_a_dead_courier(store: Database, outbox: Outbox) -> None:
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
 
 
+def test_a_time_that_a_wrong_clock_has_set(store: Database, outbox: Outbox) -> None:
+    """Is brought near where it is further away than any pause, at its destination alone."""
+    _queue(store, outbox, release("a"), release("b", destination="archive"))
+    for destination in (HERE, "archive"):
+        (claimed,) = outbox.claim(destination, NOW, 10)
+        _settle(outbox, claimed, Event.POSTPONED, retry_at=NOW + 3_600_000)
+    assert outbox.hasten(HERE, NOW, longest=3300) == 0
+    assert outbox.hasten(HERE, NOW, longest=60) == 1
+    assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
+    assert outbox.claim("archive", NOW, 10) == []
+
+
 def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
     """Deliveries are filtered by state, destination and report; open ones counted for each."""
     _queue(store, outbox, release("a"), release("b", report="R2"))
