@@ -102,6 +102,7 @@ def _told(trial: Trial, findings: Sequence[Finding] | None) -> dict[str, Any]:
     return {
         **validation,
         "accepted": trial.accepted,
+        "parked": trial.parked,
         "issues": issues,
         "events": list(trial.events),
         "used": list(trial.used),
@@ -126,7 +127,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _show(label: str, trial: Trial, findings: Sequence[Finding]) -> None:
-    print(f"{label}: {'accepted' if trial.accepted else 'refused'}")
+    outcome = "accepted" if trial.accepted else "parked" if trial.parked else "refused"
+    print(f"{label}: {outcome}")
     for issue in trial.issues:
         print(f"  {issue}")
     for finding in findings:
