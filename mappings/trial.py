@@ -34,6 +34,8 @@ class Trial:
     """Fields with a value that some rule looked at, in the order of the message: OBR[2]-4."""
     unused: tuple[str, ...]
     """Fields with a value that no rule looked at."""
+    parked: bool = False
+    """A hook or pattern failed that no identifier needs: it is acknowledged, then parked."""
 
 
 class _Fields(list[str]):
@@ -98,16 +100,19 @@ def try_message(
     accepted = not examination.refusals and mapping.accepts(message.header)
     watched = _WatchedMessage.parse(raw, fallback=charset)
     events: list[OrderEvent] = []
+    parked = False
     try:
         events = mapping.apply(watched, defaults)
     except Refusal:
         accepted = False  # the examination has said why
     except RuleFailed as failure:
-        accepted = False
+        parked, accepted = accepted, False
         issues = (*issues, Issue("", "rule", str(failure)))
+    if parked:
+        issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
     used, unused = _fields(watched)
     told = tuple(_told(event) for event in events) if accepted else ()
-    return Trial(accepted, issues, examination.lanes, told, used, unused)
+    return Trial(accepted, issues, examination.lanes, told, used, unused, parked)
 
 
 def _refused(refusal: Refusal) -> Trial:

@@ -47,6 +47,9 @@ def try_(
         str, typer.Option(help="files, active, previous, draft, or a version")
     ] = "files",
     site: Annotated[str, typer.Option(help="SiteID where the message yields none.")] = "SITE1",
+    listener: Annotated[
+        str, typer.Option(help="Whose site, time zone and charset hold for files; else UTC, UTF-8.")
+    ] = "",
     orders: Annotated[
         str, typer.Option(help="What reads the orders that a definition of results answers.")
     ] = "orders",
@@ -62,7 +65,7 @@ def try_(
     from bridge.cli.trials import Asked, show_trials
 
     look = _validator(profile) if validate or profile else None
-    asked = Asked(home, name, version, tuple(files or ()), last, site, orders)
+    asked = Asked(home, name, version, tuple(files or ()), last, site, orders, listener)
     sys.exit(0 if show_trials(asked, look, as_json=as_json) else 1)
 
 

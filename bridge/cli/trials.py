@@ -9,11 +9,15 @@ from typing import Any
 
 import typer
 
+from bridge.store.database import Database
 from bridge.validation.findings import Finding
+from bridge.wiring import present
 from bridge.wiring.choosing import FILES, chosen
 from bridge.wiring.samples import Sample, from_files, stored
 from bridge.wiring.stores import bridge_database
+from config import Settings
 from config import load as load_settings
+from config.listeners import Listener
 from mappings.compiler import Compiled, load
 from mappings.errors import RuleFailed
 from mappings.events import Issue
@@ -36,6 +40,7 @@ class Asked:
     last: int
     site: str
     orders: str
+    listener: str = ""
 
 
 def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bool:
@@ -86,14 +91,26 @@ def _show_written(
 
 def _chosen(asked: Asked) -> tuple[Compiled, list[Sample]]:
     """Compile and read; a home that has no settings will do for its files."""
-    if asked.version == FILES and asked.files:
+    if asked.version == FILES and asked.files and not asked.listener:
         return load(asked.home / "mappings", asked.name), from_files(asked.files, asked.site)
     settings = load_settings(asked.home)
     with bridge_database(asked.home) as database:
         mapping = chosen(settings, database, asked.name, asked.version)
         if asked.files:
-            return mapping, from_files(asked.files, asked.site)
+            return mapping, from_files(
+                asked.files, asked.site, _listener(asked, settings, database)
+            )
         return mapping, stored(settings, database, asked.name, asked.last)
+
+
+def _listener(asked: Asked, settings: Settings, database: Database) -> Listener | None:
+    """Give the listener that was asked for, as it is in force."""
+    if not asked.listener:
+        return None
+    known = {each.name: each for each in present.current(settings, database).listener}
+    if asked.listener not in known:
+        raise typer.BadParameter(f"--listener must be one of {', '.join(known)}")
+    return known[asked.listener]
 
 
 def _told(trial: Trial, findings: Sequence[Finding] | None) -> dict[str, Any]:
@@ -102,6 +119,7 @@ def _told(trial: Trial, findings: Sequence[Finding] | None) -> dict[str, Any]:
     return {
         **validation,
         "accepted": trial.accepted,
+        "parked": trial.parked,
         "issues": issues,
         "events": list(trial.events),
         "used": list(trial.used),
@@ -126,7 +144,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _show(label: str, trial: Trial, findings: Sequence[Finding]) -> None:
-    print(f"{label}: {'accepted' if trial.accepted else 'refused'}")
+    outcome = "accepted" if trial.accepted else "parked" if trial.parked else "refused"
+    print(f"{label}: {outcome}")
     for issue in trial.issues:
         print(f"  {issue}")
     for finding in findings:

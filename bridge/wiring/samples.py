@@ -32,9 +32,16 @@ class Sample:
     listener: str = ""
 
 
-def from_files(paths: Sequence[Path], site: str) -> list[Sample]:
-    """Read files, and all files of folders; a file may hold several messages."""
-    defaults = Defaults(site, "UTC", datetime.now(UTC))
+def from_files(paths: Sequence[Path], site: str, listener: Listener | None = None) -> list[Sample]:
+    """
+    Read files, and all files of folders; a file may hold several messages.
+
+    Where messages are silent `listener` says the rest; without one `site`, UTC and UTF-8 hold.
+    """
+    defaults, charset = Defaults(site, "UTC", datetime.now(UTC)), _CHARSET
+    if listener is not None:
+        defaults = Defaults(listener.site, listener.time_zone, datetime.now(UTC))
+        charset = listener.charset
     found = []
     for file, chosen in _files(paths):
         messages = messages_in(file.read_bytes())
@@ -42,7 +49,7 @@ def from_files(paths: Sequence[Path], site: str) -> list[Sample]:
             messages = [each for each in messages if each.startswith(_BEGINNINGS)]
         for number, message in enumerate(messages, start=1):
             label = str(file) if len(messages) == 1 else f"{file}#{number}"
-            found.append(Sample(label, message, defaults))
+            found.append(Sample(label, message, defaults, charset))
     return found
 
 

@@ -64,3 +64,15 @@ def test_failing_hook_is_named() -> None:
     broken = {"h.py": "def f(message):\n    raise ValueError('Doe')\n"}
     trial = try_message(overlaid("tags: {Notes: {hook: 'h:f'}}", broken), RAW, DEFAULTS)
     assert "hook h:f raised ValueError" in [issue.message for issue in trial.issues]
+
+
+def test_what_is_parked_and_what_is_refused() -> None:
+    """A hook that fails parks its message; one that the number needs has it refused."""
+    hooks = {"mine.py": "def fail(message):\n    raise ValueError\n"}
+    parked = try_message(overlaid("tags: {Notes: {hook: mine:fail}}", hooks), RAW, DEFAULTS)
+    number = "tags: {PatientMRN: {hook: mine:fail, required: true}}"
+    refused = try_message(overlaid(number, hooks), RAW, DEFAULTS)
+
+    assert (parked.accepted, parked.parked) == (False, True)
+    assert parked.issues[-1].message == "the message is acknowledged, and parked"
+    assert (refused.accepted, refused.parked) == (False, False)

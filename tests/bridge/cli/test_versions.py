@@ -188,3 +188,23 @@ def test_what_writes_is_tried_and_compared_too(home: Home) -> None:
     result = home.run("diff", "results", home.order, "--json")
     (message,) = json.loads(result.stdout)["messages"]
     assert message["differences"] == [{"field": "1:OBR[1]-25", "before": "F", "after": "C"}]
+
+
+def test_try_files_as_a_listener_would(home: Home) -> None:
+    """Its site, time zone and charset hold where a message is silent."""
+    text = home.folder / "bridge.toml"
+    settings = text.read_text().replace('time_zone = "UTC"', 'time_zone = "Asia/Tokyo"', 1)
+    text.write_text(settings.replace('charset = "utf-8"', 'charset = "iso8859-15"', 1))
+    name, when = "M\u20acier".encode("iso8859-15"), b"|||20260301233000+0000|"
+    order = ORDER.encode().replace(b"Doe^Jane", name).replace(b"X^Test||||", b"X^Test" + when)
+    Path(home.order).write_bytes(order)
+
+    (told,) = json.loads(
+        home.done("try", "orders", home.order, "--listener", "ris-orders", "--json")
+    )
+
+    info = told["events"][0]["clinical_info"]
+    assert info["PatientName"] == "M\u20acier"
+    assert (info["StudyDate"], info["StudyTime"]) == ("20260302", "083000")
+    unknown = home.run("try", "orders", home.order, "--listener", "nobody")
+    assert (unknown.exit_code, "ris-orders" in unknown.output) == (2, True)
