@@ -69,15 +69,15 @@ def validate(
     reference = profile and profile[structure]
     segments = without_local([each.text() for each in message.segments], reference)
     text = "".join(f"{each}\r" for each in segments)
+    judged = profile is not None or message.header.version not in _NOT_JUDGED
     try:
         lines, places, values = _report(text, structure, reference)
         found = read_report(lines)
         found += [Finding(OutOfStructure(each), grave=True) for each in places]
         found += [Finding(WrongDataType(each), grave=True) for each in values]
-        judged = profile is not None or message.header.version not in _NOT_JUDGED
         return found if judged else [replace(each, grave=False) for each in found]
     except (HL7apyException, AttributeError):  # it cannot even be taken apart
-        return [Finding(OutOfStructure("MSH-9"), grave=True)]
+        return [Finding(OutOfStructure("MSH-9"), grave=judged)]
 
 
 def _parts(message: Message) -> int:

@@ -55,3 +55,12 @@ def test_times_without_an_offset(sent: str, said: str, returned: str) -> None:
     assert rendered(context).value("OBR-7") == returned
     local = Message.parse(results("times: local").render(context))
     assert local.value("OBR-7") == said
+
+
+def test_who_gets_copies() -> None:
+    """OBR-28 returns whole, with repetitions and authorities, whatever `echo` says."""
+    copies = "44^Copy^Carl^^^^^^AUTH&1.2.3&ISO~45^Other^Olga"
+    echo = ("MSH|^~\\&|RIS|H|B|R|2026||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT{'|' * 24}{copies}")
+    raw = SHIPPED_RESULTS.render(replace(CONTEXT, orders=(replace(CONTEXT.orders[0], echo=echo),)))
+    assert valid(raw)
+    assert copies.encode() in raw.split(b"\rOBR|")[1].split(b"|")[27:28]
