@@ -63,6 +63,7 @@ class Conversation:
     def receive(self, data: bytes) -> float:
         """Take bytes from the peer; give the seconds for which no more should be read."""
         if not self._pumping and not self._holds and (whole := self._reader.whole(data)):
+            self._service.pace.others += 1
             self._take(whole)  # nearly always
             return 0.0
         self._reader.receive(data)

@@ -64,3 +64,15 @@ def test_a_connection_that_ends_meanwhile(clock: Clock, desk: Desk) -> None:
     caller.reset()
     clock.advance(60)
     assert not clock.getDelayedCalls()
+
+
+def test_twice_as_fast_where_nobody_else_sends() -> None:
+    """Seen once a second; after a pause nobody knows who will come, so it begins anew."""
+    pace = Pace(rate=1000)
+    assert pace.rest(100, 50.0) == pytest.approx(0.1)
+    assert pace.rest(100, 51.0) == pytest.approx(0.05)
+    pace.others += 1
+    assert pace.rest(100, 51.9) == pytest.approx(0.05)
+    assert pace.rest(100, 52.0) == pytest.approx(0.1)
+    assert pace.rest(100, 53.0) == pytest.approx(0.05)
+    assert pace.rest(100, 60.0) == pytest.approx(0.1)
