@@ -1,14 +1,18 @@
 """`bridge concerns`: what went well by itself and still wants a person."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridge.cli.options import AsJson, Home, Limit
 
+if TYPE_CHECKING:
+    from bridge.store.database import Database
+
 group = typer.Typer(help="What still wants a person.", no_args_is_help=True)
 
+_LOOK = 0.5  # seconds
 _COLUMNS = ("kind", "row_id", "code", "noted_at")
 
 
@@ -31,11 +35,47 @@ def report(home: Home, as_json: AsJson = False) -> None:
 
     Of its last whole round, and of the one that goes on; no patient data.
     """
-    from bridge.cli.show import one, times
+    from bridge.wiring.stores import bridge_database
+
+    with bridge_database(home) as database:
+        _report(database, as_json=as_json)
+
+
+@group.command()
+def reconcile(
+    home: Home,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for it.", min=0)] = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """
+    Compare everything now, by the service that runs, and show the report.
+
+    Exit code 1 where it is not done in time; it goes on all the same.
+    """
+    import time
+
     from bridge.delivery import rounds
     from bridge.wiring.stores import bridge_database
 
-    with bridge_database(home) as database, database.read() as connection:
+    with bridge_database(home) as database:
+        with database.write() as connection:
+            rounds.ask(connection, time.time_ns() // 1_000_000)
+        until, waits = time.monotonic() + wait, True
+        while waits and time.monotonic() < until:
+            time.sleep(min(_LOOK, wait))
+            with database.read() as connection:
+                waits = bool(rounds.wish(connection))
+        _report(database, as_json=as_json)
+    if waits:
+        typer.echo("not done yet: is a node up that delivers? `bridge concerns report`", err=True)
+        raise typer.Exit(1)
+
+
+def _report(database: "Database", *, as_json: bool) -> None:
+    from bridge.cli.show import one, times
+    from bridge.delivery import rounds
+
+    with database.read() as connection:
         last, running = rounds.last(connection), rounds.running(connection, 0)
     told = {"last": last and times(rounds.told(last)), "running": times(rounds.told(running))}
     if as_json:

@@ -8,6 +8,7 @@ came later, and nothing any more once its deliveries are old enough to be forgot
 """
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +147,8 @@ class Reconciler:
         """
         Compare the next orders, or the next of the worklist; `now` in ms.
 
-        Gives the orders that differ. Raises EngineFailure, StoreError: then the same comes next.
+        All of a round where somebody waits for it. Gives the orders that differ. Raises
+        EngineFailure, StoreError: then the same comes next. Not called beside itself.
         """
         one, turns = await asyncio.to_thread(self._begin, now)
         findings: list[Finding] = []
@@ -161,12 +163,18 @@ class Reconciler:
             await asyncio.to_thread(self._keep, one, now)
         return findings
 
+    def wish(self) -> int:
+        """Give the round that somebody waits for, see `rounds.wish`. Blocking; StoreError."""
+        with self._database.look() as connection:
+            return rounds.wish(connection)
+
     def _begin(self, now: int) -> tuple[Round, int]:
         """Give the round that goes on, and how many pages make a round of at most a day."""
         with self._database.read() as connection:
             before = rounds.last(connection)
             size = before.orders + before.reports if before is not None else 0
-            return rounds.running(connection, now), 1 + size // PAGES_A_DAY // PAGE
+            turns = sys.maxsize if rounds.wish(connection) else 1 + size // PAGES_A_DAY // PAGE
+            return rounds.running(connection, now), turns
 
     def _keep(self, one: Round, now: int) -> None:
         """Write down how far it is; at the end, which orders wait there and not here."""

@@ -20,7 +20,7 @@ NEVER_COMPARED = (
     "the sender has and never sent"
 )
 
-_RUNNING, _LAST = "running", "last"
+_RUNNING, _LAST, _WISH = "running", "last", "wish"
 _READ = text("SELECT said FROM reconcile_round WHERE name = :name")
 _WRITE = text("""
     INSERT INTO reconcile_round (name, said) VALUES (:name, :said)
@@ -73,13 +73,29 @@ class Round:
 
 
 def running(connection: Connection, now: int) -> Round:
-    """Read the round that goes on, or begin one."""
-    return _read(connection, _RUNNING) or Round(began_at=now)
+    """Read the round that goes on, or begin one: also where a later one is wished for."""
+    found, wished = _read(connection, _RUNNING), wish(connection)
+    if found is None or found.began_at < wished:
+        return Round(began_at=max(now, wished))  # the clock of who wished may be ahead of ours
+    return found
 
 
 def last(connection: Connection) -> Round | None:
     """Read the last whole round; None where there was none yet."""
     return _read(connection, _LAST)
+
+
+def ask(connection: Connection, now: int) -> None:
+    """Wish for a round that begins from now on and goes through without a rest."""
+    connection.execute(_WRITE, {"name": _WISH, "said": json.dumps(now)})
+
+
+def wish(connection: Connection) -> int:
+    """Give from when (ms) the round must be that somebody waits for; 0 where nobody does."""
+    said = connection.execute(_READ, {"name": _WISH}).scalar()
+    done = last(connection) if said is not None else None
+    wished = 0 if said is None else int(json.loads(said))
+    return 0 if done is not None and done.began_at >= wished else wished
 
 
 def save(connection: Connection, one: Round, now: int) -> None:

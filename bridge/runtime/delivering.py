@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -47,6 +48,7 @@ from config.sections import Destination as WrittenDestination
 
 RECLAIM_EVERY = 10.0  # seconds
 RECONCILE_EVERY = 60.0  # seconds; a page of orders each time
+WISHES_EVERY = 2.0  # seconds until a round that somebody wishes for begins
 LOOK_AGAIN = 10.0  # seconds until what seems to differ is looked at again
 _ONE_AT_A_TIME = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
 
@@ -88,6 +90,8 @@ class Delivery:
         ]
         self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
         self._reconciler = Reconciler(client, database, found.compiled, metrics, LOOK_AGAIN)
+        self._comparing = asyncio.Lock()
+        self._heard = 0  # the last wish for a round that was followed
         self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
@@ -207,6 +211,7 @@ class Delivery:
         self._at_intervals(self._poll, self._every)
         self._at_intervals(self._reclaim, RECLAIM_EVERY)
         self._at_intervals(self._reconcile, RECONCILE_EVERY)
+        self._at_intervals(self._wishes, WISHES_EVERY)
         self._scheduler.start()
 
     def _at_intervals(self, job: Callable[[], Any], seconds: float) -> None:
@@ -240,6 +245,15 @@ class Delivery:
         if not self._membership.leads():
             return
         try:
-            await self._reconciler.reconcile(now_ms())
+            async with self._comparing:
+                await self._reconciler.reconcile(now_ms())
         except (EngineFailure, StoreError) as error:
             self._log.warning("not reconciled", error=describe(error))
+
+    async def _wishes(self) -> None:
+        """Compare all at once where somebody waits for it; where that fails, a minute later."""
+        with suppress(StoreError):
+            wish = await asyncio.to_thread(self._reconciler.wish)
+            if wish and wish != self._heard:
+                self._heard = wish
+                await self._reconcile()

@@ -147,6 +147,22 @@ def test_replay(running: House) -> None:
     assert running.group("A5005") == ["A5005"]
 
 
+def test_reconcile(running: House) -> None:
+    """What stands on one side alone is told within seconds, not with the next round of a day."""
+    with Sender(running.mllp_port) as sender:
+        assert verdict(sender.ask(order(5006)))[0] == "AA"
+    running.settle()
+    named = {"SiteID": "SITE1", "PatientMRN": "M5007", "Accession": "A5007"}
+    body = {"clinicalInfo": named, "reportingApp": {}, "response": {"type": "link"}}
+    ordered = {"lazyLaunch": True, "registerOrder": True}
+    running.post("/api/report/launch/clinical", body | ordered)
+    told = json.loads(running.bridge("concerns", "reconcile", "--json"))["last"]
+
+    assert told["orders"] >= 1
+    assert told["ended_at"] is not None
+    assert told["differing"]["not_ordered SITE1"] >= 1
+
+
 @pytest.mark.slow
 def test_retry_and_skip(house: House) -> None:
     """A parked result is retried or skipped by a person; it holds up its own report only."""

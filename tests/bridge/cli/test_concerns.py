@@ -53,3 +53,16 @@ def test_the_report_of_the_reconcile_job(tmp_path: Path) -> None:
     assert (told["last"]["orders"], told["last"]["not_asked"]) == (3, {"forbidden": 2})
     assert (told["running"]["orders"], told["running"]["ended_at"]) == (0, None)
     assert told["never_compared"]
+
+
+def test_a_round_for_which_nobody_is_up(tmp_path: Path) -> None:
+    """It is wished for, and said not to be done; once it is, the report says so."""
+    home = str(tmp_path / "home")
+    command("init", home)
+    told = command("concerns", "reconcile", "--wait", "0.1", "--home", home, expect=1)
+    assert "there was none yet" in told
+    with bridge_database(tmp_path / "home") as database, database.write() as connection:
+        wished = rounds.wish(connection)
+        assert wished
+        rounds.save(connection, Round(began_at=wished, ended_at=wished), wished)
+        assert rounds.wish(connection) == 0

@@ -67,6 +67,23 @@ async def test_what_was_forgotten_and_who_came_later(tmp_path: Path, database: D
         assert await reconciler.reconcile(hospital.time()) == []
 
 
+async def test_a_round_that_somebody_waits_for(tmp_path: Path, database: Database) -> None:
+    """Begins anew, goes through at once, and is over; also where the clocks differ."""
+    async with open_hospital(tmp_path, database) as hospital:
+        reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
+        await hospital.send(order("ID1", "A1"))
+        await reconciler.reconcile(hospital.time())  # half of a round: the worklist is next
+        for ahead in (0, 60_000):
+            wished = hospital.time() + ahead
+            with database.write() as connection:
+                rounds.ask(connection, wished)
+            assert reconciler.wish() == wished
+            await reconciler.reconcile(hospital.time())
+            done = rounds_of(database)
+            assert (done.began_at >= wished, done.orders, done.reports) == (True, 1, 1)
+            assert reconciler.wish() == 0
+
+
 async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) -> None:
     """What stands there and is not ordered here is named, and what is over is over."""
     async with open_hospital(tmp_path, database) as hospital:
