@@ -126,7 +126,7 @@ def test_who_was_faster_is_shown_beside_ones_own(desk: Desk, page: Page) -> None
 
 
 def test_a_hook_that_hangs_costs_its_own_trial(desk: Desk, page: Page) -> None:
-    """It is stopped and named; Python is for system administrators."""
+    """It is stopped and named, and where it is parked that is said; Python is for few."""
     text = f"{SENDER.replace('RISX', 'RIS')}tags:\n  Notes: {{hook: 'hangs:f'}}\n"
     files = {"hung.yaml": text, "hangs.py": HANGS}
     body = {"files": files, "begun_on": "", "revision": 0}
@@ -137,6 +137,9 @@ def test_a_hook_that_hangs_costs_its_own_trial(desk: Desk, page: Page) -> None:
     page.get_by_role("button", name="Last 10 stored").click()
     issues = page.get_by_role("list", name="Issues")
     expect(issues).to_contain_text("hook hangs:f was stopped: it took too long or too much memory")
+    expect(page.get_by_role("region", name="What comes out")).to_have_text(
+        "Acknowledged, then parked for a person."
+    )
 
 
 def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
