@@ -150,9 +150,9 @@ def test_replay(running: House) -> None:
 def test_reconcile(running: House) -> None:
     """What stands on one side alone is told within seconds, not with the next round of a day."""
     with Sender(running.mllp_port) as sender:
-        assert verdict(sender.ask(order(5006)))[0] == "AA"
+        assert verdict(sender.ask(order(5095)))[0] == "AA"
     running.settle()
-    named = {"SiteID": "SITE1", "PatientMRN": "M5007", "Accession": "A5007"}
+    named = {"SiteID": "SITE1", "PatientMRN": "M5096", "Accession": "A5096"}
     body = {"clinicalInfo": named, "reportingApp": {}, "response": {"type": "link"}}
     ordered = {"lazyLaunch": True, "registerOrder": True}
     running.post("/api/report/launch/clinical", body | ordered)
