@@ -3,7 +3,7 @@ Contents of large messages as files, in a folder beside SQLite's own file.
 
 In the database 16 MiB would be written twice, into its log and into its file, and whoever commits
 meanwhile would wait until the disk has them. A file under its name is whole and outlasts a power
-cut. Blocking; whoever keeps or forgets may get StoreUnavailable.
+cut. Blocking; whoever keeps, looks or forgets may get StoreUnavailable.
 """
 
 import errno
@@ -66,10 +66,11 @@ class LargeFiles:
 
     def has(self, name: str, size: int) -> bool:
         """Tell whether a content of this size is there."""
-        try:
-            return (self._folder / name).stat().st_size == size
-        except FileNotFoundError:
-            return False
+        with _told():
+            try:
+                return (self._folder / name).stat().st_size == size
+            except FileNotFoundError:
+                return False
 
     def get(self, name: str, size: int) -> bytes:
         """
