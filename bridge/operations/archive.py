@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.operations.batches import last_batch
+from bridge.store.folders import sync_folder
 
 _RUNS = 4  # that may have died one after the other, each with rows of its own in hand
 _ENDING = ".jsonl.gz"
@@ -63,7 +64,7 @@ class Archive:
                 os.ftruncate(descriptor, before)
                 raise OSError(error.errno, error.strerror, str(file)) from error
         if not before:
-            _sync(self._folder)
+            sync_folder(self._folder)
 
 
 def last_lines(folder: Path, table: str) -> frozenset[str]:
@@ -85,15 +86,6 @@ def _write(end: RawIOBase, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[end.write(left) or 0 :]
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that a new file's name outlasts a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:

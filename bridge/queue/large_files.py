@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.store.errors import StoreUnavailable
+from bridge.store.folders import sync_folder
 
 PIECE: Final = 256 * 2**10
 """Bytes that the disk is waited for at a time."""
@@ -62,7 +63,7 @@ class LargeFiles:
         with _told():
             if not self.has(name, len(content)):
                 self._write(name, content, rest)
-            _sync(self._folder)  # also what another process has named and not synced yet
+            sync_folder(self._folder)  # also what another process has named and not synced yet
 
     def has(self, name: str, size: int) -> bool:
         """Tell whether a content of this size is there."""
@@ -111,7 +112,7 @@ class LargeFiles:
     def _write(self, name: str, content: bytes, rest: Rest) -> None:
         if not self._folder.is_dir():
             self._folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-            _sync(self._folder.parent)
+            sync_folder(self._folder.parent)
         # A name of its own: another process may get the same message at the same time.
         descriptor, unfinished = tempfile.mkstemp(_UNFINISHED, f"{name}.", self._folder)
         try:
@@ -140,15 +141,6 @@ def _written(file: Path) -> float:
         return file.stat().st_mtime
     except FileNotFoundError:
         return math.inf
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that a folder's names outlast a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from bridge.store.folders import sync_folder
 from config.errors import Mistake, SettingsError
 
 KEY_BYTES: Final = 32
@@ -65,11 +66,7 @@ def write_link_keys(path: Path, keys: Sequence[tuple[str, bytes]]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 class WatchedKeys:

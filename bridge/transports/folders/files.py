@@ -15,6 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from bridge.store.folders import sync_folder
+
 UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~")
 """Names under which senders write what they rename when it is whole."""
 
@@ -100,8 +102,8 @@ class Folder:
                 raise
             self.put(f"{child}/{target.name}", source.read_bytes())
             source.unlink()
-        _sync(self.path / child)
-        _sync(self.path)
+        sync_folder(self.path / child)
+        sync_folder(self.path)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file: under its name it is whole, and on disk; replaces one of this name."""
@@ -119,7 +121,7 @@ class Folder:
         except OSError:  # on a full disk the half that is written is in the way of the next try
             unfinished.unlink(missing_ok=True)
             raise
-        _sync(target.parent)
+        sync_folder(target.parent)
 
     def clear(self, ending: str) -> None:
         """Remove what a process that was killed has left of files with this ending."""
@@ -134,12 +136,3 @@ def fitting(name: str, ending: str) -> str:
         return name + ending
     digest = blake2b(os.fsencode(name), digest_size=16).hexdigest()
     return f"{'.' if name.startswith('.') else ''}{digest}{ending[-64:]}"
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that a folder's names outlast a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
