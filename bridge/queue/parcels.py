@@ -10,7 +10,6 @@ its own. Blocking.
 import time
 from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
@@ -19,6 +18,7 @@ from bridge.queue.admission import short
 from bridge.queue.arrivals import Arrival
 from bridge.queue.large_files import LONGEST_REST, LargeFiles, Rest, name_of, numbers_of
 from bridge.store.database import Database
+from bridge.store.sqlite import file_of
 
 PIECE = 64 * 2**10
 """Bytes of a piece in the database."""
@@ -27,11 +27,12 @@ _BREATH = 0.001  # seconds between a mebibyte and the next that is read: others 
 ORPHANED = 24 * 3600 * 1000
 """Milliseconds for which a content may wait for the row of its message."""
 
-_KEEP = """
+_KEEP_FILE = """
     INSERT INTO parcel (identity, digest, pieces, size, kept_at) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (identity, digest) DO UPDATE
     SET kept_at = excluded.kept_at, pieces = excluded.pieces
 """
+_KEEP_PIECES = _KEEP_FILE.replace("?", "%s")
 _COUNT = "SELECT count(*) FROM parcel_piece WHERE identity = %s AND digest = %s"
 _PIECE = """
     INSERT INTO parcel_piece (identity, digest, number, content) VALUES (%s, %s, %s, %s)
@@ -90,25 +91,19 @@ class Parcels:
         if self._files is None:
             self._put_pieces(arrival)
         else:
-            self._announce(arrival, _KEEP, pieces=0)
+            with self._writer.transaction() as cursor:
+                cursor.execute(_KEEP_FILE, _row(arrival, pieces=0))
             self._files.put(name_of(*_key(arrival)), arrival.payload, self._rest)
         return replace(arrival, payload=b"")
-
-    def _announce(self, arrival: Arrival, keep: str, pieces: int) -> bool:
-        """Let nobody take it for forgotten, for a day; say whether all pieces are there."""
-        values = (*_key(arrival), pieces, len(arrival.payload), arrival.received_at)
-        with self._writer.transaction() as cursor:
-            cursor.execute(keep, values)
-            if not pieces:
-                return False
-            cursor.execute(_COUNT, _key(arrival))
-            return bool(cursor.fetchone()[0] == pieces)
 
     def _put_pieces(self, arrival: Arrival) -> None:
         payload = arrival.payload
         starts = range(0, len(payload), PIECE)
-        if self._announce(arrival, _KEEP.replace("?", "%s"), len(starts)):
-            return
+        with self._writer.transaction() as cursor:
+            cursor.execute(_KEEP_PIECES, _row(arrival, len(starts)))
+            cursor.execute(_COUNT, _key(arrival))
+            if cursor.fetchone()[0] == len(starts):
+                return
         for first in range(0, len(starts), _TOGETHER):
             began = time.perf_counter()
             with self._writer.transaction() as cursor:
@@ -131,7 +126,7 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
         return b""
     if parcel["pieces"]:
         return _joined(connection, parcel)
-    files = LargeFiles(Path(str(connection.engine.url.database)))
+    files = LargeFiles(file_of(connection.engine.url))
     return files.get(name_of(parcel["identity"], parcel["digest"]), parcel["size"])
 
 
@@ -195,3 +190,8 @@ def _forget_unknown(database: Database, files: LargeFiles, before: float) -> Non
 
 def _key(arrival: Arrival) -> tuple[int, int]:
     return arrival.identity, short(arrival.digest)
+
+
+def _row(arrival: Arrival, pieces: int) -> tuple[int, ...]:
+    """Give what lets nobody take a content for forgotten, for a day."""
+    return (*_key(arrival), pieces, len(arrival.payload), arrival.received_at)
