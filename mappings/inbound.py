@@ -21,6 +21,7 @@ from mappings.nodes import Sources
 from mappings.orders import OrderPlan
 from mappings.patients import PatientPlan
 from mappings.scope import Defaults, Scope
+from mappings.stencils import Stencil
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,12 @@ class InboundMapping:
             return ""
         mrn = self.plan.glance.mrn(raw, header)
         return f"{site}|{mrn}" if mrn else ""
+
+    def stencil(self, raw: bytes, header: Header, site: str) -> Stencil | None:
+        """Cut a stencil from a message that `glance` has just named the lane of."""
+        if not site or not isinstance(self.plan, OrderPlan) or self.plan.glance is None:
+            return None
+        return self.plan.glance.stencil(raw, header)
 
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Read bytes whose header is known, and examine them. Raises Malformed alone."""

@@ -17,6 +17,7 @@ from bridge.intake.verdict import Verdict
 from bridge.observability.metrics import Metrics
 from bridge.queue.arrivals import Receipt
 from mappings.hl7.refusals import Refusal
+from mappings.hl7.tables import AckCode
 from mllp.contract import Handler, Peer, ServerObserver, Tell
 from mllp.errors import FramingError
 from mllp.framing import Frame
@@ -30,6 +31,7 @@ class AckCounter:
         """Count under this listener's name."""
         # Both codes are from tables: there are few pairs, and each is looked up once.
         self._acks = cache(partial(metrics.acks.labels, listener))
+        self._accepted = metrics.acks.labels(listener, AckCode.ACCEPT.value, "")
         self._duplicates = metrics.duplicates.labels(listener)
         self._reused = metrics.reused_ids.labels(listener)
         self._suspects = metrics.charset_suspects.labels(listener)
@@ -44,6 +46,10 @@ class AckCounter:
             self._reused.inc()
         if verdict.charset_suspect:
             self._suspects.inc()
+
+    def accepted(self) -> None:
+        """Count an ordinary message that is on disk: AA, and nothing else to be said."""
+        self._accepted.inc()
 
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal of something that was not stored."""

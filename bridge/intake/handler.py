@@ -20,9 +20,11 @@ from bridge.intake.cases import Case, Replies, send_later, with_parts
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.needs import APPLIED, Inbox, Outcomes, all_applied
+from bridge.intake.ordinary import OrdinaryMessages
 from bridge.intake.remnants import Remnants
 from bridge.intake.replies import owed, split
-from bridge.intake.verdict import Judge, Verdict
+from bridge.intake.shortcut import Shortcut
+from bridge.intake.verdict import Judge, Rule, Verdict, ruled
 from bridge.observability.redaction import describe, where
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.states import State
@@ -37,11 +39,6 @@ from mllp.telling import promised, together
 
 Clock = Callable[[], datetime]
 """Tells the time, with its zone."""
-
-
-_Judge = Callable[[Frame, datetime], Verdict]
-Rule = Callable[[Verdict, bytes], Verdict]
-"""Gives what a verdict about a payload comes to in the end."""
 
 
 Prepared = tuple[Sequence[Case], Sequence[Arrival] | None]
@@ -78,8 +75,10 @@ class IntakeHandler:
         self._listening = listening
         self._judge = Judge(listening, self._alarm)
         judge = self._judge.judge
-        self._judged = judge if self._rule is None else _ruled(judge, self._rule)
+        self._judged = judge if self._rule is None else ruled(judge, self._rule)
         self._answers = Answers(listening, self._new_id)
+        self._ordinary = OrdinaryMessages(listening, self._new_id)
+        self._shortcut = Shortcut(self._ordinary, self._inbox, self._counter, self._long_way)
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
         """Answer one frame: nothing positive before it is durable."""
@@ -87,17 +86,26 @@ class IntakeHandler:
 
     def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
         """Answer one frame, as a call does, by telling."""
+        now = self._clock()
+        if self._rule is None and self._shortcut.takes(frame, peer, now, tell):  # nearly always
+            return
         payload = frame.payload
         if looks_like_batch(payload):
             self.keep(frame, self.prepare(frame, peer), tell)
             return
-        now = self._clock()
         self._keep(Case(payload, self._judged(frame, now), peer, now), tell)
+
+    def _long_way(
+        self, frame: Frame, peer: Peer, now: datetime, tell: Tell, kept: Receipt | BaseException
+    ) -> None:
+        self._settle(tell, Case(frame.payload, self._judged(frame, now), peer, now), kept)
 
     def _keep(self, case: Case, tell: Tell, arrival: Arrival | None = None) -> None:
         try:
             payload, verdict, _, now, _ = case
-            arrival = arrival or self._answers.arrival(verdict, payload, now)
+            if arrival is None:
+                arrival = self._answers.arrival(verdict, payload, now)
+                self._ordinary.learn(verdict, arrival, now)
             if verdict.parts:
                 self._in_parts(case, arrival).addCallbacks(tell, tell)
                 return
@@ -283,7 +291,3 @@ class IntakeHandler:
     def _alarm(self, error: BaseException | None) -> None:
         if error is not None:
             self._log.error("not accepted", error=describe(error), trace=where(error))
-
-
-def _ruled(judge: _Judge, rule: Rule) -> _Judge:
-    return lambda frame, now: rule(judge(frame, now), frame.payload)

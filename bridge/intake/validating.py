@@ -25,6 +25,7 @@ from mappings.hl7.header import Header
 from mappings.hl7.refusals import InternalError
 from mappings.inbound import Inspection
 from mappings.scope import Defaults
+from mappings.stencils import Stencil
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
@@ -127,6 +128,10 @@ class ValidatedDefinition:
     def glance(self, raw: bytes, header: Header, site: str) -> str:
         """Know nothing at a glance where the check wants to be asked."""
         return "" if self.check.asks(raw) else self.inner.glance(raw, header, site)
+
+    def stencil(self, raw: bytes, header: Header, site: str) -> Stencil | None:
+        """Cut none from a message that the check wants to be asked about."""
+        return None if self.check.asks(raw) else self.inner.stencil(raw, header, site)
 
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Say what is wrong with a message, by the definition and by the check."""

@@ -62,6 +62,17 @@ class Verdict(NamedTuple):
         return any(isinstance(each, InternalError) for each in self.refusals)
 
 
+Rule = Callable[[Verdict, bytes], Verdict]
+"""Gives what a verdict about a payload comes to in the end."""
+
+Judges = Callable[[Frame, datetime], Verdict]
+
+
+def ruled(judge: Judges, rule: Rule) -> Judges:
+    """Let a rule have the last word of each verdict."""
+    return lambda frame, now: rule(judge(frame, now), frame.payload)
+
+
 class Judge:
     """Judges the frames of one listener."""
 

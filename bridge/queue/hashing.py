@@ -12,6 +12,7 @@ _WIDTH = 8
 _DIGITS = b"0123456789"
 _LEAST_DIGITS, _MOST_DIGITS = 3, 6
 _LONGEST_NAMES = 400
+_MOST_STEMS = 256
 _LOW = (1 << 20) - 1  # room for the most digits
 
 
@@ -49,6 +50,29 @@ def _stem(*parts: bytes) -> int:
 def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:
     """Give what a retransmit has in common with its original: MSH-3, MSH-4 and MSH-10, raw."""
     return neighbourly64(listener.encode(), application, facility, control_id)
+
+
+class Numbering:
+    """Gives `identity` of one sender's messages: what they have in common is hashed once."""
+
+    __slots__ = ("_names", "_stems")
+
+    def __init__(self, listener: str, application: bytes, facility: bytes) -> None:
+        self._names = (listener.encode(), application, facility)
+        self._stems: dict[tuple[bytes, int], int] = {}  # beyond _MOST_STEMS all are forgotten
+
+    def __call__(self, control_id: bytes) -> int:
+        """Give what a retransmit of this control id has in common with its original."""
+        digits = min(len(control_id) - len(control_id.rstrip(_DIGITS)), _MOST_DIGITS)
+        if digits < _LEAST_DIGITS:
+            return signed64(*self._names, control_id)
+        stem = self._stems.get((control_id[:-digits], digits))
+        if stem is None:
+            stem = _stem(*self._names, control_id[:-digits], bytes([digits]))
+            if len(self._stems) >= _MOST_STEMS:
+                self._stems.clear()
+            self._stems[control_id[:-digits], digits] = stem
+        return stem | int(control_id[-digits:])
 
 
 def digest(payload: bytes) -> bytes:

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
@@ -41,8 +42,14 @@ class Ledger:
     """
 
     def __init__(
-        self, database: Database, *, timer: Callable[[], float] = time.perf_counter
+        self,
+        database: Database,
+        *,
+        timer: Callable[[], float] = time.perf_counter,
+        together: AbstractContextManager[object] | None = None,
     ) -> None:
+        """Keep in a database; whoever waits for one commit is told within `together`."""
+        self._together = nullcontext() if together is None else together
         self._keeper = Keeper(database, timer=timer)
         self._large_keeper = Keeper(database, timer=timer)
         self._large = ThreadPoolExecutor(1, "ledger, large")
@@ -247,8 +254,9 @@ class Ledger:
             self._loop.call_soon_threadsafe(settle_all)
 
     def _settle(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
-        for group, answer in zip(groups, answers, strict=True):
-            group.settle(answer)
+        with self._together:
+            for group, answer in zip(groups, answers, strict=True):
+                group.settle(answer)
         self._announce()
 
 

@@ -53,6 +53,7 @@ from bridge.wiring.validation import acquaintance, in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
+from mllp.bundle import REPLIES
 from mllp.contract import Handler
 
 
@@ -105,7 +106,7 @@ class Intake:
         self._elsewhere = elsewhere
         self._tally = Tally()
         self._first = self._compiled()
-        self._ledger = Ledger(database)
+        self._ledger = Ledger(database, together=REPLIES)
         self._seen: Counter[str] = Counter()
         self._threads = ThreadPoolExecutor(1, "large frames")
         self._asking = ThreadPoolExecutor(1, "merged patients")

@@ -61,7 +61,7 @@ def build_ack(
     separator = header.fields[1]
     # Delimiters are punctuation: what has none needs no escape.
     number = control_id if control_id.isalnum() else escape(control_id, marks)
-    head = [form.before, _stamp(now), form.between, number.encode("ascii"), form.after]
+    head = [form.before, time_stamp(now), form.between, number.encode("ascii"), form.after]
     head += _after_version(expects, header.charset)
     msa = [b"MSA", code.encode(), header.control_id]
     said = text or (refusals[0].text if refusals else "")
@@ -80,7 +80,7 @@ def _accepted(form: "_Form", header: Header, control_id: str, now: datetime) -> 
     separator, charset = header.fields[1], header.fields[18]
     return b"%s%s%s%s%s%s\rMSA%sAA%s%s\r" % (
         form.start,
-        _stamp(now),
+        time_stamp(now),
         form.middle,
         control_id.encode(),
         form.end,
@@ -89,6 +89,29 @@ def _accepted(form: "_Form", header: Header, control_id: str, now: datetime) -> 
         separator,
         header.fields[10],
     )
+
+
+class Accepting:
+    """Says AA, as `build_ack` does, to messages whose MSH differs in nothing that it repeats."""
+
+    __slots__ = ("_behind", "_middle", "_start")
+
+    def __init__(self, header: Header) -> None:
+        """Take a header; MSH-10 is each message's own."""
+        form, separator, charset = _form_for(header), header.fields[1], header.fields[18]
+        self._start, self._middle = form.start, form.middle
+        named = separator * 6 + charset if charset else b""
+        self._behind = b"%s%s\rMSA%sAA%s" % (form.end, named, separator, separator)
+
+    def __call__(self, stamp: bytes, number: str, control_id: bytes) -> bytes:
+        """
+        Build the ACK to the message with this MSH-10.
+
+        `stamp` becomes MSH-7, `number` MSH-10: ASCII letters and digits.
+        """
+        return b"".join(
+            (self._start, stamp, self._middle, number.encode(), self._behind, control_id, b"\r")
+        )
 
 
 class _Form(NamedTuple):
@@ -151,7 +174,7 @@ def _stamp_of(second: int, zone: tzinfo | None) -> bytes:
     return moment.replace(":", "").encode()
 
 
-def _stamp(now: datetime) -> bytes:
+def time_stamp(now: datetime) -> bytes:
     """Write a time to the second; many are answered in the same one."""
     return _stamp_of(floor(now.timestamp()), now.tzinfo)
 
