@@ -12,7 +12,7 @@ from mappings.origins import Source
 from mappings.scope import Scope
 
 LONGEST = 200  # bytes of an identifier that needs no second look
-_LARGEST = 256 * 2**10  # bytes of a message; one look at a larger one holds up all others
+LARGEST = 256 * 2**10  # bytes of a message; one look at a larger one holds up all others
 _NULL = b'""'
 _ESCAPE = b"\x1b"  # of ISO 2022: what follows is not ASCII
 
@@ -42,7 +42,7 @@ class Unusual(Exception):  # noqa: N818  # no error: the full check is asked
 
 def may_be_plain(raw: bytes) -> bool:
     """Whether a message is short enough for one look, and CR ends its lines."""
-    return len(raw) <= _LARGEST and b"\n" not in raw and _ESCAPE not in raw
+    return len(raw) <= LARGEST and b"\n" not in raw and _ESCAPE not in raw
 
 
 def is_in(raw: bytes, *, utf_8: bool) -> bool:

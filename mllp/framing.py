@@ -150,11 +150,25 @@ class FrameReader:
                 return None
             if self._buffer[0] != _VT:
                 return self._skip_noise()
+            if found := self._whole_ahead():
+                return found
             del self._buffer[:1]
             self._in_frame, self._searched = True, 0
         if self._before is None and self._buffer[:1] == START and not self._searched:
             return self._skip_repeated_starts()
         return self._read_frame()
+
+    def _whole_ahead(self) -> Frame | None:
+        """Give the frame that the buffer begins with, if all of it is here; nearly always it is."""
+        buffer = self._buffer
+        end = buffer.find(_FS)
+        if not 1 < end <= min(self._max_payload, _LARGE) or buffer[end : end + len(END)] != END:
+            return None
+        payload = bytes(buffer[1:end])
+        if START in payload:
+            return None  # said by whoever reads byte by byte
+        del buffer[: end + len(END)]
+        return Frame(payload)
 
     def _skip_noise(self) -> Noise:
         """Drop what precedes START, or everything if there is none."""

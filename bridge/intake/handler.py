@@ -24,7 +24,7 @@ from bridge.intake.ordinary import OrdinaryMessages
 from bridge.intake.remnants import Remnants
 from bridge.intake.replies import owed, split
 from bridge.intake.shortcut import Shortcut
-from bridge.intake.verdict import Judge, Rule, Verdict, ruled
+from bridge.intake.verdict import Judge, Rule, ruled
 from bridge.observability.redaction import describe, where
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.states import State
@@ -86,14 +86,21 @@ class IntakeHandler:
 
     def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
         """Answer one frame, as a call does, by telling."""
-        now = self._clock()
-        if self._rule is None and self._shortcut.takes(frame, peer, now, tell):  # nearly always
-            return
+        if not self.takes_at_once(frame, peer, tell):
+            self.judge(frame, peer, tell)
+
+    def judge(self, frame: Frame, peer: Peer, tell: Tell) -> None:
+        """Answer a frame that is read first."""
         payload = frame.payload
         if looks_like_batch(payload):
             self.keep(frame, self.prepare(frame, peer), tell)
             return
+        now = self._clock()
         self._keep(Case(payload, self._judged(frame, now), peer, now), tell)
+
+    def takes_at_once(self, frame: Frame, peer: Peer, tell: Tell) -> bool:
+        """Answer a frame that is an ordinary message; say whether it is one."""
+        return self._rule is None and self._shortcut.takes(frame, peer, self._clock(), tell)
 
     def _long_way(
         self, frame: Frame, peer: Peer, now: datetime, tell: Tell, kept: Receipt | BaseException

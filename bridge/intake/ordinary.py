@@ -19,6 +19,7 @@ from bridge.queue.states import State
 from mappings.hl7.ack import Accepting, time_stamp
 from mappings.hl7.header import peek
 from mappings.hl7.tables import AckCode
+from mappings.probes import LARGEST
 from mappings.stencils import Stencil
 
 _MOST = 4  # stencils of a listener: they are tried one after the other
@@ -53,6 +54,8 @@ class OrdinaryMessages:
 
     def arrival(self, payload: bytes, now: datetime) -> Arrival | None:
         """Make the record of a message that fits a stencil; None for any other."""
+        if len(payload) > LARGEST:
+            return None  # also where nothing fits, that would take long to see
         for each in self._kinds:
             if (numbers := each.stencil.numbers(payload)) is not None:
                 return self._record(each, payload, numbers, now, self._new_id())
