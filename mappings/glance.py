@@ -94,14 +94,17 @@ class Glance:
             return ""
 
     def stencil(self, raw: bytes, header: Header) -> Stencil | None:
-        """Cut a stencil from a message that `mrn` has just named the patient of."""
+        """Cut a stencil from a message like the latest that `mrn` was asked about, if it can be."""
         shape = self._latest
         found = None if shape is None else shape.pattern.fullmatch(raw)
         if shape is None or found is None or shape.charset != header.charset:
             return None
         model = Model(raw, header, shape.heads, shape.places, found.groups(b""), shape.marks)
         others = (shape.control,) if shape.status is None else (shape.control, shape.status)
-        pattern = cut(model, shape.mrn, shape.accession, others)
+        try:
+            pattern = cut(model, shape.mrn, shape.accession, others)
+        except Unusual:
+            return None
         return None if pattern is None else Stencil(pattern, shape.utf_8)
 
     def learn(self, message: Message, scopes: Sequence[Scope]) -> None:

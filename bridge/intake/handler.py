@@ -77,8 +77,8 @@ class IntakeHandler:
         judge = self._judge.judge
         self._judged = judge if self._rule is None else ruled(judge, self._rule)
         self._answers = Answers(listening, self._new_id)
-        self._ordinary = OrdinaryMessages(listening, self._new_id)
-        self._shortcut = Shortcut(self._ordinary, self._inbox, self._counter, self._long_way)
+        ordinary, ways = OrdinaryMessages(listening, self._new_id), (self._long_way, self._alarm)
+        self._shortcut = Shortcut(ordinary, self._inbox, self._counter, *ways)
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
         """Answer one frame: nothing positive before it is durable."""
@@ -112,7 +112,7 @@ class IntakeHandler:
             payload, verdict, _, now, _ = case
             if arrival is None:
                 arrival = self._answers.arrival(verdict, payload, now)
-                self._ordinary.learn(verdict, arrival, now)
+                self._shortcut.learn(verdict, arrival, now)
             if verdict.parts:
                 self._in_parts(case, arrival).addCallbacks(tell, tell)
                 return

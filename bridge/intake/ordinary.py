@@ -73,7 +73,7 @@ class OrdinaryMessages:
 
     def _kind(self, verdict: Verdict, arrival: Arrival) -> _Kind | None:
         header, definition = verdict.header, verdict.definition
-        if header is None or definition is None or verdict.code is not AckCode.ACCEPT:
+        if header is None or definition is None or verdict.refusals or not arrival.ack:
             return None
         stencil = definition.stencil(arrival.payload, header, self._site)
         if stencil is None:

@@ -11,7 +11,8 @@ from functools import partial
 from bridge.intake.counting import AckCounter
 from bridge.intake.needs import Inbox
 from bridge.intake.ordinary import OrdinaryMessages
-from bridge.queue.arrivals import Receipt
+from bridge.intake.verdict import Alarm, Verdict
+from bridge.queue.arrivals import Arrival, Receipt
 from mllp.contract import Peer, Tell
 from mllp.framing import Frame
 
@@ -22,11 +23,17 @@ LongWay = Callable[[Frame, Peer, datetime, Tell, Receipt | BaseException], None]
 class Shortcut:
     """Stands before the long way of one listener."""
 
-    __slots__ = ("_counter", "_inbox", "_long_way", "_ordinary")
+    __slots__ = ("_alarm", "_counter", "_inbox", "_long_way", "_ordinary")
 
     def __init__(
-        self, ordinary: OrdinaryMessages, inbox: Inbox, counter: AckCounter, long_way: LongWay
+        self,
+        ordinary: OrdinaryMessages,
+        inbox: Inbox,
+        counter: AckCounter,
+        long_way: LongWay,
+        alarm: Alarm,
     ) -> None:
+        self._alarm = alarm
         self._ordinary = ordinary
         self._inbox = inbox
         self._counter = counter
@@ -42,6 +49,13 @@ class Shortcut:
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._long_way(frame, peer, now, tell, error)
         return True
+
+    def learn(self, verdict: Verdict, arrival: Arrival, now: datetime) -> None:
+        """Look at what is kept the long way. A message does not fail for what is not learned."""
+        try:
+            self._ordinary.learn(verdict, arrival, now)
+        except Exception as error:  # noqa: BLE001  # it is kept and answered all the same
+            self._alarm(error)
 
     def _settle(
         self, frame: Frame, peer: Peer, now: datetime, tell: Tell, kept: Receipt | BaseException
