@@ -109,16 +109,16 @@ def _parted(text: bytes, component: int, match: tuple[int, bytes] | None, marks:
         if mark in text:
             raise Unusual
     if not marks.repetition or marks.repetition not in text:
-        return _of_one(text, component, match, marks)
+        return of_one(text, component, match, marks)
     if match is None:
         raise Unusual
     for each in text.split(marks.repetition):
-        if value := _of_one(each, component, match, marks):
+        if value := of_one(each, component, match, marks):
             return value
     return b""
 
 
-def _of_one(text: bytes, component: int, match: tuple[int, bytes] | None, marks: Marks) -> bytes:
+def of_one(text: bytes, component: int, match: tuple[int, bytes] | None, marks: Marks) -> bytes:
     """Read one repetition."""
     parts = text.split(marks.component) if marks.component else [text]
     if match is not None and (len(parts) < match[0] or parts[match[0] - 1].strip() != match[1]):

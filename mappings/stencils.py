@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mappings.hl7.header import Header
-from mappings.probes import LONGEST, Marks, Place, Probe, is_in, may_be_plain, read
+from mappings.probes import LONGEST, Marks, Place, Probe, is_in, may_be_plain, of_one, read
 
 _PLAIN = rb"0-9A-Za-z._/-"
 """What numbers consist of that need no second look: nothing of it may part fields."""
@@ -62,15 +62,51 @@ class _Field(NamedTuple):
     needed: bool
 
 
+class _Part(NamedTuple):
+    """A repetition: the number in it is each patient's own, the rest is the same in all."""
+
+    value: bytes
+    before: bytes
+    behind: bytes
+
+    @classmethod
+    def of(cls, repetition: bytes, index: int, marks: Marks) -> "_Part | None":
+        """Take a repetition apart; None where what is to vary is more than a number."""
+        parts = repetition.split(marks.component) if marks.component else [repetition]
+        if index >= len(parts) or not _PLAIN_BYTES.fullmatch(parts[index]):
+            return None
+        before = b"".join(part + marks.component for part in parts[:index])
+        behind = b"".join(marks.component + part for part in parts[index + 1 :])
+        return cls(parts[index], before, behind)
+
+    def around(self, number: bytes) -> bytes:
+        """Write the pattern of this and others like it."""
+        return re.escape(self.before) + number + re.escape(self.behind)
+
+
 class _Hole(NamedTuple):
-    """Where a number stands in its field: `before` and `behind` are the same in all."""
+    """Where a number stands in its field."""
 
     probe: int
     """Which of those that look for it has found it."""
     at: int
-    value: bytes
-    before: bytes
-    behind: bytes
+    chosen: int
+    """The repetition that it stands in."""
+    parts: tuple[_Part, ...]
+    repetition: bytes
+
+    @property
+    def value(self) -> bytes:
+        """The number."""
+        return self.parts[self.chosen].value
+
+    def field(self, number: bytes) -> "_Field":
+        """Write the pattern of the field, with one for the number."""
+        each = (
+            part.around(number if at == self.chosen else _NUMBER)
+            for at, part in enumerate(self.parts)
+        )
+        return _Field(re.escape(self.repetition).join(each), needed=True)
 
 
 def cut(
@@ -84,8 +120,8 @@ def cut(
     before = (*mrn[: whose.probe], *accession[: which.probe])  # they were asked, and said nothing
     asked = {probe.at for probe in (*before, *others)}
     fields = {model.places[at]: _the_same(model.fields[at]) for at in asked}
-    fields[model.places[whose.at]] = _around(whose, rb"(%s)" % _NUMBER)
-    fields[model.places[which.at]] = _around(which, _NUMBER)
+    fields[model.places[whose.at]] = whose.field(rb"(%s)" % _NUMBER)
+    fields[model.places[which.at]] = which.field(_NUMBER)
     separator = re.escape(model.header.fields[1])
     lines = [
         re.escape(head) + _line({f: p for (line, f), p in fields.items() if line == at}, separator)
@@ -104,19 +140,17 @@ def _hole(probes: Sequence[Probe], model: Model) -> _Hole | None:
     if told is None or _parts_numbers(model.header):
         return None
     probe = probes[told]
-    field, index = model.fields[probe.at], max(probe.component, 1) - 1
-    parts = field.split(marks.component) if marks.component else [field]
-    if (marks.repetition and marks.repetition in field) or index >= len(parts):
-        return None
     # A part that somebody compares is no hole: what stands there decides whether it is read.
-    compared = {each.match[0] - 1 for each in probes if each.at == probe.at and each.match}
-    if index in compared or not _PLAIN_BYTES.fullmatch(parts[index]):
+    index = max(probe.component, 1) - 1
+    if index in {each.match[0] - 1 for each in probes if each.at == probe.at and each.match}:
         return None
-    before = b"".join(part + marks.component for part in parts[:index])
-    behind = b"".join(marks.component + part for part in parts[index + 1 :])
-    if len(before) + len(behind) + LONGEST_NUMBER > LONGEST:
+    field = model.fields[probe.at]
+    repetitions = field.split(marks.repetition) if marks.repetition else [field]
+    chosen = next(n for n, each in enumerate(repetitions) if of_one(each, *probe[1:], marks))
+    parts = [_Part.of(each, index, marks) for each in repetitions]
+    if None in parts or len(field) + LONGEST_NUMBER > LONGEST:
         return None
-    return _Hole(told, probe.at, parts[index], before, behind)
+    return _Hole(told, probe.at, chosen, tuple(filter(None, parts)), marks.repetition)
 
 
 def _parts_numbers(header: Header) -> bool:
@@ -126,10 +160,6 @@ def _parts_numbers(header: Header) -> bool:
 
 def _the_same(text: bytes) -> _Field:
     return _Field(re.escape(text), needed=bool(text))
-
-
-def _around(hole: _Hole, number: bytes) -> _Field:
-    return _Field(re.escape(hole.before) + number + re.escape(hole.behind), needed=True)
 
 
 def _first_line(model: Model) -> bytes | None:

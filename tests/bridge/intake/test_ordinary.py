@@ -14,7 +14,6 @@ from bridge.intake.ordinary import OrdinaryMessages
 from bridge.intake.validating import validated
 from bridge.intake.verdict import Judge
 from bridge.queue.arrivals import Arrival
-from mappings.hl7.header import peek
 from mllp.framing import START, Frame
 from tests.acceptance.orders import adt, group_of, order
 from tests.bridge.intake.desk import LISTENING, NOW, definitions
@@ -60,6 +59,8 @@ class Ways:
 
 
 LEARNED = Ways().learned(SEEN)
+AMONG = b"X1^^^HOSP^XX~M0017^^^HOSP^MR~V5^^^HOSP^VN"
+SEVERAL = Ways().learned(SEEN.replace(b"M0017^^^HOSP^MR", AMONG))
 
 
 def test_a_kind_that_was_accepted_goes_the_short_way() -> None:
@@ -162,12 +163,41 @@ def test_a_place_that_is_asked_first_and_was_empty_stays_empty(place: str) -> No
     assert ways.long(SEEN.replace(line, other)).lanes != ways.long(SEEN).lanes
 
 
-def test_no_stencil_of_a_number_among_others() -> None:
-    """What stands in the other repetitions is each patient's own."""
-    raw = SEEN.replace(b"M0017^^^HOSP^MR", b"X1^^^HOSP^XX~M0017^^^HOSP^MR")
+@pytest.mark.parametrize(
+    ("now", "fits"),
+    [
+        (b"X2^^^HOSP^XX~M9^^^HOSP^MR~V6^^^HOSP^VN", True),
+        (b"X2^^^HOSP^MR~M9^^^HOSP^MR~V6^^^HOSP^VN", False),
+        (b"X2^^^HOSP^MR~M9^^^HOSP^XX~V6^^^HOSP^VN", False),
+        (b"M9^^^HOSP^MR~X2^^^HOSP^XX~V6^^^HOSP^VN", False),
+        (b"X2^^^HOSP^XX~^^^HOSP^MR~V6^^^HOSP^VN", False),
+        (b"X2^^^HOSP^XX~M9^^^HOSP^MR", False),
+        (b"X2^^^HOSP^XX~M9^^^HOSP^MR~V6^^^HOSP^VN~W7^^^HOSP^PI", False),
+    ],
+)
+def test_a_number_among_others(now: bytes, fits: bool) -> None:
+    """Picked by its type, which is the same in all: the others may be each patient's own."""
+    raw, other = (SEEN.replace(b"M0017^^^HOSP^MR", each) for each in (AMONG, now))
     ways = Ways().learned(raw)
-    assert ways.listening.definitions[0].glance(raw, peek(raw), "SITE1") == "SITE1|M0017"
-    assert ways.listening.definitions[0].stencil(raw, peek(raw), "SITE1") is None
+    assert ways.short(raw) == ways.long(raw)
+    assert (ways.short(other) is not None) == fits
+    assert not fits or ways.short(other) == ways.long(other)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.sampled_from(PIECES)), max_size=3)
+)
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.sampled_from(PIECES)), max_size=3)
+)
+def test_damage_among_several_numbers(cuts: list[tuple[int, int, bytes]]) -> None:
+    """Whatever becomes of the field."""
+    field = AMONG
+    for at, length, piece in cuts:
+        field = field[:at] + piece + field[at + length :]
+    raw = SEEN.replace(b"M0017^^^HOSP^MR", field)
+    if (said := SEVERAL.short(raw)) is not None and START not in raw:
+        assert said == SEVERAL.answers.arrival(SEVERAL.judge.judge(Frame(raw), NOW), raw, NOW)
 
 
 def test_several_kinds_and_kinds_without_a_stencil() -> None:
