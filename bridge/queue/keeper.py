@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.fresh import Fresh
 from bridge.queue.hot_path import HOT_PATHS, PostgresPath
 from bridge.queue.inserts import admit, admit_new
 from bridge.queue.parcels import Parcels
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
 
+_FRESH = Fresh()
 _TRIES = 3  # of a batch that lost a race against another node
 
 Answer = Sequence[Receipt] | BaseException
@@ -92,13 +94,22 @@ class Keeper:
         receipts = self._keep_new(arrivals)
         if not receipts:
             with self._writer.transaction(wait=wait) as cursor:
-                receipts = admit(self._path, cursor, arrivals)
+                receipts = self._admit(cursor, arrivals)
                 written = self._timer()
             self.flush_took = self._timer() - written
         if len(receipts) == len(groups):  # nearly always: one each
             return [[receipt] for receipt in receipts]
         following = iter(receipts)
         return [[next(following) for _ in group.arrivals] for group in groups]
+
+    def _admit(self, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        if not self.is_local:
+            return admit(self._path, cursor, arrivals)
+        if len(arrivals) == 1 or len({arrival.identity for arrival in arrivals}) == len(arrivals):
+            fresh = admit_new(_FRESH, cursor, arrivals)  # type: ignore[arg-type]  # has what it asks
+            if fresh:
+                return fresh
+        return admit(self._path, cursor, arrivals)
 
     def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Store what looks new in one go, where that pays; nothing of it where something is not."""

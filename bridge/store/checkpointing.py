@@ -3,17 +3,17 @@ Bring SQLite's log back into its file, on a thread of its own, so that no commit
 
 SQLite lets the commit that finds the log long write it back, some ten milliseconds during which
 its acknowledgments wait. Here that is done beside all others, and only the rest, what was committed
-meanwhile, with the writer's turn: then whoever writes next begins the log anew. PostgreSQL has a
-process for it.
+meanwhile, with the writer's turn: then whoever writes next begins the log anew. And the log is made
+as long as it gets before commits come to its end. PostgreSQL has processes for both.
 """
 
 import threading
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridge.store.database import Database
-from bridge.store.errors import Busy
+from bridge.store.errors import Busy, StoreError
 from bridge.store.faults import driver_errors
+from bridge.store.log_file import LogFile
 
 LONG = 4000
 """Pages of a log that is brought back."""
@@ -22,28 +22,9 @@ _TRIES = 8
 """Times that it is written back beside others until nobody has committed meanwhile."""
 _LOOKS = 0.1  # seconds: a hundred messages, or some hundred pages
 _AGAIN = 0.2  # seconds until the next try, where a reader still needed the log
-_HEAD, _FRAME_HEAD = 32, 24  # bytes before the first page of a log, and before each
-_SALTS = slice(16, 24)  # of the log's head: new whenever the log begins anew
-_FRAME_SALTS = slice(8, 16)
-
-
-def is_long(log: Path, pages: int) -> bool:
-    """
-    Tell whether a log has so many pages since it began anew; it never gets shorter.
-
-    Reads the log's head and one frame's, by SQLite's file format (sqlite.org/walformat.html). The
-    file beside it, where SQLite has this number itself, must not be opened: closing it would
-    let go all locks that this process holds on it.
-    """
-    try:
-        with log.open("rb", buffering=0) as file:
-            head = file.read(_HEAD)
-            size = int.from_bytes(head[8:12], "big")
-            file.seek(_HEAD + (pages - 1) * (_FRAME_HEAD + size))
-            frame = file.read(_FRAME_HEAD)
-    except OSError:  # nobody has written yet, or the last has closed the database
-        return False
-    return len(frame) == _FRAME_HEAD and frame[_FRAME_SALTS] == head[_SALTS]
+_BEGUN = 40  # a fortieth of a long log is written when room is made: who is idle needs none
+_ROOM = 1.5  # of a long log: it grows while it is brought back
+_BREATH = 0.002  # seconds for others between a part of it and the next
 
 
 class Checkpoints:
@@ -53,6 +34,7 @@ class Checkpoints:
         self._database = database
         self._pages = pages
         self._driver: Any = None
+        self._roomy = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
 
@@ -71,16 +53,38 @@ class Checkpoints:
         log, rest = self._log(), _LOOKS
         while not self._ended.wait(rest):
             rest = _LOOKS
-            if is_long(log, self._pages):
+            if not self._roomy and log.is_long(max(1, self._pages // _BEGUN)):
+                self._roomy = self._make_room(log)
+            if log.is_long(self._pages):
                 rest = _LOOKS if self._bring_back(log) else _AGAIN
         self._leave()
 
-    def _log(self) -> Path:
+    def _log(self) -> LogFile:
         file = self._database.file
         assert file is not None  # noqa: S101  # `start` has asked
-        return file.with_name(f"{file.name}-wal")
+        return LogFile(file.with_name(f"{file.name}-wal"))
 
-    def _bring_back(self, log: Path) -> bool:
+    def _make_room(self, log: LogFile) -> bool:
+        """
+        Say whether the log has room, or is to do without.
+
+        A commit that makes the file longer waits half as long again: for where its end is.
+        """
+        writer = self._database.writer()
+        try:
+            while not self._ended.wait(_BREATH):
+                with writer.transaction():  # so that nobody else writes to the log
+                    if log.make_room(int(self._pages * _ROOM)):
+                        return True
+        except OSError:  # a full disk, say: whoever commits finds out
+            return True
+        except StoreError:  # later
+            pass
+        finally:
+            writer.close()
+        return False
+
+    def _bring_back(self, log: LogFile) -> bool:
         """
         Say whether all of the log is in the file.
 
@@ -91,7 +95,7 @@ class Checkpoints:
             driver = self._driver = self._driver or self._connected()
             for _ in range(_TRIES):
                 pages = _checkpoint(driver, "PASSIVE").logged
-                if not is_long(log, pages + 1):
+                if not log.is_long(pages + 1):
                     break
             with self._database.turn():
                 return _checkpoint(driver, "FULL").whole

@@ -230,9 +230,9 @@ class Database:
         """
         if self.dialect == "sqlite":
             prepare = sqlite.be_unsynced if fleeting else None
-            return Writer(self.engine, self._turnstile, sqlite.begin_at_once, LOCK_TIMEOUT, prepare)
+            return Writer(self.engine, self._turnstile, sqlite.Beginning(), LOCK_TIMEOUT, prepare)
         return Writer(
-            self.engine, None, postgres.begin_by_itself, LOCK_TIMEOUT, postgres.by_index_alone
+            self.engine, None, postgres.Beginning(), LOCK_TIMEOUT, postgres.by_index_alone
         )
 
     def reader(self) -> Reader:

@@ -50,8 +50,14 @@ def each_alone(connection: Connection) -> Iterator[None]:
             connection.invalidate()
 
 
-def begin_by_itself(_cursor: Any, _wait: bool) -> None:
-    """Leave it to psycopg, whose first statement begins; rows are locked one by one."""
+class Beginning:
+    """Leaves it to psycopg, whose first statement begins; rows are locked one by one."""
+
+    def __call__(self, cursor: Any, wait: bool) -> None:
+        """Do nothing."""
+
+    def restore(self, driver: Any) -> None:
+        """Do nothing."""
 
 
 def by_index_alone(driver: Any) -> None:

@@ -127,13 +127,29 @@ def lazily(connection: Connection) -> Iterator[None]:
             raise
 
 
-def begin_at_once(cursor: Any, wait: bool) -> None:
-    """Begin as SQLite's writer; another process's turn is waited for only if asked."""
-    if wait:
+class Beginning:
+    """
+    Begins as SQLite's writer; another process's turn is waited for only if asked.
+
+    How long a connection waits is said when it changes: SQLite reads such a line anew each time,
+    which takes longer than to begin.
+    """
+
+    def __init__(self) -> None:
+        self._hasty: Any = None  # the connection that waits for nobody
+
+    def __call__(self, cursor: Any, wait: bool) -> None:
+        """Begin. Errors are the driver's."""
+        driver = cursor.connection
+        if wait:
+            self.restore(driver)
+        elif self._hasty is not driver:
+            cursor.execute("PRAGMA busy_timeout = 0")
+            self._hasty = driver
         cursor.execute("BEGIN IMMEDIATE")
-        return
-    cursor.execute("PRAGMA busy_timeout = 0")
-    try:
-        cursor.execute("BEGIN IMMEDIATE")
-    finally:
-        cursor.execute(_PATIENCE)
+
+    def restore(self, driver: Any) -> None:
+        """Let a connection wait as everybody's do."""
+        if self._hasty is driver:
+            driver.execute(_PATIENCE)
+            self._hasty = None

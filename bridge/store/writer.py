@@ -8,7 +8,7 @@ makes one; used by one thread at a time.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
@@ -18,20 +18,29 @@ from bridge.store.faults import driver_errors, fault
 from bridge.store.turnstile import Turnstile
 
 
+class Beginning(Protocol):
+    """How transactions begin on a database; for one writer."""
+
+    def __call__(self, cursor: Any, wait: bool) -> None:
+        """Begin; where another process has the turn, wait for it only if asked."""
+
+    def restore(self, driver: Any) -> None:
+        """Make a connection again what others expect, who get it next."""
+
+
 class Writer:
     """
     Write transactions on a cursor of the driver's.
 
-    `begin` is what opens a transaction for as long as somebody else writes: given whether to
-    wait for that one. `prepare` gets a connection ready that is this writer's alone. Errors are
-    as for `Database.write`.
+    `prepare` gets a connection ready that is this writer's alone. Errors are as for
+    `Database.write`.
     """
 
     def __init__(
         self,
         engine: Engine,
         turnstile: Turnstile | None,
-        begin: Callable[[Any, bool], None],
+        begin: Beginning,
         patience: float,
         prepare: Callable[[Any], None] | None = None,
     ) -> None:
@@ -115,6 +124,7 @@ class Writer:
 
     def _give_back(self, connection: PoolProxiedConnection) -> None:
         if self._prepare is None:
+            self._begin.restore(connection.driver_connection)
             connection.close()
         else:
             connection.invalidate()  # nobody else may get it as it has been made

@@ -151,10 +151,15 @@ def test_the_look_up_of_retransmits(filled: Database) -> None:
     """Whether messages are known is a search in one index, however many are stored."""
     with filled.write() as connection:
         if filled.dialect == "sqlite":
-            plan = _plan(filled, connection, sql.SQLITE_KNOWN, (json.dumps([1, 2]),))
+            plans = [
+                _plan(filled, connection, sql.SQLITE_KNOWN, (json.dumps([1, 2]),)),
+                _plan(filled, connection, sql.SQLITE_NEXT_ID, (json.dumps([1, 2]),)),
+                _plan(filled, connection, sql.SQLITE_NEXT_ID_ALONE, (1,)),
+            ]
         else:
-            plan = _plan(filled, connection, sql.POSTGRES_KNOWN, ([1, 2],))
-    assert "message_identity" in plan
+            plans = [_plan(filled, connection, sql.POSTGRES_KNOWN, ([1, 2],))]
+    assert all("message_identity" in plan for plan in plans)
+    assert not any("SCAN m" in plan.replace("SCAN message_enrolled", "") for plan in plans)
 
 
 @pytest.mark.slow
