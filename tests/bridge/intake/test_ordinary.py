@@ -188,8 +188,6 @@ def test_a_number_among_others(now: bytes, fits: bool) -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.sampled_from(PIECES)), max_size=3)
 )
-    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.sampled_from(PIECES)), max_size=3)
-)
 def test_damage_among_several_numbers(cuts: list[tuple[int, int, bytes]]) -> None:
     """Whatever becomes of the field."""
     field = AMONG
