@@ -15,6 +15,7 @@ from typing import Protocol
 import structlog
 
 from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import Launched
 from bridge.intake.addressing import MergedPatient, TakenNumber
 from bridge.intake.closing import close
 from bridge.intake.demographics import corrections, told_of
@@ -25,6 +26,7 @@ from bridge.intake.names import takes_anothers
 from bridge.intake.order_rules import OrderState, Step, is_earlier
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
+from bridge.intake.plainly import Plain, sorted_out
 from bridge.intake.planning import Task, is_over, leaves_orphans, overtook, plan
 from bridge.intake.reading import ContentGone, Job
 from bridge.intake.registering import launch_of
@@ -44,6 +46,7 @@ from bridge.queue.work import Claimed, News, Outcome
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
 
+Applied = tuple[Run, Outcome]
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
 
 
@@ -102,27 +105,54 @@ class Forwarder:
             self._alarm(each, error)
         given_up = [_given_up(each, error) for each, error in prepared.failures]
         outcomes = [*prepared.moved, *given_up]
-        runs = [Run(job, dict(prepared.index)) for job in jobs]
-        applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
+        applied = await self._side_by_side([Run(job, dict(prepared.index)) for job in jobs])
         now = self._memory.now()
         return outcomes + [
             _with_news(outcome, run, now) if outcome.event is Event.ACCEPTED else outcome
-            for run, outcome in zip(runs, applied, strict=True)
+            for run, outcome in applied
         ]
 
-    async def _apply_one(self, run: Run) -> Outcome:
-        claimed = run.job.claimed
+    async def _side_by_side(self, runs: Sequence[Run]) -> list[Applied]:
+        """Apply messages at the same time; those that ask for one launch need no task each."""
+        plain, others = sorted_out(runs)
+        if not others:
+            return await self._launch_all(plain)
+        parts = await asyncio.gather(
+            self._launch_all(plain), *(self._apply_one(run) for run in others)
+        )
+        return [each for part in parts for each in part]
+
+    async def _launch_all(self, plain: Sequence[Plain]) -> list[Applied]:
+        answers = await self._launcher.launch_all([each.launch for each in plain])
+        return [
+            (each.run, self._launched(each, answer))
+            for each, answer in zip(plain, answers, strict=True)
+        ]
+
+    def _launched(self, plain: Plain, answer: Launched | Exception) -> Outcome:
+        run, task, _ = plain
+        if isinstance(answer, Exception):
+            return self._failed(run.job.claimed, answer)
+        try:
+            _doubt(run, [task])
+            _registered(run, task, answer)
+        except Exception as error:  # noqa: BLE001  # as below
+            return self._failed(run.job.claimed, error)
+        return _done(run)
+
+    async def _apply_one(self, run: Run) -> list[Applied]:
         try:
             await self._follow(run)
-        except EngineFailure as failure:
-            self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
-            return failed(claimed, failure, self._memory.now())
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
-            self._alarm(claimed, error)
-            return _given_up(claimed, error)
-        idle = all(event.action is Action.IGNORE for event in run.job.events)
-        event = Event.IGNORED if idle else Event.ACCEPTED
-        return Outcome(claimed.message_id, event, code=run.concern, notes=run.notes or None)
+            return [(run, self._failed(run.job.claimed, error))]
+        return [(run, _done(run))]
+
+    def _failed(self, claimed: Claimed, error: Exception) -> Outcome:
+        if isinstance(error, EngineFailure):
+            self._metrics.engine_failures.labels(error.failure.value, error.code).inc()
+            return failed(claimed, error, self._memory.now())
+        self._alarm(claimed, error)
+        return _given_up(claimed, error)
 
     async def _follow(self, run: Run) -> None:
         """Do what a message asks for, patients first: they are whom the orders are for."""
@@ -130,8 +160,7 @@ class Forwarder:
         tasks = plan(run.job.events, run.index, run.job.occasion, heard=run.job.heard)
         for task in tasks:
             await absorb(self._desk, run, task.absorbed)
-        run.notes += [run.job.doubt] if run.job.doubt else []
-        run.notes += [PARENT_REPLACED] if leaves_orphans(tasks, run.index) else []
+        _doubt(run, tasks)
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
             if registers:
                 await self._register_all(run, list(together))
@@ -220,12 +249,7 @@ class Forwarder:
             await asyncio.gather(*(self._register(run, task) for task in tasks))
 
     async def _register(self, run: Run, task: Task) -> None:
-        after = task.after
-        launched = await self._launcher.launch(launch_of(task))
-        if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
-            run.notes.append("already_signed")
-        order = replace(after, report_id=launched.report_id or after.report_id)
-        run.changed[after.key] = run.index[after.key] = order
+        _registered(run, task, await self._launcher.launch(launch_of(task)))
 
     def _alarm(self, claimed: Claimed, error: Exception) -> None:
         self._log.error(
@@ -235,6 +259,25 @@ class Forwarder:
             error=describe(error),
             trace=where(error),
         )
+
+
+def _doubt(run: Run, tasks: Sequence[Task]) -> None:
+    """Note what a message wants a person for, before anything is registered."""
+    run.notes += [run.job.doubt] if run.job.doubt else []
+    run.notes += [PARENT_REPLACED] if leaves_orphans(tasks, run.index) else []
+
+
+def _registered(run: Run, task: Task, launched: Launched) -> None:
+    """Note what a launch has answered."""
+    if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
+        run.notes.append("already_signed")
+    run.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
+
+
+def _done(run: Run) -> Outcome:
+    idle = all(event.action is Action.IGNORE for event in run.job.events)
+    event = Event.IGNORED if idle else Event.ACCEPTED
+    return Outcome(run.job.claimed.message_id, event, code=run.concern, notes=run.notes or None)
 
 
 def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:

@@ -48,12 +48,25 @@ class Launcher:
 
     async def launch(self, launch: Launch) -> Launched:
         """Launch one report, together with whatever else waits. Raises EngineFailure."""
+        return await self._asked(launch)
+
+    async def launch_all(self, launches: Sequence[Launch]) -> list[Launched | Exception]:
+        """As `launch`, for several; an answer or a failure for each, in order."""
+        results: list[Launched | Exception] = []
+        for future in [self._asked(each) for each in launches]:
+            try:
+                results.append(await future)  # those of a call are answered at once
+            except Exception as error:  # noqa: BLE001  # only its own caller hears of it
+                results.append(error)
+        return results
+
+    def _asked(self, launch: Launch) -> "asyncio.Future[Launched]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Launched] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._flush)
         self._waiting.append((launch, future))
-        return await future
+        return future
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -7,8 +7,8 @@ Orders are seen by reading the engine's table from outside, after the commit tha
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,34 +28,53 @@ PATIENCE = 180.0
 SENT_TOGETHER = 50_000
 """So many frames are made before they are sent: a million would fill the sender's memory."""
 
-OVERLAP = 500  # keys looked at again: transactions need not commit in the order of their keys
+GONE = 5.0
+"""Seconds after which a key that nobody has seen is one that was drawn and never kept."""
 
-_SEEN = text("SELECT pk, accession FROM engine_report_order WHERE pk > :last ORDER BY pk")
+_SEEN = "SELECT pk, accession FROM engine_report_order WHERE pk > {0}"
+_LATE = " UNION ALL SELECT pk, accession FROM engine_report_order WHERE pk = ANY({0})"
 _LAST = text("SELECT coalesce(max(pk), 0) FROM engine_report_order")
 
 
 class Watch:
-    """Notes when each order is there to be read; on a thread and a connection of its own."""
+    """
+    Notes when each order is there to be read; on a thread and a connection of its own.
+
+    It asks for what is new and for the keys it has passed over (transactions need not commit in the
+    order of their keys), by the driver alone: it takes its time from those whom it watches.
+    """
 
     def __init__(self, house_home: Path) -> None:
         self._database = Database(load(house_home).engine_database_url())
-        self._overlap = 0 if self._database.dialect == "sqlite" else OVERLAP
         self.seen: dict[str, float] = {}
         with self._database.read() as connection:
-            self._first = self._last = int(connection.execute(_LAST).scalar_one())
+            self._last = int(connection.execute(_LAST).scalar_one())
+        self._passed: dict[int, float] = {}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        with self._database.engine.connect() as connection:
+        with closing(self._database.apart()) as connection:
+            if self._database.dialect == "sqlite":
+                while not self._ending.wait(LOOK_EVERY):
+                    self._note(connection.execute(_SEEN.format("?"), (self._last,)).fetchall())
+                return
+            connection.autocommit = True
+            connection.execute("SET enable_seqscan = off")  # nothing is known of a new table
             while not self._ending.wait(LOOK_EVERY):
-                last = max(self._first, self._last - self._overlap)
-                rows = connection.execute(_SEEN, {"last": last}).all()
-                connection.rollback()
-                now = time.perf_counter()
-                for row in rows:
-                    self.seen.setdefault(row.accession, now)
-                    self._last = max(self._last, row.pk)
+                late = [list(self._passed)] if self._passed else []
+                asked = _SEEN.format("%s") + (_LATE.format("%s") if late else "")
+                self._note(connection.execute(asked, [self._last, *late]).fetchall())
+
+    def _note(self, rows: Sequence[tuple[int, str]]) -> None:
+        now, known = time.perf_counter(), self._last
+        self._last = max([known, *(key for key, _ in rows)])
+        self._passed |= dict.fromkeys(range(known + 1, self._last + 1), now)
+        for key, accession in rows:
+            self.seen.setdefault(accession, now)
+            self._passed.pop(key, None)
+        for key in [key for key, since in self._passed.items() if since < now - GONE]:
+            del self._passed[key]
 
     def wait_for(self, count: int) -> float:
         """Wait until so many orders are there; return the time at which the last came."""

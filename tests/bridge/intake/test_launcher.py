@@ -103,3 +103,15 @@ async def test_a_service_that_is_away(status: int | None) -> None:
     service = Service(EngineFailure("batch", Failure.TRANSIENT, "away", status))
     assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
     assert service.singles == []
+
+
+async def test_several_of_one_caller() -> None:
+    """They share the call with others; an answer or a failure for each, in order."""
+    service = Service(bad="1")
+    launcher = Launcher(service)
+    launches = [Launch({"SiteID": "S", "Accession": str(each)}) for each in range(4)]
+    all_of_them, one = await asyncio.gather(
+        launcher.launch_all(launches[:3]), launcher.launch(launches[3])
+    )
+    assert reports([*all_of_them, one]) == ["r0", "EngineFailure", "r2", "r3"]
+    assert service.batches == [4]

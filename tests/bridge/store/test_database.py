@@ -209,3 +209,14 @@ def test_a_pool_has_its_limits(postgres_url: str) -> None:
             assert connection.execute(text("SELECT 1")).scalar_one() == 1
     finally:
         small.dispose()
+
+
+def test_who_comes_next_gets_the_connection_used_last(database: Database) -> None:
+    """It knows its pages and its statements; the others would be strangers one after the other."""
+    with database.read(), database.read(), database.read():
+        pass
+    used = set()
+    for _ in range(4):
+        with database.read() as connection:
+            used.add(id(database.driver(connection)))
+    assert len(used) == 1
