@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, text
@@ -26,6 +26,9 @@ from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.reader import Reader
 from bridge.store.turnstile import Turnstile
 from bridge.store.writer import Writer
+
+if TYPE_CHECKING:
+    from bridge.store.asking import Asking
 
 _POOL = Pool()
 _IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
@@ -240,6 +243,20 @@ class Database:
         reader = Reader(self.apart, at_hand=self.dialect == "sqlite")
         self._readers.append(reader)
         return reader
+
+    def asking(self, statement: str) -> "Asking":
+        """Give what an event loop asks a server by: a hot path, each time for itself. Blocking."""
+        from bridge.store.asking import Asking  # noqa: PLC0415  # loads the driver
+
+        with self._translated():
+            driver = self.apart()
+            try:
+                postgres.by_index_alone(driver)
+                driver.autocommit = True
+                return Asking(driver, statement)
+            except BaseException:
+                driver.close()
+                raise
 
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
