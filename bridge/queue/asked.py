@@ -9,9 +9,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from bridge.queue import statements as sql
+from bridge.queue import arrival_statements as sql
 from bridge.queue.admission import NEW
-from bridge.queue.inserts import _receipt, _row
+from bridge.queue.hot_path import KINDS
+from bridge.queue.inserts import receipt_of, row_of
 from bridge.queue.keeper import Answer, Group
 from bridge.store.arrays import packed
 from bridge.store.asking import Asking
@@ -21,7 +22,6 @@ from bridge.store.errors import StoreError
 MOST = 2
 """Arrivals, and senders of the last round, up to which it pays: a thread gathers more meanwhile."""
 
-_KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
 _SOON = 0.001  # seconds: as long as a server takes to answer
 _AGAIN = 5.0  # seconds until the next try to connect
 
@@ -67,7 +67,7 @@ class Asked:
     def keep(self, groups: Sequence[Group], told: Told) -> None:
         """Keep groups that suit; `told` is called later, on the loop."""
         arrivals = [arrival for group in groups for arrival in group.arrivals]
-        rows = [_row(arrival, NEW) for arrival in arrivals]
+        rows = [row_of(arrival, NEW) for arrival in arrivals]
         began = self._timer()
 
         def heard(found: Sequence[bytes] | Exception) -> None:
@@ -77,12 +77,12 @@ class Asked:
                 told(None, took)
                 return
             ids = (int.from_bytes(each) for each in found)
-            receipts = (_receipt(each, NEW, next(ids)) for each in arrivals)
+            receipts = (receipt_of(each, NEW, next(ids)) for each in arrivals)
             told([[next(receipts) for _ in group.arrivals] for group in groups], took)
 
         assert self._asking is not None  # noqa: S101  # it is ready
         self.busy = True
-        self._asking.ask([each.data for each in packed(_KINDS, rows)], heard)
+        self._asking.ask([each.data for each in packed(KINDS, rows)], heard)
 
     def start(self) -> None:
         """Take groups from now on."""

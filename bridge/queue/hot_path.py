@@ -10,15 +10,17 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from bridge.queue import statements as sql
+from bridge.queue import arrival_statements as sql
 from bridge.queue.admission import Stored
 from bridge.store.arrays import packed
 
 Row = tuple[Any, ...]
-"""The values of statements.COLUMNS, then payload and acknowledgment."""
+"""The values of arrival_statements.COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(sql.COLUMNS)
-_KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
+_IDENTITY = [name for name, _ in sql.COLUMNS].index("identity")
+KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
+"""PostgreSQL's types of a row's values."""
 
 
 class HotPath(Protocol):
@@ -32,6 +34,13 @@ class HotPath(Protocol):
         Store messages; give their ids in the same order.
 
         Their places in the lanes too, where whoever claims could not tell which are missing.
+        """
+
+    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        """
+        Store messages of different identities; give their ids in the same order.
+
+        Nothing of it, and none, where one of the identities is known: nearly never.
         """
 
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
@@ -51,11 +60,24 @@ class _SQLite(HotPath):
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
         cursor.execute(sql.SQLITE_LAST_ID)
-        first = cursor.fetchone()[0] + 1  # we are the only writer until the commit
-        numbered = list(enumerate(rows, first))
-        cursor.executemany(sql.SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
-        cursor.executemany(sql.SQLITE_BODY, [(i, *row[_WIDTH:]) for i, row in numbered])
-        return range(first, first + len(rows))
+        return _insert_from(cursor, cursor.fetchone()[0] + 1, rows)
+
+    @override
+    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        if len(rows) == 1:
+            return self._insert_one(cursor, rows[0])
+        cursor.execute(sql.SQLITE_NEXT_ID, (json.dumps([row[_IDENTITY] for row in rows]),))
+        found = cursor.fetchone()
+        return () if found is None else _insert_from(cursor, found[0], rows)
+
+    def _insert_one(self, cursor: Any, row: Row) -> Sequence[int]:
+        """Store one message: whoever sends one by one waits for each statement."""
+        cursor.execute(sql.SQLITE_NEXT_ID_ALONE, (row[_IDENTITY],))
+        found = cursor.fetchone()
+        if found is not None:
+            cursor.execute(sql.SQLITE_MESSAGE, found + row[:_WIDTH])
+            cursor.execute(sql.SQLITE_BODY, found + row[_WIDTH:])
+        return found or ()
 
     @override
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
@@ -69,7 +91,7 @@ class _SQLite(HotPath):
         cursor.execute(sql.SQLITE_ACKNOWLEDGED, (json.dumps(ids),))
 
 
-class PostgresPath(HotPath):
+class _Postgres(HotPath):
     """A server's way: one round trip instead of three is most of the time."""
 
     @override
@@ -79,12 +101,12 @@ class PostgresPath(HotPath):
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        cursor.execute(sql.POSTGRES_INSERT, packed(_KINDS, rows), prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT, packed(KINDS, rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
+    @override
     def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        """Store messages, give their ids; nothing of it where one of the identities is known."""
-        cursor.execute(sql.POSTGRES_INSERT_NEW, packed(_KINDS, rows), prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT_NEW, packed(KINDS, rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
     @override
@@ -98,9 +120,17 @@ class PostgresPath(HotPath):
         cursor.execute(sql.POSTGRES_ACKNOWLEDGED, {"ids": ids}, prepare=True)
 
 
+def _insert_from(cursor: Any, first: int, rows: list[Row]) -> Sequence[int]:
+    """Store messages from an id on: we are the only writer until the commit."""
+    numbered = list(enumerate(rows, first))
+    cursor.executemany(sql.SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
+    cursor.executemany(sql.SQLITE_BODY, [(i, *row[_WIDTH:]) for i, row in numbered])
+    return range(first, first + len(rows))
+
+
 def _acks(cursor: Any) -> dict[int, tuple[bytes, str]]:
     return {number: (bytes(ack), code) for number, ack, code in cursor.fetchall()}
 
 
-HOT_PATHS: Mapping[str, HotPath] = {"sqlite": _SQLite(), "postgresql": PostgresPath()}
+HOT_PATHS: Mapping[str, HotPath] = {"sqlite": _SQLite(), "postgresql": _Postgres()}
 """By the name of the dialect, as `Database.dialect` has it."""

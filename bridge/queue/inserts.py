@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.queue.admission import NEW, Ruling, rule, short
 from bridge.queue.arrivals import Arrival, Flag, Receipt
-from bridge.queue.hot_path import HotPath, PostgresPath, Row
+from bridge.queue.hot_path import HotPath, Row
 from bridge.queue.states import State
 
 _KEY_REUSED = ("205", "MSH-10")  # HL7 table 0357: duplicate key identifier
@@ -21,7 +21,7 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
     identities = [each.identity for each in arrivals]
     rulings = rule(arrivals, path.known(cursor, identities))
     rows = [
-        _row(arrival, ruling)
+        row_of(arrival, ruling)
         for arrival, ruling in zip(arrivals, rulings, strict=True)
         if ruling.is_new
     ]
@@ -30,22 +30,22 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
     copies = {_original(ruling, new_ids) for ruling in rulings if not ruling.is_new}
     acks = path.retransmitted(cursor, sorted(copies)) if copies else {}
     return [
-        _receipt(arrival, ruling, message_id)
+        receipt_of(arrival, ruling, message_id)
         if ruling.is_new
         else _repeated(_original(ruling, new_ids), acks)
         for arrival, ruling, message_id in zip(arrivals, rulings, new_ids, strict=True)
     ]
 
 
-def admit_new(path: PostgresPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
-    """Store what is all new, in one statement; give nothing, and store nothing, where it is not."""
-    rows = [_row(arrival, NEW) for arrival in arrivals]
+def admit_new(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    """Store what is all new, at one go; give nothing, and store nothing, where it is not."""
+    rows = [row_of(arrival, NEW) for arrival in arrivals]
     ids = path.insert_new(cursor, rows)
-    return [_receipt(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
+    return [receipt_of(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
 
 
-def _row(arrival: Arrival, ruling: Ruling) -> Row:
-    """Lay an arrival out as statements.COLUMNS says."""
+def row_of(arrival: Arrival, ruling: Ruling) -> Row:
+    """Lay an arrival out as `arrival_statements.COLUMNS` says."""
     refused = ruling.reused and arrival.refuse_reuse is not None
     lanes = (*arrival.lanes, None, None)
     code, place = _KEY_REUSED if refused else (arrival.error_code, arrival.error_place)
@@ -78,7 +78,8 @@ def _flags(arrival: Arrival, ruling: Ruling) -> int:
     return flags | Flag.CORRECTED.value if ruling.edition else flags
 
 
-def _receipt(arrival: Arrival, ruling: Ruling, message_id: int) -> Receipt:
+def receipt_of(arrival: Arrival, ruling: Ruling, message_id: int) -> Receipt:
+    """Say what a new message's sender is to be told."""
     if arrival.refuse_reuse is not None and ruling.reused:
         ack, code = arrival.refuse_reuse, arrival.refuse_reuse_code
     else:

@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
-from bridge.queue.fresh import Fresh
-from bridge.queue.hot_path import HOT_PATHS, PostgresPath
+from bridge.queue.hot_path import HOT_PATHS
 from bridge.queue.inserts import admit, admit_new
 from bridge.queue.parcels import Parcels
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
 
-_FRESH = Fresh()
 _TRIES = 3  # of a batch that lost a race against another node
 
 Answer = Sequence[Receipt] | BaseException
@@ -91,7 +89,7 @@ class Keeper:
     def keep_together(self, groups: Sequence[Group], *, wait: bool = True) -> list[Answer]:
         """Store a batch in one transaction, or nothing of it. Raises what stood in the way."""
         arrivals = [arrival for group in groups for arrival in group.arrivals]
-        receipts = self._keep_new(arrivals)
+        receipts = self._keep_at_once(arrivals)
         if not receipts:
             with self._writer.transaction(wait=wait) as cursor:
                 receipts = self._admit(cursor, arrivals)
@@ -103,24 +101,18 @@ class Keeper:
         return [[next(following) for _ in group.arrivals] for group in groups]
 
     def _admit(self, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        if not self.is_local:
-            return admit(self._path, cursor, arrivals)
-        if len(arrivals) == 1 or len({arrival.identity for arrival in arrivals}) == len(arrivals):
-            fresh = admit_new(_FRESH, cursor, arrivals)  # type: ignore[arg-type]  # has what it asks
-            if fresh:
-                return fresh
-        return admit(self._path, cursor, arrivals)
+        receipts = []
+        if self.is_local and _differ(arrivals):
+            receipts = admit_new(self._path, cursor, arrivals)
+        return receipts or admit(self._path, cursor, arrivals)
 
-    def _keep_new(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Store what looks new in one go, where that pays; nothing of it where something is not."""
-        path = self._path
-        if not isinstance(path, PostgresPath):
-            return []
-        if len({arrival.identity for arrival in arrivals}) != len(arrivals):
+    def _keep_at_once(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """Let a server store what looks new in one go; nothing of it where something is not."""
+        if self.is_local or not _differ(arrivals):
             return []
         began = self._timer()
         with self._writer.single() as cursor:
-            receipts = admit_new(path, cursor, arrivals)
+            receipts = admit_new(self._path, cursor, arrivals)
         self.flush_took = self._timer() - began
         return receipts
 
@@ -137,6 +129,11 @@ class Keeper:
             raise
         except Exception as error:  # noqa: BLE001  # only this one is at fault
             return _as_store_error(error)
+
+
+def _differ(arrivals: Sequence[Arrival]) -> bool:
+    """Whether none of a batch can be a copy of another."""
+    return len(arrivals) == 1 or len({each.identity for each in arrivals}) == len(arrivals)
 
 
 def _as_store_error(error: Exception) -> StoreError:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
+from bridge.queue import arrival_statements as arrivals
 from bridge.queue import inbox
 from bridge.queue import statements as sql
 from bridge.queue.ages import id_at
@@ -87,11 +88,11 @@ def test_settling(store: Database) -> None:
 
 def test_the_ledger(store: Database) -> None:
     """Whether messages are known asks no partition; what is owed to them asks their own."""
-    plan = _explained(store, sql.POSTGRES_KNOWN, ([1, 2],))
+    plan = _explained(store, arrivals.POSTGRES_KNOWN, ([1, 2],))
     assert "message_identity_pkey" in plan
     assert _touched(plan) == set()
     for statement in (
-        sql.POSTGRES_RETRANSMITTED, sql.POSTGRES_STORED_ACKS, sql.POSTGRES_ACKNOWLEDGED,
+        arrivals.POSTGRES_RETRANSMITTED, arrivals.POSTGRES_STORED_ACKS, arrivals.POSTGRES_ACKNOWLEDGED,
     ):  # fmt: skip
         plan = _explained(store, statement, {"ids": IDS})
         assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}

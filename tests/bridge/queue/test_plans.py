@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
+from bridge.queue import arrival_statements as arrivals
 from bridge.queue import statements as sql
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import Event
@@ -152,12 +153,12 @@ def test_the_look_up_of_retransmits(filled: Database) -> None:
     with filled.write() as connection:
         if filled.dialect == "sqlite":
             plans = [
-                _plan(filled, connection, sql.SQLITE_KNOWN, (json.dumps([1, 2]),)),
-                _plan(filled, connection, sql.SQLITE_NEXT_ID, (json.dumps([1, 2]),)),
-                _plan(filled, connection, sql.SQLITE_NEXT_ID_ALONE, (1,)),
+                _plan(filled, connection, arrivals.SQLITE_KNOWN, (json.dumps([1, 2]),)),
+                _plan(filled, connection, arrivals.SQLITE_NEXT_ID, (json.dumps([1, 2]),)),
+                _plan(filled, connection, arrivals.SQLITE_NEXT_ID_ALONE, (1,)),
             ]
         else:
-            plans = [_plan(filled, connection, sql.POSTGRES_KNOWN, ([1, 2],))]
+            plans = [_plan(filled, connection, arrivals.POSTGRES_KNOWN, ([1, 2],))]
     assert all("message_identity" in plan for plan in plans)
     assert not any("SCAN m" in plan.replace("SCAN message_enrolled", "") for plan in plans)
 
