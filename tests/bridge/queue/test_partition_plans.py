@@ -92,8 +92,10 @@ def test_the_ledger(store: Database) -> None:
     assert "message_identity_pkey" in plan
     assert _touched(plan) == set()
     for statement in (
-        arrivals.POSTGRES_RETRANSMITTED, arrivals.POSTGRES_STORED_ACKS, arrivals.POSTGRES_ACKNOWLEDGED,
-    ):  # fmt: skip
+        arrivals.POSTGRES_RETRANSMITTED,
+        arrivals.POSTGRES_STORED_ACKS,
+        arrivals.POSTGRES_ACKNOWLEDGED,
+    ):
         plan = _explained(store, statement, {"ids": IDS})
         assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
