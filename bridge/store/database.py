@@ -22,6 +22,7 @@ from bridge.store import postgres, sqlite
 from bridge.store.answers import Words, carry
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
+from bridge.store.kept import Kept
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.reader import Reader
 from bridge.store.turnstile import Turnstile
@@ -66,6 +67,7 @@ class Database:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
+        self._kept = Kept(self._writer, 1 if self.dialect == "sqlite" else 0)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -99,7 +101,12 @@ class Database:
 
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
-        with self.turn(), self._translated(), self._writer.begin() as connection:
+        with (
+            self.turn(),
+            self._translated(),
+            self._kept.lent() as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
@@ -269,6 +276,10 @@ class Database:
         """Close all connections that are not in use."""
         for reader in self._readers:
             reader.close()
+        self._dispose()
+
+    def _dispose(self) -> None:
+        self._kept.close()
         self.engine.dispose()
 
     @contextmanager
@@ -277,7 +288,7 @@ class Database:
             yield
         except driver_errors() as error:
             if lost_connection(error):
-                self.engine.dispose()  # the others are gone too: open new ones
+                self._dispose()  # the others are gone too: open new ones
             raise fault(error) from None  # the driver's words may quote the row
 
     @contextmanager

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
+from bridge.store.answers import run
 from bridge.store.errors import UnsupportedStore
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 
@@ -44,8 +46,9 @@ def engine(address: URL, pool: Pool) -> Engine:
     """Make an engine whose transactions are durable when they are committed."""
     # isolation_level None: the module must not open transactions of its own, `_begin` does.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
+    beside = replace(pool, overflow=pool.overflow + 1)  # the writer's, which is kept (`kept`)
     made = sqlalchemy.create_engine(
-        address, connect_args=arguments, hide_parameters=True, **pool.arguments
+        address, connect_args=arguments, hide_parameters=True, **beside.arguments
     )
     event.listen(made, "connect", _prepare)
     event.listen(made, "begin", _begin)
@@ -83,7 +86,7 @@ def _log_ahead(cursor: Any) -> None:
 
 def _begin(connection: Connection) -> None:
     how = connection.get_execution_options().get("bridge_begin", "BEGIN")
-    connection.exec_driver_sql(how)
+    run(connection, how, ())
 
 
 def be_unsynced(driver: Any) -> None:

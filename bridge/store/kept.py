@@ -1,0 +1,51 @@
+"""
+The connection of SQLite's writer, kept for whoever writes next: one at a time does.
+
+To take one from a pool and give it back costs as much as a short statement; and what the
+connection knows, pages and statements, is the next writer's. A server's writers are many, and
+have the pool's.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
+
+
+class Kept:
+    """Lends connections of an engine, outside a transaction, and keeps `most` of them."""
+
+    def __init__(self, engine: Engine, most: int) -> None:
+        self._engine = engine
+        self._most = most
+        self._idle: deque[Connection] = deque()
+
+    @contextmanager
+    def lent(self) -> Iterator[Connection]:
+        """Lend one, to any thread; after an error the pool decides what it is worth."""
+        connection = self._taken()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if len(self._idle) < self._most:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        """Give those back that nobody has; they are made again when they are needed."""
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # somebody has just taken it
+                return
+            connection.close()
+
+    def _taken(self) -> Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._engine.connect()

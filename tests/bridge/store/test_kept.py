@@ -1,0 +1,59 @@
+"""SQLite's writers use one connection after the other, as long as it is worth it."""
+
+import pytest
+from sqlalchemy import text
+
+from bridge.store.database import Database
+from bridge.store.errors import StatementRefused
+from bridge.store.pool import Pool
+
+ONE = Pool(size=1, overflow=0, timeout=0.2)
+
+
+@pytest.fixture
+def table(database: Database) -> None:
+    """Where writers write."""
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE kept (id INTEGER PRIMARY KEY)"))
+
+
+def used(database: Database) -> object:
+    """The driver's connection that a writer has."""
+    with database.write() as connection:
+        return database.driver(connection)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("table")
+def test_the_next_writer_has_the_same_connection(database: Database) -> None:
+    """Whoever else reads meanwhile; until one fails, or all are closed."""
+    first = used(database)
+    with database.read(), database.read():
+        assert used(database) is first
+    database.dispose()
+    assert used(database) is not first
+
+
+@pytest.mark.usefixtures("table")
+def test_whoever_writes_after_a_failure_writes_all_or_nothing(database: Database) -> None:
+    """On either database nothing of what failed is left, and nothing of it is kept."""
+    with pytest.raises(StatementRefused), database.write() as connection:  # noqa: PT012  # one unit
+        connection.execute(text("INSERT INTO kept VALUES (1)"))
+        connection.execute(text("INSERT INTO nowhere VALUES (1)"))
+    with database.write() as connection:
+        connection.execute(text("INSERT INTO kept VALUES (2)"))
+    with database.read() as connection:
+        assert connection.execute(text("SELECT id FROM kept")).scalars().all() == [2]
+
+
+def test_a_reader_finds_a_connection_beside_the_writers(database_url: str) -> None:
+    """However few there may be; a server's writers keep none."""
+    database = Database(database_url, ONE)
+    try:
+        for _ in range(2):
+            with database.write() as connection:
+                connection.execute(text("SELECT 1"))
+            with database.read() as connection:
+                assert connection.execute(text("SELECT 2")).scalar() == 2
+    finally:
+        database.dispose()
