@@ -45,11 +45,12 @@ from bridge.engine.http.state import Engine
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 
+# What is asked most, or waited for, comes first: they are looked through one after the other.
 ROUTERS = (
+    signing.router,
     launching.router,
     reading.router,
     exporting.router,
-    signing.router,
     orders.router,
     patients.router,
     administration.router,

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Index, Text, UniqueConstraint
 from sqlmodel import Field
+from typing_extensions import override
 
 from bridge.engine.records.columns import (
     Record,
@@ -23,6 +24,9 @@ from bridge.engine.records.columns import (
 )
 from bridge.engine.rules.status import AddendumState, FileKind, Origin, Status
 from bridge.store.columns import BIG_KEY
+
+ALONE = "_alone"
+"""In the values of a report that no session knows: what is set of it, nobody needs to be told."""
 
 
 class Report(Record, table=True):
@@ -58,6 +62,14 @@ class Report(Record, table=True):
     version: int = 1
     created_at: int = moment()
     updated_at: int = moment()
+
+    @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = vars(self)
+        if ALONE in own:
+            own[name] = value
+        else:
+            super().__setattr__(name, value)
 
 
 class ReportOrder(Record, table=True):

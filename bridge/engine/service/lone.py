@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from sqlalchemy import JSON, Connection
 from sqlalchemy.orm import class_mapper
 
+from bridge.engine.records.reports import ALONE
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import Origin, Status
@@ -68,7 +69,7 @@ def lock_alone(work: Work, triple: Triple) -> Lone | None:
         return None
     values = {name: _read(name, value) for name, value in zip(_NAMES, row, strict=True)}
     report: Report = class_mapper(Report).class_manager.new_instance()  # as the ORM makes them
-    vars(report).update(values)
+    vars(report).update(values, **{ALONE: True})
     return Lone(report, values)
 
 
