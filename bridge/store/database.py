@@ -67,7 +67,8 @@ class Database:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
-        self._kept = Kept(self._writer, 1 if self.dialect == "sqlite" else 0)
+        most = 1 if self.dialect == "sqlite" else 0
+        self._kept, self._looking = Kept(self._writer, most), Kept(self.engine, most)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -83,7 +84,7 @@ class Database:
         PostgreSQL's statements do in any case: here they need no way to begin and none to end.
         """
         if self.dialect != "postgresql":
-            with self.read() as connection:
+            with self._translated(), self._looking.lent() as connection, connection.begin():
                 yield connection
             return
         with (
@@ -280,6 +281,7 @@ class Database:
 
     def _dispose(self) -> None:
         self._kept.close()
+        self._looking.close()
         self.engine.dispose()
 
     @contextmanager

@@ -1,9 +1,9 @@
 """
-The connection of SQLite's writer, kept for whoever writes next: one at a time does.
+Connections to SQLite that are kept: the writer's, as one at a time writes, and one to look by.
 
 To take one from a pool and give it back costs as much as a short statement; and what the
-connection knows, pages and statements, is the next writer's. A server's writers are many, and
-have the pool's.
+connection knows, pages and statements, is the next one's. A server's writers are many, and have
+the pool's.
 """
 
 from collections import deque

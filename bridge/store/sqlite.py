@@ -46,7 +46,7 @@ def engine(address: URL, pool: Pool) -> Engine:
     """Make an engine whose transactions are durable when they are committed."""
     # isolation_level None: the module must not open transactions of its own, `_begin` does.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
-    beside = replace(pool, overflow=pool.overflow + 1)  # the writer's, which is kept (`kept`)
+    beside = replace(pool, overflow=pool.overflow + 2)  # those that are kept (`kept`)
     made = sqlalchemy.create_engine(
         address, connect_args=arguments, hide_parameters=True, **beside.arguments
     )

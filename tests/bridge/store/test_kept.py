@@ -53,7 +53,9 @@ def test_a_reader_finds_a_connection_beside_the_writers(database_url: str) -> No
         for _ in range(2):
             with database.write() as connection:
                 connection.execute(text("SELECT 1"))
-            with database.read() as connection:
+            with database.look() as connection:
                 assert connection.execute(text("SELECT 2")).scalar() == 2
+            with database.read() as connection:
+                assert connection.execute(text("SELECT 3")).scalar() == 3
     finally:
         database.dispose()
