@@ -7,12 +7,10 @@ no queries of anybody.
 """
 
 import secrets
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
@@ -25,21 +23,13 @@ from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.kept import Kept
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.reader import Reader
-from bridge.store.turnstile import Turnstile
+from bridge.store.turnstile import Turnstile, turnstile_of
 from bridge.store.writer import Writer
 
 if TYPE_CHECKING:
     from bridge.store.asking import Asking
 
 _POOL = Pool()
-_IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
-_IN_TURN_ANNOUNCING = """
-    SELECT pg_advisory_xact_lock(k), pg_notify(%(channel)s, %(mark)s)
-    FROM unnest(%(keys)s::bigint[]) AS k
-"""  # alike notices of a transaction are one
-
-_turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
-_turnstiles_guard = threading.Lock()
 
 
 class Database:
@@ -59,7 +49,7 @@ class Database:
         match self.dialect:
             case "sqlite":
                 self.file = sqlite.file_of(address)
-                self._turnstile = _turnstile(self.file)
+                self._turnstile = turnstile_of(self.file)
                 self.engine = sqlite.engine(address, pool)
             case "postgresql":
                 self.engine = postgres.engine(address, pool)
@@ -187,7 +177,11 @@ class Database:
     def serialized(self, names: Iterable[str]) -> list[Words]:
         """Give what `serialize_all` says, to be run before others: nothing on SQLite."""
         keys = sorted({postgres.lock_key(name) for name in names})
-        return [Words(_IN_TURN, {"keys": keys})] if keys and self.dialect == "postgresql" else []
+        return (
+            [Words(postgres.IN_TURN, {"keys": keys})]
+            if keys and self.dialect == "postgresql"
+            else []
+        )
 
     def serialized_announcing(self, names: Sequence[str], channel: str) -> list[Words]:
         """
@@ -199,7 +193,7 @@ class Database:
             return []
         keys = [postgres.lock_key(name) for name in names]
         asked = {"keys": keys, "channel": channel, "mark": self.mark}
-        return [Words(_IN_TURN_ANNOUNCING, asked)]
+        return [Words(postgres.IN_TURN_ANNOUNCING, asked)]
 
     def alone(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""
@@ -305,9 +299,3 @@ class Database:
             yield
         finally:
             self._turnstile.release()
-
-
-def _turnstile(file: Path) -> Turnstile:
-    """One for each file and process, however many Database objects point to it."""
-    with _turnstiles_guard:
-        return _turnstiles.setdefault(str(file.resolve()), Turnstile())

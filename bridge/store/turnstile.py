@@ -7,6 +7,8 @@ ever; a writer that commits in a loop would starve all others. No I/O, no databa
 
 import threading
 from collections import deque
+from pathlib import Path
+from weakref import WeakValueDictionary
 
 
 class Turnstile:
@@ -47,3 +49,13 @@ class Turnstile:
                 return True
             self._waiting.remove((me, gate))
             return False
+
+
+_turnstiles: WeakValueDictionary[str, Turnstile] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def turnstile_of(file: Path) -> Turnstile:
+    """Give the one of a file in this process, however many Database objects point to it."""
+    with _guard:
+        return _turnstiles.setdefault(str(file.resolve()), Turnstile())
