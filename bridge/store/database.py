@@ -57,7 +57,7 @@ class Database:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
-        most = 1 if self.dialect == "sqlite" else 0
+        most = 1 if self.file else 0
         self._kept, self._looking = Kept(self._writer, most), Kept(self.engine, most)
 
     @contextmanager
@@ -92,12 +92,7 @@ class Database:
 
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
-        with (
-            self.turn(),
-            self._translated(),
-            self._kept.lent() as connection,
-            connection.begin(),
-        ):
+        with self.turn(), self._translated(), self._kept.lent() as connection, connection.begin():
             yield connection
 
     @contextmanager
