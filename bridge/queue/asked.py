@@ -36,6 +36,7 @@ class Asked:
         self._database = database
         self._timer = timer
         self._asking: Asking | None = None
+        self._made: Asking | None = None  # by the thread; the loop takes it over
         self._next_try = 0.0 if database.dialect == "postgresql" else float("inf")
         self._ended = False
         self.busy = False
@@ -52,10 +53,12 @@ class Asked:
             return
         self._next_try = time.monotonic() + _AGAIN
         try:
-            asking = self._database.asking(sql.POSTGRES_INSERT_NEW)
+            self._made = self._database.asking(sql.POSTGRES_INSERT_NEW)
+            loop.call_soon_threadsafe(self._take, loop)
         except StoreError:
             return
-        loop.call_soon_threadsafe(self._take, asking, loop)
+        except RuntimeError:  # the loop is closed: so are we, soon
+            return
 
     def suits(self, groups: Sequence[Group], population: int) -> bool:
         """Whether to ask for these, of so many senders, now."""
@@ -95,12 +98,16 @@ class Asked:
             await asyncio.sleep(_SOON)
 
     def close(self) -> None:
-        """Let the connection go, after `end`."""
-        if self._asking is not None:
-            self._asking.close()
-            self._asking = None
+        """Let the connections go, after `end`; nobody may connect any more."""
+        for each in (self._asking, self._made):
+            if each is not None:
+                each.close()
+        self._asking = self._made = None
 
-    def _take(self, asking: Asking, loop: asyncio.AbstractEventLoop) -> None:
+    def _take(self, loop: asyncio.AbstractEventLoop) -> None:
+        asking, self._made = self._made, None
+        if asking is None:  # closed meanwhile
+            return
         if self._ended:
             asking.close()
             return

@@ -12,6 +12,7 @@ from typing import NamedTuple
 _HEAD, _FRAME_HEAD = 32, 24  # bytes before the first page of a log, and before each
 _PAGE_SIZE, _SALTS = slice(8, 12), slice(16, 24)  # of its head; salts are new when it begins anew
 _FRAME_SALTS = slice(8, 16)
+_SPARE = 20  # times as much must be free
 _AT_ONCE = 256 * 2**10  # bytes of room: the commit that comes next waits for the disk to have them
 
 
@@ -35,15 +36,23 @@ class LogFile(NamedTuple):
         """
         Write zeros behind its end, a part of what so many pages need; say whether all is there.
 
+        Or nothing, where the disk has no room to spare: what is left is for those who commit.
         For whoever has SQLite's writing transaction: nobody else writes there then. SQLite takes
         them for what an earlier round has left behind its frames, which it does not read.
         Raises OSError, such as for a full disk.
         """
         with self.path.open("r+b", buffering=0) as file:
             missing = _offset(file.read(_HEAD), pages) - file.seek(0, os.SEEK_END)
+            if missing > 0 and not _is_to_spare(missing, file.fileno()):
+                return True
             if missing > 0:
                 missing -= file.write(bytes(min(missing, _AT_ONCE)))
         return missing <= 0
+
+
+def _is_to_spare(size: int, file: int) -> bool:
+    disk = os.fstatvfs(file)
+    return disk.f_bavail * disk.f_frsize > _SPARE * size
 
 
 def _offset(head: bytes, pages: int) -> int:

@@ -19,8 +19,5 @@ class Pool:
     def arguments(self) -> dict[str, Any]:
         """Give what SQLAlchemy calls them."""
         return {
-            "pool_size": self.size,
-            "max_overflow": self.overflow,
-            "pool_timeout": self.timeout,
-            "pool_use_lifo": True,  # that one knows its pages and statements (0364)
-        }
+            "pool_size": self.size, "max_overflow": self.overflow, "pool_timeout": self.timeout
+        }  # fmt: skip

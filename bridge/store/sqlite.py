@@ -48,7 +48,11 @@ def engine(address: URL, pool: Pool) -> Engine:
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
     beside = replace(pool, overflow=pool.overflow + 2)  # those that are kept (`kept`)
     made = sqlalchemy.create_engine(
-        address, connect_args=arguments, hide_parameters=True, **beside.arguments
+        address,
+        connect_args=arguments,
+        hide_parameters=True,
+        pool_use_lifo=True,  # the one that was used last still knows pages and statements (0364)
+        **beside.arguments,
     )
     event.listen(made, "connect", _prepare)
     event.listen(made, "begin", _begin)

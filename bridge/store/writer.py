@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
 from bridge.store.errors import Busy
-from bridge.store.faults import driver_errors, fault, lost_connection
+from bridge.store.faults import driver_errors, fault
 from bridge.store.turnstile import Turnstile
 
 
@@ -74,8 +74,6 @@ class Writer:
                 self._undo(driver)
                 raise
         except driver_errors() as error:
-            if lost_connection(error):
-                self._engine.dispose()  # the others are gone too: open new ones
             raise fault(error) from None  # the driver's words may quote the row
         finally:
             if self._turnstile is not None:
@@ -98,8 +96,6 @@ class Writer:
                 self._undo(driver)
                 raise
         except driver_errors() as error:
-            if lost_connection(error):
-                self._engine.dispose()  # the others are gone too: open new ones
             raise fault(error) from None  # the driver's words may quote the row
 
     def close(self) -> None:

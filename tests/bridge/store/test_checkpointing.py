@@ -111,6 +111,15 @@ def test_a_log_that_is_begun_gets_room(
     assert rows_of(left) == 7
 
 
+def test_a_small_disk_is_left_to_commits(database: Database, log: LogFile, table: None) -> None:
+    """Where room would take what others need, nothing is written."""
+    with database.write() as connection:
+        connection.exec_driver_sql("INSERT INTO heap VALUES (1)")
+    before = log.path.stat().st_size
+    assert log.make_room(2**40)
+    assert log.path.stat().st_size == before
+
+
 @pytest.mark.usefixtures("table", "checkpoints")
 def test_a_reader_is_not_waited_for(database: Database, log: LogFile) -> None:
     """Who reads what the log had keeps it as it is, and holds up no writer; then it goes on."""
