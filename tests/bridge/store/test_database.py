@@ -211,6 +211,7 @@ def test_a_pool_has_its_limits(postgres_url: str) -> None:
         small.dispose()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # a server's come in turn
 def test_who_comes_next_gets_the_connection_used_last(database: Database) -> None:
     """It knows its pages and its statements; the others would be strangers one after the other."""
     with database.read(), database.read(), database.read():
