@@ -4,7 +4,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.reading_room import ReadingRoom
 from tests.browser.signing_in import ADA, PASSWORD, REA, enrol, sign_in
@@ -42,6 +42,37 @@ def test_a_wrong_password_is_told_and_the_right_one_leads_on(
     page.wait_for_url("**/reporting/login")
     page.goto(f"{people.url}/reporting/worklist")
     page.wait_for_url("**/reporting/login?next=/reporting/worklist")
+
+
+def test_what_was_asked_before_signing_out_leads_nowhere_else(
+    people: ReadingRoom, page: Page
+) -> None:
+    """A question that is refused because the session is over does not change the way out."""
+    held: list[Route] = []
+    refused: list[int] = []
+
+    def hold(question: Route) -> None:
+        held.append(question)
+
+    page.route("**/reporting/api/account/tokens", hold)
+    sign_in(page, people, REA, "settings")
+    while not held:
+        page.wait_for_timeout(10)
+
+    def sign_out(route: Route) -> None:
+        answer = route.fetch()
+        for question in held:
+            late = question.fetch()
+            refused.append(late.status)
+            question.fulfill(response=late)
+        route.fulfill(response=answer)
+
+    page.route("**/reporting/api/account/sign-out", sign_out)
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/reporting/login")
+    expect(page.get_by_label("E-mail")).to_be_visible()
+    assert page.url.endswith("/reporting/login")
+    assert refused == [401]
 
 
 def test_the_login_works_without_scripts(people: ReadingRoom, page: Page) -> None:

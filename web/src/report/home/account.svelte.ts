@@ -3,6 +3,7 @@ import { ApiProblem, createApi, type Api } from "../../shared/api/client";
 import { inTurn } from "../../shared/api/turns";
 import { locale } from "../../shared/i18n";
 import { applyTheme, type Theme } from "../../shared/theme/theme";
+import { leadToLogin, signOut } from "./login";
 
 export interface SiteMembership {
   SiteID: string;
@@ -26,12 +27,6 @@ export interface Profile {
 
 export const ACCOUNT = "/reporting/api/account";
 const SITE_KEY = "report.site";
-
-/** Leads to the login page, and back here afterwards. */
-export function leadToLogin(window: Window): void {
-  const next = encodeURIComponent(window.location.pathname);
-  window.location.assign(`/reporting/login?next=${next}`);
-}
 
 /** An api whose calls lead to the login page once the session has ended. */
 export function accountApi(window: Window, fetcher: typeof fetch = fetch.bind(window)): Api {
@@ -83,8 +78,7 @@ export class Account {
   }
 
   async signOut(): Promise<void> {
-    await this.api.post(`${ACCOUNT}/sign-out`);
-    location.assign("/reporting/login");
+    await signOut(window, () => this.api.post(`${ACCOUNT}/sign-out`));
   }
 
   #take(profile: Profile): void {
