@@ -36,10 +36,16 @@ def neighbourly64(*parts: bytes) -> int:
     the digits can be read.
     """
     last = parts[-1]
-    digits = min(len(last) - len(last.rstrip(_DIGITS)), _MOST_DIGITS)
-    if digits < _LEAST_DIGITS:
+    digits = _counting(last)
+    if not digits:
         return signed64(*parts)
     return _stem(*parts[:-1], last[:-digits], bytes([digits])) | int(last[-digits:])
+
+
+def _counting(text: bytes) -> int:
+    """Say how many digits at its end count up; 0 where there are too few."""
+    digits = len(text) - len(text.rstrip(_DIGITS))
+    return min(digits, _MOST_DIGITS) if digits >= _LEAST_DIGITS else 0
 
 
 def _stem(*parts: bytes) -> int:
@@ -63,8 +69,8 @@ class Numbering:
 
     def __call__(self, control_id: bytes) -> int:
         """Give what a retransmit of this control id has in common with its original."""
-        digits = min(len(control_id) - len(control_id.rstrip(_DIGITS)), _MOST_DIGITS)
-        if digits < _LEAST_DIGITS:
+        digits = _counting(control_id)
+        if not digits:
             return signed64(*self._names, control_id)
         stem = self._stems.get((control_id[:-digits], digits))
         if stem is None:
