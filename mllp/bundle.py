@@ -21,6 +21,7 @@ class Bundle:
     Within it (`with`), whoever has replies ready waits; all write when it ends.
 
     Belongs on the reactor's thread. Those within one that is open already end with that one.
+    One that cannot write keeps none from it: what it raised is raised when all have written.
     """
 
     __slots__ = ("_open", "_waiting")
@@ -46,8 +47,14 @@ class Bundle:
     ) -> None:
         self._open = False
         waiting, self._waiting = self._waiting, {}
+        failed: Exception | None = None
         for each in waiting:
-            each.flush_ready()
+            try:
+                each.flush_ready()
+            except Exception as error:  # noqa: BLE001  # nobody else waits for their reply because of it
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
 
 REPLIES = Bundle()

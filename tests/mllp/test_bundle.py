@@ -132,3 +132,24 @@ def test_one_that_fails_ends_its_own_connection_alone() -> None:
     assert two.writes == [frame(b"MSA|AA|4")]
     assert one.closing
     assert not two.closing
+
+
+def test_one_that_cannot_write_keeps_none_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was raised is raised, when everybody else has their reply."""
+    handler = Later()
+    (one, first), (two, second) = connected(handler, 2)
+    first.dataReceived(frame(b"1"))  # type: ignore[attr-defined]
+    second.dataReceived(frame(b"2"))  # type: ignore[attr-defined]
+
+    def broken(_data: bytes) -> None:
+        raise ZeroDivisionError
+
+    def all_told() -> None:
+        with REPLIES:
+            handler.tells[0](said(1))
+            handler.tells[1](said(2))
+
+    monkeypatch.setattr(one, "write", broken)
+    with pytest.raises(ZeroDivisionError):
+        all_told()
+    assert two.writes == [frame(b"MSA|AA|2")]
