@@ -110,7 +110,8 @@ def _compile(sources: Sources, name: str, notebook: Notebook) -> Compiled | None
         return None
     kind_node = root.get("kind")
     if kind_node is None:
-        notebook.error(root, "kind", f"kind is missing: one of {', '.join(KINDS)}")
+        if not notebook.failed:  # it may stand in what could not be included
+            notebook.error(root, "kind", f"kind is missing: one of {', '.join(KINDS)}")
         return None
     kind = notebook.choice(kind_node, "kind", KINDS)
     if kind is None:

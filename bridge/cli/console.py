@@ -51,8 +51,10 @@ def grant(
     from bridge.console.grants import give
     from bridge.console.permissions import Grant
     from bridge.console.trail import Deed, note
+    from bridge.wiring.administration import administer
     from bridge.wiring.commanding import operator
     from bridge.wiring.stores import bridge_database
+    from config import load
 
     now, by = time.time_ns() // 1_000_000, operator()
     given = Grant(email, _role(role), bodies, frozenset(site) if site else None)
@@ -61,6 +63,12 @@ def grant(
         give(database, given, now, by)
         note(database, Deed(by, "grant", f"{given.email} {given.role}"), now)
     print(f"{email} is {role} in the console")
+    settings = load(home)
+    if not settings.engine.is_internal:
+        return
+    with administer(settings) as engine:
+        if not engine.has_account(email):
+            print(f"note: nobody signs in as {email} so far: see `bridge user`", file=sys.stderr)
 
 
 @group.command()

@@ -88,7 +88,7 @@ def retry(
         if not ids:
             must_be_known(home, Kind.DESTINATION, destination)
         if dry_run:
-            print("\n".join(map(str, ids)))
+            print(*ids, sep="\n", end="\n" if ids else "")
             return
         for each in waits(home, database, ids):
             print(f"note: {each}", file=sys.stderr)

@@ -86,7 +86,7 @@ def replay(
         if not ids:
             must_be_known(home, Kind.LISTENER, listener)
         if dry_run:
-            print("\n".join(map(str, ids)))
+            print(*ids, sep="\n", end="\n" if ids else "")
             return
         again = Replaying(load(home), database, made.wanted.state)
         report(one_by_one(ids, again, rate), "message")

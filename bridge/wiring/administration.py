@@ -86,6 +86,11 @@ class Administration:
             for each in found
         ]
 
+    def has_account(self, email: str) -> bool:
+        """Tell whether somebody can sign in by this address."""
+        with self._database.read() as connection:
+            return users.known_account(connection, email) is not None
+
     def create_token(self, email: str, *, label: str, expires_days: int | None) -> str:
         """Make a token and return its secret, which nobody can read again."""
         with self.deed("token-create") as (connection, now):

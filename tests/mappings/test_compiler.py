@@ -95,6 +95,7 @@ FILES = {
     "unknown kind": ("kind: order\n", 1, "unknown-kind"),
     "twice": ("include: orders.yaml\nonly: {OBR-4: X}\nonly: {OBR-4: Y}\n", 3, "duplicate"),
     "missing include": ("include: [ordres.yaml]\nkind: orders\n", 1, "unknown-file"),
+    "missing include, no kind": ("include: ordres.yaml\ntags: {}\n", 1, "unknown-file"),
     "includes itself": ("include: [orders.yaml, mine.yaml]\n", 1, "include"),
     "endless alias": ("include: orders.yaml\nabout: &a [*a]\n", 2, "yaml"),
 }

@@ -39,6 +39,17 @@ def test_a_role_is_given_for_sites_listed_and_taken(home: str) -> None:
     assert [RUN.invoke(application, taken).exit_code for _ in range(2)] == [0, 1]
 
 
+def test_a_role_for_nobody_is_told(home: str) -> None:
+    """It waits for whoever comes; more often it is a slip."""
+    at = ["--home", home]
+    for made in (["site", "add", "S1"], ["user", "add", "ada@example.org", "--site", "S1"]):
+        RUN.invoke(application, [*made, "--name", "Ada", *at])
+    for email, noted in (("ada@example.org", False), ("aad@example.org", True)):
+        given = RUN.invoke(application, ["console", "grant", email, "--role", "viewer", *at])
+        assert given.exit_code == 0, given.output
+        assert (f"note: nobody signs in as {email}" in given.stderr) is noted, given.output
+
+
 @pytest.mark.parametrize(
     "role", [["site-administrator"], ["system-administrator", "--site", "S1"], ["emperor"]]
 )

@@ -40,6 +40,7 @@ def test_a_slip_in_a_name(
     asked = [*command, "--home", str(home), option]
     result = CliRunner().invoke(application, [*asked, known])
     assert result.exit_code == 0, result.output
+    assert command[1] == "list" or not result.stdout
     result = CliRunner().invoke(application, [*asked, "riss"])
     assert result.exit_code != 0
     kind = option.removeprefix("--")
