@@ -241,6 +241,7 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     expect(page.get_by_role("row").filter(has_text="Chest")).to_be_visible()
     file = {"name": "ct.html", "mimeType": "text/html", "buffer": MRRT.encode()}
     page.locator("input[type=file]").set_input_files([file])
+    page.get_by_text("ct.html").wait_for()  # it has been read
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row").filter(has_text="Chest CT")).to_be_visible()
     found = people.call("GET", "admin/sites/SITE1/templates").json()
