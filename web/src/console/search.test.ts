@@ -1,7 +1,10 @@
 import { afterEach, expect, it, vi } from "vitest";
 import { Search } from "./search.svelte";
 
-type Held = { body: Record<string, unknown>; give: (rows: string[], further: number | null) => void };
+type Held = {
+  body: Record<string, unknown>;
+  give: (rows: string[], further: number | null) => void;
+};
 
 function service(): Held[] {
   const held: Held[] = [];

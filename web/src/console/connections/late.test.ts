@@ -67,7 +67,9 @@ describe("the settings of a connection", () => {
     const onchanged = vi.fn(() => Promise.resolve());
     const known = settingsOf("ris");
     const shown = render(Setup, { kind: "destination", form: FORM, known, onclose, onchanged });
-    await fireEvent.input(screen.getByLabelText("Why (kept in the record)"), { target: { value: "a test" } });
+    await fireEvent.input(screen.getByLabelText("Why (kept in the record)"), {
+      target: { value: "a test" },
+    });
     const save = screen.getByRole("button", { name: "Put into force" });
     await fireEvent.click(save);
     await fireEvent.click(save);

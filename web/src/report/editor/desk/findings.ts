@@ -38,7 +38,8 @@ export async function applyFindings(desk: Desk): Promise<void> {
   const { document: after } = await madeOf(part, (content) =>
     desk.endpoints.applyFindings(content, findings),
   );
-  if (canonical(after) === canonical(part.content())) throw new ApiProblem(400, "nothing_new", t("ai.nothing_new"));
+  if (canonical(after) === canonical(part.content()))
+    throw new ApiProblem(400, "nothing_new", t("ai.nothing_new"));
   replaceAll(part.editor, after);
   part.editor.view.focus();
 }
