@@ -89,6 +89,28 @@ def test_the_login_works_without_scripts(people: ReadingRoom, page: Page) -> Non
     context.close()
 
 
+def test_what_is_typed_before_the_app_has_come_stays(people: ReadingRoom, page: Page) -> None:
+    """The app takes the plain form's place with what was typed into it."""
+    held: list[Route] = []
+
+    def hold(script: Route) -> None:
+        held.append(script)
+
+    page.route("**/assets/report-*.js", hold, times=1)
+    page.goto(f"{people.url}/reporting/login", wait_until="commit")
+    page.fill("[name=email]", REA)
+    page.fill("[name=password]", PASSWORD)
+    while not held:
+        page.wait_for_timeout(10)
+    for script in held:
+        script.continue_()
+    page.get_by_label("Show the password").wait_for()
+    expect(page.locator("[name=email]")).to_have_value(REA)
+    expect(page.get_by_label("Password", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/reporting/worklist")
+
+
 def test_no_page_frames_the_login(people: ReadingRoom, page: Page) -> None:
     """A page of another origin that tries sees nothing of it."""
     page.route(
@@ -219,6 +241,7 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     expect(page.get_by_role("row").filter(has_text="Chest")).to_be_visible()
     file = {"name": "ct.html", "mimeType": "text/html", "buffer": MRRT.encode()}
     page.locator("input[type=file]").set_input_files([file])
+    page.get_by_text("ct.html").wait_for()  # it has been read
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row").filter(has_text="Chest CT")).to_be_visible()
     found = people.call("GET", "admin/sites/SITE1/templates").json()

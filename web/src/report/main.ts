@@ -5,6 +5,7 @@ import { locale } from "../shared/i18n";
 import { applyTheme } from "../shared/theme/theme";
 import App from "./App.svelte";
 import { readBoot } from "./boot";
+import { typed } from "./login/typed";
 
 const boot = readBoot(document);
 // The handle in the address was exchanged for a session: it need not stay there. In a frame it does:
@@ -18,5 +19,7 @@ if (location.search && boot.mode === "report" && !framed) {
 }
 applyTheme(boot.theme, document);
 await locale.set(boot.locale);
-document.getElementById("fallback")?.remove();
+const fallback = document.getElementById("fallback");
+if (fallback && boot.mode === "login") typed.take(fallback);
+fallback?.remove();
 mount(App, { target: document.body, props: { boot } });

@@ -59,6 +59,7 @@ export class Account {
   async load(): Promise<void> {
     try {
       this.#take(await this.api.get<Profile>(ACCOUNT));
+      this.failed = false;
     } catch (error) {
       this.failed = !(error instanceof ApiProblem && error.status === 401);
     }

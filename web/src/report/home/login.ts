@@ -13,7 +13,11 @@ export function leadToLogin(window: Window): void {
 }
 
 /** Ends the session and leads to the login page; stays here when the session could not be ended. */
-export async function signOut(window: Window, end: () => Promise<unknown>): Promise<void> {
+export async function signOut(
+  window: Window,
+  end: () => Promise<unknown>,
+  login = LOGIN,
+): Promise<void> {
   leave(window);
   try {
     await end();
@@ -23,7 +27,7 @@ export async function signOut(window: Window, end: () => Promise<unknown>): Prom
       throw error;
     }
   }
-  window.location.assign(LOGIN);
+  window.location.assign(login);
 }
 
 /** Remembers that the page leaves, until a browser shows it again (its Back button). */

@@ -72,7 +72,10 @@ export class TextPart {
     const { journal, name, version } = this.#options;
     const entry = (await journal?.read<ReportDocument>(name).catch(() => null)) ?? null;
     const stored = { document: this.#shown, version: version(), writable };
-    const what = recovery(entry, stored);
+    const found = recovery(entry, stored);
+    // What was typed while the journal was read is not overwritten: a person decides.
+    const typed = canonical(this.content()) !== canonical(this.#shown);
+    const what = found === "restore" && typed ? "ask" : found;
     if (what === "forget") await journal?.clear(name).catch(() => undefined);
     if (what === "restore" && entry && this.editor) {
       replaceAll(this.editor, entry.content);

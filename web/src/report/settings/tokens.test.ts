@@ -1,0 +1,26 @@
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { afterEach, expect, it } from "vitest";
+import { createApi } from "../../shared/api/client";
+import Tokens from "./Tokens.svelte";
+
+HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
+  this.open = true;
+};
+afterEach(cleanup);
+
+it("makes one token, however often its button is clicked before the answer", async () => {
+  const answers: ((response: Response) => void)[] = [];
+  const api = createApi({ token: null }, (_, init) =>
+    init?.method === "POST"
+      ? new Promise((resolve) => answers.push(resolve))
+      : Promise.resolve(new Response("[]")),
+  );
+  render(Tokens, { api });
+  await fireEvent.input(screen.getByLabelText("Name"), { target: { value: "Viewer" } });
+  const button = screen.getByRole("button", { name: "Create token" });
+  await fireEvent.click(button);
+  await fireEvent.click(button);
+  expect(answers).toHaveLength(1);
+  answers[0]?.(new Response('{"token": "rbt_1"}'));
+  await waitFor(() => expect(screen.getByDisplayValue("rbt_1")).toBeTruthy());
+});
