@@ -12,15 +12,14 @@ from typing_extensions import override
 
 from bridge.queue import arrival_statements as sql
 from bridge.queue.admission import Stored
-from bridge.store.arrays import packed
+from bridge.store.arrays import Packed, packed
 
 Row = tuple[Any, ...]
 """The values of arrival_statements.COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(sql.COLUMNS)
 _IDENTITY = [name for name, _ in sql.COLUMNS].index("identity")
-KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
-"""PostgreSQL's types of a row's values."""
+_KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
 
 
 class HotPath(Protocol):
@@ -91,6 +90,11 @@ class _SQLite(HotPath):
         cursor.execute(sql.SQLITE_ACKNOWLEDGED, (json.dumps(ids),))
 
 
+def columns_of(rows: Sequence[Row]) -> tuple[Packed, ...]:
+    """Give what PostgreSQL's statements of this path are told."""
+    return packed(_KINDS, rows)
+
+
 class _Postgres(HotPath):
     """A server's way: one round trip instead of three is most of the time."""
 
@@ -101,12 +105,12 @@ class _Postgres(HotPath):
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        cursor.execute(sql.POSTGRES_INSERT, packed(KINDS, rows), prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT, columns_of(rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
     @override
     def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        cursor.execute(sql.POSTGRES_INSERT_NEW, packed(KINDS, rows), prepare=True)
+        cursor.execute(sql.POSTGRES_INSERT_NEW, columns_of(rows), prepare=True)
         return [row[0] for row in cursor.fetchall()]
 
     @override

@@ -21,7 +21,7 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
     identities = [each.identity for each in arrivals]
     rulings = rule(arrivals, path.known(cursor, identities))
     rows = [
-        row_of(arrival, ruling)
+        _row(arrival, ruling)
         for arrival, ruling in zip(arrivals, rulings, strict=True)
         if ruling.is_new
     ]
@@ -30,7 +30,7 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
     copies = {_original(ruling, new_ids) for ruling in rulings if not ruling.is_new}
     acks = path.retransmitted(cursor, sorted(copies)) if copies else {}
     return [
-        receipt_of(arrival, ruling, message_id)
+        _receipt(arrival, ruling, message_id)
         if ruling.is_new
         else _repeated(_original(ruling, new_ids), acks)
         for arrival, ruling, message_id in zip(arrivals, rulings, new_ids, strict=True)
@@ -39,12 +39,20 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
 
 def admit_new(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
     """Store what is all new, at one go; give nothing, and store nothing, where it is not."""
-    rows = [row_of(arrival, NEW) for arrival in arrivals]
-    ids = path.insert_new(cursor, rows)
-    return [receipt_of(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
+    return receipts_of_new(arrivals, path.insert_new(cursor, rows_of_new(arrivals)))
 
 
-def row_of(arrival: Arrival, ruling: Ruling) -> Row:
+def rows_of_new(arrivals: Sequence[Arrival]) -> list[Row]:
+    """Lay arrivals out that nobody knows."""
+    return [_row(arrival, NEW) for arrival in arrivals]
+
+
+def receipts_of_new(arrivals: Sequence[Arrival], ids: Sequence[int]) -> list[Receipt]:
+    """Say what their senders are to be told: nothing where there are no ids."""
+    return [_receipt(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
+
+
+def _row(arrival: Arrival, ruling: Ruling) -> Row:
     """Lay an arrival out as `arrival_statements.COLUMNS` says."""
     refused = ruling.reused and arrival.refuse_reuse is not None
     lanes = (*arrival.lanes, None, None)
@@ -78,7 +86,7 @@ def _flags(arrival: Arrival, ruling: Ruling) -> int:
     return flags | Flag.CORRECTED.value if ruling.edition else flags
 
 
-def receipt_of(arrival: Arrival, ruling: Ruling, message_id: int) -> Receipt:
+def _receipt(arrival: Arrival, ruling: Ruling, message_id: int) -> Receipt:
     """Say what a new message's sender is to be told."""
     if arrival.refuse_reuse is not None and ruling.reused:
         ack, code = arrival.refuse_reuse, arrival.refuse_reuse_code

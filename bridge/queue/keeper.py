@@ -15,9 +15,9 @@ from bridge.queue.hot_path import HOT_PATHS
 from bridge.queue.inserts import admit, admit_new
 from bridge.queue.parcels import Parcels
 from bridge.store.database import Database
-from bridge.store.errors import Conflict, StatementRefused, StoreError, StoreUnavailable
+from bridge.store.errors import Conflict, Lost, StatementRefused, StoreError, StoreUnavailable
 
-_TRIES = 3  # of a batch that lost a race against another node
+_TRIES = 3  # of a batch that lost a race against another node, or its connection
 
 Answer = Sequence[Receipt] | BaseException
 
@@ -64,8 +64,8 @@ class Keeper:
         for _ in range(_TRIES):
             try:
                 return self.keep_together(groups)
-            except Conflict:
-                continue  # another node stored a copy meanwhile: now it will be found
+            except (Conflict, Lost):
+                continue  # another node stored a copy meanwhile, or we did: now it will be found
             except StoreUnavailable as error:
                 return [error] * len(groups)
             except Exception:  # noqa: BLE001  # one of them cannot be stored: find out which
@@ -95,10 +95,7 @@ class Keeper:
                 receipts = self._admit(cursor, arrivals)
                 written = self._timer()
             self.flush_took = self._timer() - written
-        if len(receipts) == len(groups):  # nearly always: one each
-            return [[receipt] for receipt in receipts]
-        following = iter(receipts)
-        return [[next(following) for _ in group.arrivals] for group in groups]
+        return answers_of(groups, receipts)
 
     def _admit(self, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
         receipts = []
@@ -129,6 +126,14 @@ class Keeper:
             raise
         except Exception as error:  # noqa: BLE001  # only this one is at fault
             return _as_store_error(error)
+
+
+def answers_of(groups: Sequence[Group], receipts: Sequence[Receipt]) -> list[Answer]:
+    """Give each group the receipts of its arrivals; they are in one order."""
+    if len(receipts) == len(groups):  # nearly always: one each
+        return [[receipt] for receipt in receipts]
+    following = iter(receipts)
+    return [[next(following) for _ in group.arrivals] for group in groups]
 
 
 def _differ(arrivals: Sequence[Arrival]) -> bool:

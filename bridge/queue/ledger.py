@@ -3,7 +3,8 @@ Keep what arrives before anybody is told that it was kept.
 
 Whatever waits shares one transaction and one flush to disk. Where the disk is quick, that is
 done in the event loop's own turn; where it is slow, or somebody else writes, by a thread, and
-the loop learns of it after the commit. What a message means is not known here.
+the loop learns of it after the commit. For few the loop asks a server itself, and goes on. What a
+message means is not known here.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.asked import Asked
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.gathering import Gathering
 from bridge.queue.keeper import Answer, Group, Keeper
@@ -59,6 +61,7 @@ class Ledger:
         self._waiting: deque[Group] = deque()
         self._wanted = 1  # so many must wait before the thread is woken
         self._notes = Notes(database)
+        self._asked = Asked(database, timer)
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
         self._gathering = Gathering()
@@ -81,9 +84,11 @@ class Ledger:
         self._thread = threading.Thread(target=self._write_on, name="ledger", daemon=True)
         self._thread.start()
         self._notes.start()
+        self._asked.start(loop)
 
     async def stop(self) -> None:
         """Write what still waits, then end. What comes later is refused."""
+        await self._asked.end()
         self._hand_over()
         with self._changed:
             self._closing = True
@@ -150,10 +155,14 @@ class Ledger:
             self._on_loop(self._end_turn)
         elif not self._turn:
             return
+        elif self._asked.busy:
+            self._put_off = True  # what came before is stored before: `_go_on` goes on
+        elif not self._handed and self._asked.suits(self._turn, self._gathering.population):
+            self._ask()
         elif not self._is_quick():
             self._hand_over()
         elif self._handed:
-            self._put_off = True  # what came before is stored before: `_settle_handed` goes on
+            self._put_off = True  # as above
         elif not self._keep_here(self._turn):
             self._hand_over()
 
@@ -179,6 +188,21 @@ class Ledger:
         self._gathering.committed(self._keeper.flush_took, len(groups), 0)
         self._settle(groups, answers)
         return True
+
+    def _ask(self) -> None:
+        """Let a server keep what this turn of the loop has brought, and go on meanwhile."""
+        groups, self._turn = self._turn, []
+
+        def told(answers: Sequence[Answer] | None, took: float) -> None:
+            if answers is None:  # the thread finds out what to do
+                self._turn[:0] = groups
+                self._hand_over()
+                return
+            self._gathering.committed(took, len(groups), len(self._turn))
+            self._settle(groups, answers)
+            self._go_on()
+
+        self._asked.keep(groups, told)
 
     def _hand_over(self) -> None:
         """Give the thread what this turn of the loop has brought, and wake it once."""
@@ -245,13 +269,18 @@ class Ledger:
         def settle_all() -> None:
             self._handed -= len(groups)
             self._settle(groups, answers)
-            if self._put_off and not self._handed:
-                self._put_off = False
-                self._end_turn()
+            self._asked.thread_kept(answers)
+            self._go_on()
 
         assert self._loop is not None  # noqa: S101  # start() set it before this thread ran
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(settle_all)
+
+    def _go_on(self) -> None:
+        """Keep what was put off, if nothing that came before it is in hand any more."""
+        if self._put_off and not self._handed:
+            self._put_off = False
+            self._end_turn()
 
     def _settle(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
         with self._together:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
@@ -25,6 +25,9 @@ from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.reader import Reader
 from bridge.store.turnstile import Turnstile, turnstile_of
 from bridge.store.writer import Writer
+
+if TYPE_CHECKING:
+    from bridge.store.asking import Asking
 
 _POOL = Pool()
 
@@ -238,9 +241,25 @@ class Database:
         self._readers.append(reader)
         return reader
 
+    def asking(self, statement: str) -> "Asking":
+        """Give what an event loop asks a server by: a hot path, each time for itself. Blocking."""
+        from bridge.store.asking import Asking  # noqa: PLC0415  # loads the driver
+
+        try:
+            driver = self.apart()
+            try:
+                postgres.by_index_alone(driver)
+                driver.autocommit = True
+                return Asking(driver, statement)
+            except BaseException:
+                driver.close()
+                raise
+        except driver_errors() as error:
+            raise fault(error) from None  # the driver's words may quote the row
+
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
-        connection = self.engine.raw_connection()
+        connection = self.engine.pool.recreate().connect()  # of its own: it may outlive the others
         driver = connection.driver_connection
         connection.detach()
         return driver

@@ -4,6 +4,7 @@ What the database can refuse.
 * StoreError
     * StoreUnavailable    disk full, I/O error, server gone: try again when it has recovered
         * Busy            somebody else holds what we need: try again soon
+        * Lost            a connection ended that was kept for long: try again at once
     * Conflict            a unique key is taken
     * StatementRefused    the statement is wrong: a defect of ours
     * SchemaTooNew        the database was migrated by a newer release
@@ -53,6 +54,10 @@ class StoreUnavailable(StoreError):
 
 class Busy(StoreUnavailable):
     """A lock or a connection was not to be had in time."""
+
+
+class Lost(StoreUnavailable):
+    """A connection ended that had served before: whether with the commit or without is unknown."""
 
 
 class Conflict(StoreError):

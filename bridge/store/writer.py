@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
-from bridge.store.errors import Busy
-from bridge.store.faults import driver_errors, fault
+from bridge.store.errors import Busy, Lost, StoreError
+from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.turnstile import Turnstile
 
 
@@ -32,8 +32,9 @@ class Writer:
     """
     Write transactions on a cursor of the driver's.
 
-    `prepare` gets a connection ready that is this writer's alone. Errors are as for
-    `Database.write`.
+    `prepare` gets a connection ready that is this writer's alone, and no pool's: the next one
+    after a cut is none of those that were cut with it. Errors are as for `Database.write`, and
+    Lost where a connection ended that an earlier transaction had left.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Writer:
             self._patience if wait else 0.0
         ):
             raise Busy("waited for the writer's turn")
+        kept = self._connection is not None
         try:
             connection = self._connection or self._connect()
             driver: Any = connection.driver_connection
@@ -74,7 +76,7 @@ class Writer:
                 self._undo(driver)
                 raise
         except driver_errors() as error:
-            raise fault(error) from None  # the driver's words may quote the row
+            raise _fault(error, kept) from None  # the driver's words may quote the row
         finally:
             if self._turnstile is not None:
                 self._turnstile.release()
@@ -86,6 +88,7 @@ class Writer:
 
         For a server that is asked once where it was asked three times. Errors as above.
         """
+        kept = self._connection is not None
         try:
             driver: Any = (self._connection or self._connect()).driver_connection
             try:
@@ -96,7 +99,7 @@ class Writer:
                 self._undo(driver)
                 raise
         except driver_errors() as error:
-            raise fault(error) from None  # the driver's words may quote the row
+            raise _fault(error, kept) from None  # as above
 
     def close(self) -> None:
         """Give the connection back; the next transaction takes another."""
@@ -105,7 +108,8 @@ class Writer:
             self._give_back(connection)
 
     def _connect(self) -> PoolProxiedConnection:
-        self._connection = connection = self._engine.raw_connection()
+        pool = self._engine.pool if self._prepare is None else self._engine.pool.recreate()
+        self._connection = connection = pool.connect()
         if self._prepare is not None:
             self._prepare(connection.driver_connection)
         return connection
@@ -128,3 +132,7 @@ class Writer:
             connection.close()
         else:
             connection.invalidate()  # nobody else may get it as it has been made
+
+
+def _fault(error: Exception, kept: bool) -> StoreError:
+    return Lost("lost") if kept and lost_connection(error) else fault(error)
