@@ -25,6 +25,7 @@ def test_macros_and_checks_are_set_in_the_app(room: ReadingRoom, page: Page) -> 
         page.get_by_role("button", name="Save").click()
     page.goto(room.launch())
     page.wait_for_selector("#sign:visible")
+    page.click("#room-aids")
     expect(page.locator("#macros code")).to_have_text([".nf"])  # they come after the page
     page.click("#text")
     page.keyboard.type(".nf ")
