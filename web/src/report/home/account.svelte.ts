@@ -3,7 +3,7 @@ import { ApiProblem, createApi, type Api } from "../../shared/api/client";
 import { inTurn } from "../../shared/api/turns";
 import { locale } from "../../shared/i18n";
 import { applyTheme, type Theme } from "../../shared/theme/theme";
-import { leadToLogin, signOut } from "./login";
+import { leadToLogin, signOut } from "../../shared/session/login";
 
 export interface SiteMembership {
   SiteID: string;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ApiProblem } from "../../shared/api/client";
+import { ApiProblem } from "../api/client";
 import { leadToLogin, signOut } from "./login";
 
 function page() {

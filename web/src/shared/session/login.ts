@@ -1,6 +1,6 @@
 // The way to the login page, which a page takes once. What was asked before is refused while the
 // page leaves; led by that as well, a browser drops the first way and follows the last.
-import { ApiProblem } from "../../shared/api/client";
+import { ApiProblem } from "../api/client";
 
 const LOGIN = "/reporting/login";
 const leaving = new WeakSet<Window>();
