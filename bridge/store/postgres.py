@@ -16,13 +16,13 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 
-# A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
-# asked for by its keys is not found by reading a whole table.
 IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
 IN_TURN_ANNOUNCING = """
     SELECT pg_advisory_xact_lock(k), pg_notify(%(channel)s, %(mark)s)
     FROM unnest(%(keys)s::bigint[]) AS k
 """  # alike notices of a transaction are one
+# A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
+# asked for by its keys is not found by reading a whole table.
 _OPTIONS = f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)} -c random_page_cost=1.1"
 _ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
