@@ -1,7 +1,7 @@
-import { cleanup, fireEvent, render, waitFor } from "@testing-library/svelte";
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
 import { afterEach, expect, it, vi } from "vitest";
 import { createApi } from "../../shared/api/client";
-import type { Account } from "../home/account.svelte";
+import { Account } from "../home/account.svelte";
 import Worklist from "./Worklist.svelte";
 
 vi.stubGlobal(
@@ -34,4 +34,29 @@ it("is told of changes from the rows on that it shows, though another view was c
   rows.forEach((give) => give());
   await waitFor(() => expect(followed).toHaveLength(1));
   expect(new URLSearchParams(followed[0]?.split("?")[1]).get("after")).toBe("1234");
+});
+
+it("leaves a site's own filters behind when another site is chosen", async () => {
+  const asked: URLSearchParams[] = [];
+  const api = createApi({ token: null }, (input) => {
+    const path = input as string;
+    const offer = { locations: ["NORTH"], prelimGroups: [], readers: [] };
+    if (path.includes("/site?")) return Promise.resolve(new Response(JSON.stringify(offer)));
+    if (!path.includes("/rows?")) return new Promise(() => undefined);
+    asked.push(new URLSearchParams(path.split("?")[1]));
+    return Promise.resolve(new Response(JSON.stringify({ items: [], total: 0, cursor: 1 })));
+  });
+  const account = new Account(api);
+  account.siteId = "SITE1";
+  render(Worklist, { account });
+  const location = await screen.findByRole("option", { name: "NORTH" });
+  await fireEvent.change(location.closest("select") as HTMLSelectElement, {
+    target: { value: "NORTH" },
+  });
+  await waitFor(() => expect(asked.at(-1)?.get("location")).toBe("NORTH"));
+  account.siteId = "SITE2";
+  await waitFor(() => expect(asked.at(-1)?.get("SiteID")).toBe("SITE2"));
+  expect(asked.filter((each) => each.get("SiteID") === "SITE2" && each.get("location"))).toEqual(
+    [],
+  );
 });
