@@ -10,13 +10,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from sqlalchemy import text
 
 from bridge.store.database import Database
 from config import load
-from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
+from tests.benchmarks.installation import (
+    ARRANGEMENTS,
+    DIALECTS,
+    Installation,
+    Postgres,
+    installed,
+)
 from tests.benchmarks.load import Run, drip, drive, percentile
 from tests.benchmarks.tables import Options, show
 
@@ -153,38 +160,42 @@ def _watched(
 
 
 def measure(folder: Path, count: int, rounds: int) -> dict[tuple[str, str], list[Applied]]:
-    """Interleave the databases round by round, each in a new home."""
+    """Interleave the databases and arrangements round by round, each in a new home."""
     found: dict[tuple[str, str], list[Applied]] = {}
     server = Postgres(folder / "postgres")
     try:
         for _ in range(rounds):
-            for dialect in DIALECTS:
+            for dialect, arrangement in product(DIALECTS, ARRANGEMENTS):
                 postgres = server if dialect == "PostgreSQL" else None
-                with installed(folder, postgres) as at:
-                    backlog(at, 500, 0)
-                    first = 1_000_000
-                    for name, (rate, seconds) in PACES.items():
-                        result = pace(at, rate, seconds, first)
-                        found.setdefault((dialect, name), []).append(result)
-                        first += 1_000_000
-                    result = backlog(at, count, first)
-                    found.setdefault((dialect, f"backlog of {count}"), []).append(result)
+                with installed(folder, postgres, ARRANGEMENTS[arrangement]) as at:
+                    for name, result in _loads(at, count):
+                        found.setdefault((f"{dialect}, {arrangement}", name), []).append(result)
     finally:
         server.close()
     return found
+
+
+def _loads(at: Installation, count: int) -> Iterator[tuple[str, Applied]]:
+    """Measure one installation: each pace, then a backlog."""
+    backlog(at, 500, 0)
+    first = 1_000_000
+    for name, (rate, seconds) in PACES.items():
+        yield name, pace(at, rate, seconds, first)
+        first += 1_000_000
+    yield f"backlog of {count}", backlog(at, count, first)
 
 
 def main(folder: Path, options: Options) -> None:
     """Measure and print."""
     found = measure(folder, options.count or BACKLOG, options.rounds)
     rows = []
-    for (dialect, name), runs in found.items():
+    for (installation, name), runs in found.items():
         delays = [(percentile(r.delays, 0.5), percentile(r.delays, 0.99)) for r in runs if r.delays]
         middle = [statistics.median(column) for column in zip(*delays, strict=True)] or [0, 0]
         ack = statistics.median(run.acks.percentile(0.99) for run in runs)
         rows.append(
             (
-                dialect,
+                installation,
                 name,
                 f"{statistics.median(run.rate for run in runs):.0f}",
                 *(f"{each:.1f}" if each else "" for each in middle),
@@ -193,5 +204,14 @@ def main(folder: Path, options: Options) -> None:
                 f"{max(run.memory for run in runs):.0f}",
             )
         )
-    columns = ("database", "load", "orders/s", "p50 ms", "p99 ms", "ACK p99", "CPU µs", "MiB")
+    columns = (
+        "database, processes",
+        "load",
+        "orders/s",
+        "p50 ms",
+        "p99 ms",
+        "ACK p99",
+        "CPU µs",
+        "MiB",
+    )
     show(f"from frame to order, medians of {options.rounds} rounds", columns, rows)

@@ -21,6 +21,7 @@ DIALECTS = ("SQLite", "PostgreSQL")
 WHOLE: Sequence[Sequence[str]] = ((),)
 APART: Sequence[Sequence[str]] = (("engine",), ("intake", "delivery"))
 """The engine in one process, what belongs to the bridge in another: for two cores."""
+ARRANGEMENTS = {"engine apart": APART, "one process": WHOLE}
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _numbers = itertools.count()

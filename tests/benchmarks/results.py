@@ -9,15 +9,22 @@ import asyncio
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 from typing_extensions import override
 
 from tests.acceptance.house import free_port
 from tests.benchmarks.api import Caller, Line, identity, launch_body
-from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed
+from tests.benchmarks.installation import (
+    ARRANGEMENTS,
+    DIALECTS,
+    Installation,
+    Postgres,
+    installed,
+)
 from tests.benchmarks.load import FS_CR, VT, percentile
 from tests.benchmarks.tables import Options, show
 
@@ -146,27 +153,30 @@ def rate(at: Installation, caller: Caller, line: Line, receiver: Receiver) -> tu
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure on both databases, in turn, and print."""
+    """Measure on both databases, in either arrangement, in turn, and print."""
     server, rows = Postgres(folder / "postgres"), []
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    found: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
     try:
         for _ in range(options.rounds):
-            for dialect in DIALECTS:
+            for dialect, arrangement in product(DIALECTS, ARRANGEMENTS):
                 postgres = server if dialect == "PostgreSQL" else None
-                found.setdefault(dialect, []).append(_turn(folder, postgres))
+                turn = _turn(folder, postgres, ARRANGEMENTS[arrangement])
+                found.setdefault((dialect, arrangement), []).append(turn)
     finally:
         server.close()
-    for dialect, turns in found.items():
+    for (dialect, arrangement), turns in found.items():
         p50, p99, per_second, cpu = (statistics.median(each) for each in zip(*turns, strict=True))
-        row = (dialect, "", f"{p50:.1f}", f"{p99:.1f}", f"{per_second:.0f}", f"{1e6 * cpu:.0f}")
-        rows.append(row)
-    columns = ("database", "", "p50 ms", "p99 ms", "ORU/s", "CPU µs for an ORU")
+        figures = (f"{p50:.1f}", f"{p99:.1f}", f"{per_second:.0f}", f"{1e6 * cpu:.0f}")
+        rows.append((dialect, arrangement, *figures))
+    columns = ("database", "processes", "p50 ms", "p99 ms", "ORU/s", "CPU µs for an ORU")
     show(f"from signature to result, medians of {options.rounds} rounds", columns, rows)
 
 
-def _turn(folder: Path, postgres: Postgres | None) -> tuple[float, float, float, float]:
+def _turn(
+    folder: Path, postgres: Postgres | None, processes: Sequence[Sequence[str]]
+) -> tuple[float, float, float, float]:
     receiver = Receiver(free_port())
-    with installed(folder, postgres, destination=receiver.port) as at:
+    with installed(folder, postgres, processes, destination=receiver.port) as at:
         caller, line = Caller(at), Line(at)
         with receiver.open():
             delays(caller, line, receiver, "A")  # warms up
