@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.queue.courtesy import BUSY, LEAST, LONGEST, RUSH, Courtesy, nobody
+from bridge.queue.courtesy import BUSY, FLOOD, LEAST, LONGEST, RUSH, Courtesy, nobody
 
 
 class Day:
@@ -45,6 +45,14 @@ def test_a_busy_one_gives_way_by_the_rate(rate: float, least: float) -> None:
     day.goes_by(rate, load=1.0)
     assert day.share == pytest.approx(least)
     assert day.courtesy.rushed is (least < LEAST[BUSY])
+
+
+@pytest.mark.parametrize(("rate", "share"), [(FLOOD * 0.8, 1.0), (FLOOD * 1.5, LEAST[RUSH])])
+def test_a_flood_is_given_way_to_sooner(rate: float, share: float) -> None:
+    """What can be applied as it comes is, as long as the process is not busy all the time."""
+    day = Day()
+    day.goes_by(rate, load=0.9)
+    assert day.share == pytest.approx(share)
 
 
 def test_a_rush_ends() -> None:
