@@ -19,5 +19,7 @@ class Pool:
     def arguments(self) -> dict[str, Any]:
         """Give what SQLAlchemy calls them."""
         return {
-            "pool_size": self.size, "max_overflow": self.overflow, "pool_timeout": self.timeout
-        }  # fmt: skip
+            "pool_size": self.size,
+            "max_overflow": self.overflow,
+            "pool_timeout": self.timeout,
+        }
