@@ -12,11 +12,11 @@ from sqlalchemy import Row, Select, func, select, text
 
 from bridge.console.numbers import hashes, site_number
 from bridge.console.ownership import Belonging, Origin
+from bridge.console.pacing import MANY
 from bridge.queue import parcels
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 
-BATCH = 500
 SETTLED = 10_000  # ms that a missing id is looked for
 _GAP = 1000  # ids: a longer gap was not left by those who write just now
 _MOST_MISSING = 5000
@@ -61,10 +61,10 @@ class Indexer:
         with self._database.read() as connection:
             return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
 
-    def step(self) -> int:
-        """Read the next messages, a batch at most; give how many were read."""
+    def step(self, most: int = MANY) -> int:
+        """Read the next messages, so many at most; give how many were read."""
         now, begin = self._clock(), self._begin()
-        fresh = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(BATCH)
+        fresh = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(most)
         late = _ROWS.where(MESSAGE.c.id.in_(list(self._missing)))
         found = self._read(fresh) | (self._read(late) if self._missing else {})
         last, missing = self._outlook(sorted(found), now)
@@ -119,7 +119,7 @@ class Indexer:
             for message_id, numbered in found.items()
             for number in numbered
         ]
-        with self._database.write() as connection:
+        with self._database.fleeting() as connection:  # what is forgotten is read again
             if rows:
                 connection.execute(_INSERT, rows)
             connection.execute(_MOVE, {"name": _NAME, "to": to})

@@ -11,10 +11,10 @@ from functools import partial
 
 import structlog
 
-from bridge.console.indexing import BATCH, Indexer
+from bridge.console.indexing import Indexer
 from bridge.console.numbers import hashes
 from bridge.console.ownership import Belonging
-from bridge.console.pacing import EVERY, Look, pause, rate
+from bridge.console.pacing import EVERY, Look, batch, pause, rate
 from bridge.elsewhere.errors import Gone
 from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.observability.redaction import describe
@@ -30,6 +30,7 @@ class Numbering:
         self._log = structlog.get_logger("console")
         self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, elsewhere))
         self._look: Look | None = None
+        self._rate = 0.0  # messages a second
 
     def part(self) -> Step:
         """Give its start and stop."""
@@ -45,12 +46,12 @@ class Numbering:
             await asyncio.sleep(wait)
 
     def _batch(self) -> float:
-        began = time.monotonic()
-        read = self._indexer.step()
+        began, most = time.monotonic(), batch(self._rate)
+        read = self._indexer.step(most)
         took = time.monotonic() - began
         before, now = self._look, Look(time.monotonic(), self._indexer.newest())
-        self._look = now
-        return pause(rate(before, now) if before else 0.0, took, full=read >= BATCH)
+        self._look, self._rate = now, rate(before, now) if before else 0.0
+        return pause(self._rate, took, full=read >= most)
 
 
 def _numbered(elsewhere: Elsewhere, payload: bytes) -> Sequence[int]:

@@ -4,7 +4,19 @@ import pytest
 
 from bridge.console import figures as module
 from bridge.console.figures import HOUR, STEPS, figures
-from bridge.console.pacing import EVERY, LONGEST, RUSH, SHARE_IN_A_RUSH, Look, pause, rate
+from bridge.console.pacing import (
+    EVERY,
+    FEW,
+    LONGEST,
+    MANY,
+    RUSH,
+    SHARE_IN_A_RUSH,
+    SOON,
+    Look,
+    batch,
+    pause,
+    rate,
+)
 from tests.bridge.console.conftest import START, Shelf
 
 
@@ -19,8 +31,15 @@ def test_the_rate_is_what_came_between_two_looks() -> None:
 def test_in_a_rush_the_share_is_small_and_never_none(took: float, *, full: bool) -> None:
     """At most a fortieth of the time, and a batch at least every half minute."""
     wait = pause(RUSH, took, full=full)
-    assert EVERY <= wait <= LONGEST
+    assert SOON <= wait <= LONGEST
     assert wait >= min(LONGEST, took * SHARE_IN_A_RUSH)
+
+
+def test_in_a_rush_little_is_read_at_a_time() -> None:
+    """Who is to be acknowledged waits for a batch, and for the next only after a pause."""
+    assert batch(RUSH) == FEW
+    assert batch(RUSH - 1) == MANY
+    assert pause(RUSH, 0.0, full=False) == SOON < EVERY
 
 
 def test_when_it_is_quiet_it_catches_up_at_half_speed() -> None:

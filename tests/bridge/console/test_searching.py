@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from bridge.console import searching
-from bridge.console.indexing import BATCH, SETTLED, Indexer
+from bridge.console.indexing import SETTLED, Indexer
 from bridge.console.numbers import Kind
 from bridge.console.ownership import Origin
+from bridge.console.pacing import MANY
 from bridge.console.searching import Search, search
 from bridge.queue.ages import id_at
 from bridge.queue.retention import prune
@@ -95,7 +96,7 @@ def test_what_wants_a_person_is_found_however_old(
 
 def test_numbers_are_indexed_once_and_whatever_comes_late(shelf: Shelf) -> None:
     """More than a batch at once; ids that are committed after greater ones are read too."""
-    last = BATCH + 20
+    last = 10 * MANY + 20
     shelf.fill(1, last)
     with shelf.database.write() as connection:
         late = connection.execute(text("DELETE FROM message WHERE id = 515")).rowcount
