@@ -5,13 +5,9 @@ A part that cannot start stops the start, and what had started is stopped again.
 """
 
 import asyncio
-import ctypes
-import gc
 import os
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 import structlog
 
@@ -19,6 +15,7 @@ from bridge.observability.logs import configure
 from bridge.observability.twisted_log import observe_twisted
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
+from bridge.runtime.interpreter import settle_down
 from bridge.runtime.loop import run as run_loop
 from bridge.runtime.migrating import migrate_apart
 from bridge.runtime.step import Step
@@ -27,10 +24,6 @@ from config import Settings
 from config.sections import LogFormat
 
 _STOP_WITHIN = 30.0
-_TURN = 0.0005  # seconds
-_NEW_OBJECTS = 20_000  # before the collector looks at them
-_PAGES_FROM = -3  # M_MMAP_THRESHOLD of malloc.h
-_LARGE_MEMORY = 2**20  # bytes
 
 
 class Service:
@@ -62,40 +55,6 @@ class Service:
                 self._log.error("did not stop cleanly", job=part.name, exc_info=error)
 
 
-def spare_the_collector() -> None:
-    """
-    Let the garbage collector leave alone what start-up made, and look less often.
-
-    Hundreds of thousands of objects live as long as the process; to walk them again and again
-    while messages come in costs as much as the messages (measured: half of the intake's time).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, 20, 50)
-    gc.enable()
-
-
-def take_short_turns() -> None:
-    """
-    Let the loop have its turn soon while threads compute.
-
-    Each call to the database gives the interpreter away, and to get it back from a thread that
-    computes takes up to this long: by default five milliseconds for each statement.
-    """
-    sys.setswitchinterval(_TURN)
-
-
-def give_large_memory_back() -> None:
-    """
-    Let what is larger than a mebibyte have pages of its own (glibc; elsewhere nothing is changed).
-
-    As it grows they are moved and not copied, for which everybody would wait; and the system has
-    them back at once. By itself the library does so only until the first large one was let go.
-    """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_PAGES_FROM, _LARGE_MEMORY)
-
-
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
@@ -114,9 +73,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         await service.start()
         supervisor = Supervisor(os.environ)
         supervisor.begin()
-        spare_the_collector()
-        take_short_turns()
-        give_large_memory_back()
+        settle_down()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         await stop.wait()
         supervisor.stopping()
