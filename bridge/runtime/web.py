@@ -50,10 +50,10 @@ class _Server(uvicorn.Server):
 
 
 class WebServer:
-    """One listening address."""
+    """One listening address, or a socket that listens already."""
 
-    def __init__(self, application: Any, address: Address) -> None:
-        self._socket = bind(address)
+    def __init__(self, application: Any, address: Address | socket.socket) -> None:
+        self._socket = address if isinstance(address, socket.socket) else bind(address)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             application,

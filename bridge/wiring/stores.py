@@ -31,9 +31,9 @@ def bridge_database(home: Path) -> Iterator[Database]:
         database.dispose()
 
 
-def open_engine_database(settings: Settings) -> Database:
+def open_engine_database(settings: Settings, pool: Pool | None = None) -> Database:
     """Open the internal engine's database; nothing is migrated here."""
-    return Database(settings.engine_database_url(), _pool(settings))
+    return Database(settings.engine_database_url(), pool or _pool(settings))
 
 
 def migrate_bridge(database: Database) -> tuple[str, ...]:
