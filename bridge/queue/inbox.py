@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, text
 
@@ -42,6 +42,16 @@ Remember = Callable[[Connection, Sequence[Any]], None]
 """Writes the contents of news down, within a transaction. Raises StoreError."""
 
 
+class Told(Protocol):
+    """Whose acknowledgments went out, and is not written down yet."""
+
+    def are_told(self, message_ids: Sequence[int]) -> bool:
+        """Tell whether all these are among them."""
+
+    def written_down(self, message_ids: Sequence[int]) -> None:
+        """Forget these: it is written down."""
+
+
 def _nothing(_connection: Connection, _contents: Sequence[Any]) -> None:
     """Remember nothing."""
 
@@ -62,7 +72,7 @@ class Inbox:
     `owner` names this worker among all nodes and must survive a restart: by it a node finds
     what it had claimed when it died. `parked_block` makes a parked message hold up all that
     comes after it in its lanes (decision 0030 says why it does not by default). `remember` is for
-    the news that outcomes bring.
+    the news that outcomes bring; `told` are whose acknowledgments went out just now.
     """
 
     def __init__(
@@ -74,12 +84,17 @@ class Inbox:
         parked_block: bool = False,
         remember: Remember = _nothing,
         timer: Callable[[], float] = time.monotonic,
+        told: Told | None = None,
     ) -> None:
         self.lease = lease
+        self._told = told
         self._remember = remember
         self._database = database
         self._owner = owner
-        self._line = Line(database, INBOX, parked_block=parked_block, timer=timer)
+        are_told = (lambda _: False) if told is None else told.are_told
+        self._line = Line(
+            database, INBOX, parked_block=parked_block, timer=timer, are_told=are_told
+        )
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""
@@ -101,7 +116,14 @@ class Inbox:
 
     def _claim(self, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
         with self._database.fleeting() as connection:
-            return self._claimed(connection, now, limit)
+            claimed = self._claimed(connection, now, limit)
+        self._written_down(claimed[0])
+        return claimed
+
+    def _written_down(self, taken: Taken) -> None:
+        """Need no note any more, now that it is committed."""
+        if taken.told and self._told is not None:
+            self._told.written_down(taken.told)
 
     def _claimed(self, connection: Connection, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
         taken = self._line.claim(
@@ -156,6 +178,7 @@ class Inbox:
             raise
         except StoreError:  # news that cannot be written, or a lane that another node has taken
             return self.settle(outcomes, now), Handful([], more=True, undecided=False)
+        self._written_down(taken)
         return settled, self._handful(taken, messages)
 
     def _settle_alone(self, outcome: Outcome, now: int) -> Settled:

@@ -64,12 +64,14 @@ class Taken:
     `unseen`: all that was looked at is blocked, and there is more; a long backlog is sorted out in
     several transactions, so that nobody waits long for one. `more`: others may be free as well.
     `undecided`: some stand behind one that is just leaving, and nobody will tell when it has left.
+    `told` are those with which it was written down that their senders were told.
     """
 
     ids: list[int]
     unseen: bool
     more: bool
     undecided: bool
+    told: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,10 @@ class Line:
         *,
         parked_block: bool,
         timer: Callable[[], float] = time.monotonic,
+        are_told: Callable[[Sequence[int]], bool] = lambda _: False,
     ) -> None:
-        """With `parked_block` what is parked keeps its place, and all of its lane waiting."""
-        self._sql = statements
+        """With `parked_block` what is parked keeps its place; `are_told` as `inbox.Told` has it."""
+        self._sql, self._are_told = statements, are_told
         self._staying = {State.QUEUED, State.PARKED} if parked_block else {State.QUEUED}
         self._are_seen = database.dialect == "postgresql"
         # Messages lie in partitions there: most are left alone most of the time.
@@ -126,7 +129,7 @@ class Line:
         window = max(limit, _WINDOW)
         floor = self._floor.at(self._timer())
         parameters = {"now": now, "channel": channel, "limit": window}
-        claimed: list[int] = []
+        claimed, told = list[int](), list[int]()
         for _ in range(_ROUNDS):
             rows = self._look(connection, floor, parameters)
             self._floor.found(floor, [row.id for row in rows], self._timer())
@@ -134,13 +137,13 @@ class Line:
                 self._enrol(connection, max(row.id for row in rows))
             free, blocked = self._sort_out(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
-            self._take(heads, connection, owner, lease_until)
+            told += self._take(heads, connection, owner, lease_until)
             claimed += [row.id for row in heads]
             if len(rows) < window or len(claimed) == limit or not blocked:
                 more = len(rows) == window or len(heads) < len(free)
                 undecided = len(free) + len(blocked) < len(rows)
-                return Taken(claimed, unseen=False, more=more, undecided=undecided)
-        return Taken(claimed, unseen=True, more=True, undecided=True)
+                return Taken(claimed, unseen=False, more=more, undecided=undecided, told=told)
+        return Taken(claimed, unseen=True, more=True, undecided=True, told=told)
 
     def hurry(self) -> None:
         """Look among the old soon: others have queued something. From any thread."""
@@ -250,26 +253,22 @@ class Line:
 
     def _take(
         self, rows: Sequence[Row[Any]], connection: Connection, owner: str, lease_until: int
-    ) -> None:
-        if rows:
-            ids = [row.id for row in rows]
-            ask(connection, self._sql.claim, ids, owner=owner, lease_until=lease_until)
+    ) -> list[int]:
+        """Claim rows; give those of `Taken.told`."""
+        ids = [row.id for row in rows]
+        told = ids if ids and self._are_told(ids) else []
+        if ids:
+            how = self._sql.claim_told if told else self._sql.claim
+            ask(connection, how, ids, owner=owner, lease_until=lease_until)
             carry_out(connection, self._sql.claim_lane, self._places(rows))
+        return told
 
     def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
-        values = [
-            (
-                each.row_id,
-                each.state.value,
-                each.not_before,
-                each.failure,
-                each.code,
-                each.detail,
-                now,
-            )
+        rows = [
+            (each.row_id, each.state.value, each.not_before, each.failure, each.code, each.detail)
             for each in settlements
         ]
-        carry_out(connection, self._sql.settle, values)
+        carry_out(connection, self._sql.settle, [(*row, now) for row in rows])
 
     def _move(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
         """Let go of rows that keep their place."""

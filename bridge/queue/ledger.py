@@ -60,7 +60,7 @@ class Ledger:
         self._turn: list[Group] = []  # the loop's own, until it hands them over
         self._waiting: deque[Group] = deque()
         self._wanted = 1  # so many must wait before the thread is woken
-        self._notes = Notes(database)
+        self.notes = Notes(database)
         self._asked = Asked(database, timer)
         self._announce: Callable[[], object] = _nobody
         self.arrived = 0  # in all, for whoever wants to know how fast they come
@@ -83,7 +83,7 @@ class Ledger:
         self._large = ThreadPoolExecutor(1, "ledger, large")
         self._thread = threading.Thread(target=self._write_on, name="ledger", daemon=True)
         self._thread.start()
-        self._notes.start()
+        self.notes.start()
         self._asked.start(loop)
 
     async def stop(self) -> None:
@@ -95,7 +95,7 @@ class Ledger:
             self._changed.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-            await asyncio.to_thread(self._notes.stop)
+            await asyncio.to_thread(self.notes.stop)
         await asyncio.to_thread(self._large.shutdown)
         self._large_keeper.close()
         self._keeper.close()
@@ -130,7 +130,7 @@ class Ledger:
 
     def acknowledged(self, message_id: int) -> None:
         """Note that the ACK was written out; kept within a second or so, many in one statement."""
-        self._notes.add(message_id)
+        self.notes.add(message_id)
 
     def _new_future(self) -> asyncio.Future[Any]:
         if self._loop is None:

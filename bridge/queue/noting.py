@@ -1,12 +1,14 @@
 """
 Note that acknowledgments were written out: for many messages in one statement, every half second.
 
-In a thread of its own, so that no arrival waits for a note. What the database does not take now
-is noted later; what a power cut takes back was acknowledged all the same.
+Who claims messages meanwhile writes it down with the claim, which is most of them where they are
+applied as they come. The rest is written in a thread of its own, so that no arrival waits for a
+note. What the database does not take now is noted later; what a power cut takes back was
+acknowledged all the same.
 """
 
 import threading
-from collections import deque
+from collections.abc import Sequence
 
 from bridge.queue.hot_path import HOT_PATHS
 from bridge.store.database import Database
@@ -22,7 +24,7 @@ class Notes:
     def __init__(self, database: Database) -> None:
         self._path = HOT_PATHS[database.dialect]
         self._writer = database.writer(fleeting=True)
-        self._open: deque[int] = deque()
+        self._open: dict[int, None] = {}  # each of its methods is one step, whoever else is at it
         self._some = threading.Event()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -43,22 +45,32 @@ class Notes:
 
     def add(self, message_id: int) -> None:
         """Note that a message's acknowledgment went out."""
-        self._open.append(message_id)
+        self._open[message_id] = None
         if not self._some.is_set():  # to ask costs less than to set
             self._some.set()
 
+    def are_told(self, message_ids: Sequence[int]) -> bool:
+        """Tell whether notes about all these wait. From any thread."""
+        return all(map(self._open.__contains__, message_ids))
+
+    def written_down(self, message_ids: Sequence[int]) -> None:
+        """Forget the notes about these: they were written with something else."""
+        for each in message_ids:
+            self._open.pop(each, None)
+
     def _write_on(self) -> None:
-        while not self._ending.is_set():
+        ended = False
+        while not ended:
             self._some.wait()
-            self._ending.wait(_EVERY)
+            ended = self._ending.wait(_EVERY)
             self._some.clear()
-            ids = [self._open.popleft() for _ in range(len(self._open))]
+            ids = list(self._open)
             together = max(_TOGETHER, len(ids) // 8)
             for first in range(0, len(ids), together):
                 try:
                     with self._writer.transaction() as cursor:
                         self._path.acknowledged(cursor, ids[first : first + together])
                 except StoreError:
-                    self._open.extendleft(reversed(ids[first:]))
                     self._some.set()
                     break
+                self.written_down(ids[first : first + together])

@@ -24,6 +24,7 @@ class LineStatements:
     guard: str
     block: Among
     claim: Among
+    claim_told: Among  # of those whose senders have been told
     claim_lane: Step
     held: str
     leave: Step
@@ -58,9 +59,11 @@ _GUARD = "SELECT lane, {key} AS id FROM {table}_lane WHERE (lane, {key}) IN :pla
 _BLOCK = "UPDATE {table} SET blocked = 1 WHERE id IN :ids"
 _CLAIM = """
     UPDATE {table} SET state = 'claimed', attempts = attempts + 1, owner = :owner,
-        lease_until = :lease_until
+        lease_until = :lease_until{told}
     WHERE id IN :ids
 """
+_TOLD = """,
+        acknowledgment = replace(acknowledgment, 'pending', 'delivered')"""
 # Places are given in an order that is the same for everyone, and locked in it.
 _PLACES = ("bigint", "bigint")
 _ORDERED = "SELECT * FROM {given} AS p (lane, id) ORDER BY lane, id"
@@ -148,12 +151,16 @@ def _step(
     return Step(kinds, each, together, again=again)
 
 
-def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineStatements:
+def _line(
+    table: str, key: str, lanes: tuple[str, ...], channel: str, told: str = ""
+) -> LineStatements:
     names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
     step = partial(_step, names)
 
-    def filled(template: str, lane: str = "", since: str = "", given: str = "") -> str:
-        return template.format(**names, lane=lane, since=since, given=given)
+    def filled(
+        template: str, lane: str = "", since: str = "", given: str = "", told: str = ""
+    ) -> str:
+        return template.format(**names, lane=lane, since=since, given=given, told=told)
 
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
@@ -166,6 +173,7 @@ def _line(table: str, key: str, lanes: tuple[str, ...], channel: str) -> LineSta
         guard=filled(_GUARD),
         block=among(filled(_BLOCK)),
         claim=among(filled(_CLAIM)),
+        claim_told=among(filled(_CLAIM, told=told)),
         claim_lane=step(_MARK_LANE, claimed=1),
         held=filled(_HELD),
         leave=step(_LEAVE),
@@ -185,5 +193,5 @@ ENROLLED = plain("SELECT message_id FROM message_enrolled")
 ENROLLED_UP_TO = plain("UPDATE message_enrolled SET message_id = :upto")
 """The message up to which all have their places in the lanes, on SQLite."""
 
-INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "")
+INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "", _TOLD)
 OUTBOX = _line("delivery", "delivery_id", ("lane",), "destination = :channel AND")

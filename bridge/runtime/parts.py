@@ -118,7 +118,9 @@ class Intake:
         known = self._known(self._first)
         memory = Memory(database, now_ms)
         self._forwarder = Forwarder(client, memory, known, self._waiting, metrics)
-        self._worker = self._applying(Inbox(database, owner, remember=memory.write))
+        self._worker = self._applying(
+            Inbox(database, owner, remember=memory.write, told=self._ledger.notes)
+        )
         membership.wakes(self._worker.look_around)
         self._ledger.announce(self._worker.notify)
 

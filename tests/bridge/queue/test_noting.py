@@ -1,0 +1,112 @@
+"""That a sender was told is written down with the claim, and otherwise by itself."""
+
+import asyncio
+
+import pytest
+
+from bridge.queue import browse
+from bridge.queue.arrivals import Arrival
+from bridge.queue.inbox import Inbox
+from bridge.queue.ledger import Ledger
+from bridge.queue.noting import Notes
+from bridge.queue.states import Acknowledgment
+from bridge.store.database import Database
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival
+
+PENDING, DELIVERED = Acknowledgment.PENDING, Acknowledgment.DELIVERED
+NOT_OWED = Acknowledgment.NOT_OWED
+
+
+def noted(store: Database) -> list[Acknowledgment]:
+    """Read what is written down, of the oldest first."""
+    return [row.acknowledgment for row in browse.messages(store, browse.Filter())][::-1]
+
+
+@pytest.fixture
+def notes(store: Database) -> Notes:
+    """Notes that nobody writes down: their thread has not been started."""
+    return Notes(store)
+
+
+def kept(intake: Intake, *arrivals: Arrival) -> list[int]:
+    """Store messages."""
+    return [receipt.message_id for receipt in intake.keep(*arrivals)]
+
+
+def test_a_claim_writes_it_down(store: Database, intake: Intake, notes: Notes) -> None:
+    """For what it takes and nothing else; and nothing is left to note."""
+    first, second = kept(intake, arrival("A"), arrival("B"))
+    notes.add(first)
+    notes.add(second)
+    (claimed,) = Inbox(store, "node-1", told=notes).claim(NOW, 1)
+    assert claimed.message_id == first
+    assert noted(store) == [DELIVERED, PENDING]
+    assert not notes.are_told([first])
+    assert notes.are_told([second])
+
+
+@pytest.mark.parametrize("told", [[], [0], [1]])
+def test_not_for_whom_nobody_has_told(
+    store: Database, intake: Intake, notes: Notes, told: list[int]
+) -> None:
+    """A claim in which one is still to be told leaves them all to the notes."""
+    ids = kept(intake, arrival(patient="A"), arrival(patient="B"))
+    for each in told:
+        notes.add(ids[each])
+    assert len(Inbox(store, "node-1", told=notes).claim(NOW, 10)) == 2
+    assert noted(store) == [PENDING, PENDING]
+    assert all(notes.are_told([ids[each]]) for each in told)
+
+
+def test_who_wanted_no_answer_was_not_told(store: Database, intake: Intake, notes: Notes) -> None:
+    """Whatever is noted."""
+    (number,) = kept(intake, arrival("A", acknowledgment=NOT_OWED))
+    notes.add(number)
+    assert Inbox(store, "node-1", told=notes).claim(NOW, 1)
+    assert noted(store) == [NOT_OWED]
+
+
+def test_with_an_outcome_the_next(store: Database, intake: Intake, notes: Notes) -> None:
+    """A batch that is done claims the next in the same transaction."""
+    inbox = Inbox(store, "node-1", told=notes)
+    (number,) = kept(intake, arrival("A"))
+    notes.add(number)
+    _, handful = inbox.turn_over([], NOW, 10)
+    assert [each.message_id for each in handful.messages] == [number]
+    assert noted(store) == [DELIVERED]
+    assert not notes.are_told([number])
+
+
+def test_a_claim_that_is_not_kept_forgets_nothing(
+    store: Database, intake: Intake, notes: Notes
+) -> None:
+    """The note is still to be written."""
+    (number,) = kept(intake, arrival("A"))
+    notes.add(number)
+    inbox = Inbox(store, "node-1", told=notes)
+
+    def claim_and_fail() -> None:
+        with store.write() as connection:
+            inbox._claimed(connection, NOW, 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        claim_and_fail()
+    assert noted(store) == [PENDING]
+    assert notes.are_told([number])
+
+
+def test_what_is_left_is_written_at_the_end(store: Database) -> None:
+    """However soon that comes."""
+
+    async def story() -> None:
+        for patient in "ABC":
+            ledger = Ledger(store)
+            ledger.start(asyncio.get_running_loop())
+            receipt = await ledger.accept(arrival(patient))
+            ledger.acknowledged(receipt.message_id)
+            await ledger.stop()
+
+    asyncio.run(story())
+    assert noted(store) == [DELIVERED] * 3
