@@ -15,7 +15,8 @@ from config import Settings
 from config.quantities import Address
 
 HOST = "127.0.0.1"
-_NEVER_BEGAN = -1
+NEVER_BEGAN = -1
+"""The status of one that could not be started."""
 _COMPUTED = 2  # of a process's clocks the one of the scheduler, as Linux counts them
 
 
@@ -50,7 +51,10 @@ class EngineProcess:
 
     def begin(self) -> bool:
         """Start it; tell whether it is ready."""
-        said, say = os.pipe()
+        try:
+            said, say = os.pipe()
+        except OSError:  # no descriptor left
+            return False
         with os.fdopen(said, "rb") as ready:
             try:
                 self._process = process = self._started(say)
@@ -68,7 +72,7 @@ class EngineProcess:
 
     def wait(self) -> int:
         """Wait until it has ended; give its status."""
-        status = _NEVER_BEGAN if self._process is None else self._process.wait()
+        status = NEVER_BEGAN if self._process is None else self._process.wait()
         self.end()
         self._listening.close()
         self._over.set()

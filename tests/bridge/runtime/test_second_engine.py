@@ -1,11 +1,14 @@
 """A second engine in a process of its own: started, asked, given up, ended; on both databases."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import text
@@ -87,6 +90,15 @@ def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
+def refused(*_: object) -> NoReturn:
+    """Have nothing left, as the system and the interpreter say it."""
+    raise RanOut(errno.EMFILE, "nothing left")
+
+
+class RanOut(OSError, RuntimeError):
+    """Descriptors are OSError's, threads RuntimeError's."""
+
+
 @pytest.fixture
 async def ward(database_url: str, tmp_path: Path) -> AsyncIterator[Ward]:
     """One whose second engine ends with the test."""
@@ -161,16 +173,27 @@ async def test_it_ends_when_it_is_not_needed(ward: Ward) -> None:
     assert ward.orders() == ["A1", "A2"]
 
 
-@pytest.mark.parametrize("what", ["another release", "no program"])
+@pytest.mark.parametrize(
+    "what", ["another release", "no program", "no descriptor", "no pipe", "no thread"]
+)
 async def test_it_does_not_come_about(
     ward: Ward, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Where the files were replaced under a running service, or nothing can be started."""
-    if what == "another release":
-        monkeypatch.setattr(second_process, "__version__", "0.0.1")
-    else:
-        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    match what:
+        case "another release":
+            monkeypatch.setattr(second_process, "__version__", "0.0.1")
+        case "no program":
+            monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        case "no descriptor":
+            monkeypatch.setattr(second_process, "HOST", "192.0.2.1")  # nor an address, RFC 5737
+        case "no pipe":
+            monkeypatch.setattr(os, "pipe", refused)
+        case _:
+            monkeypatch.setattr(threading.Thread, "start", refused)
     ward.works_hard()
+    if what == "no thread":
+        monkeypatch.undo()  # the others are asked for by a thread
     assert ward.second.caller is None
     await ward.until(lambda: ward.second.pid is None)
     await ward.launch("A1")
