@@ -87,8 +87,8 @@ class SecondEngine:
             self._begin()
 
     def give_up(self) -> None:
-        """End it at once: it is of no use."""
-        if self._process is not None and self._caller is not None:
+        """End it at once, also where it was to end by itself: what it has is tried again."""
+        if self._process is not None:
             self._let_go()
             self._process.kill()
 

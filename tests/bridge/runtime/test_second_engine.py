@@ -15,6 +15,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bridge.cli import application
+from bridge.engine_client import connections
 from bridge.engine_client.calling import Request
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
@@ -171,6 +172,20 @@ async def test_it_ends_when_it_is_not_needed(ward: Ward) -> None:
     assert await ward.begun() != pid
     await ward.launch("A2")
     assert ward.orders() == ["A1", "A2"]
+
+
+async def test_killed_where_it_was_to_end(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held up with something in hand, which is tried again: it must not be done there as well."""
+    monkeypatch.setattr(connections, "SILENCE_SECONDS", 2.0)
+    pid = await ward.begun()
+    os.kill(pid, signal.SIGSTOP)
+    asked = asyncio.create_task(ward.launch("A1"))
+    await asyncio.sleep(0.1)
+    ward.now += LONG + 1
+    await ward.until(lambda: ward.second.caller is None)
+    with pytest.raises(EngineFailure):
+        await asked
+    await ward.until(lambda: gone(pid))
 
 
 @pytest.mark.parametrize(
