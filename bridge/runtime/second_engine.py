@@ -68,7 +68,7 @@ async def _serve(
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def await_the_end() -> None:
-        sys.stdin.buffer.read()  # until the service closes its pipe, or is gone
+        os.read(sys.stdin.fileno(), 1)  # until the service closes its pipe, or is gone
         loop.call_soon_threadsafe(stop.set)
 
     await web.start()

@@ -33,6 +33,7 @@ class EngineProcess:
         self.port: int = self._listening.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
         self._unwanted = False
+        self._has_begun = False
         self._over = threading.Event()
 
     @property
@@ -68,7 +69,8 @@ class EngineProcess:
                 process.stdin.flush()
             if self._unwanted:
                 self.kill()
-            return bool(ready.read(1))
+            self._has_begun = bool(ready.read(1))
+            return self._has_begun
 
     def wait(self) -> int:
         """Wait until it has ended; give its status."""
@@ -92,7 +94,9 @@ class EngineProcess:
             self._process.kill()
 
     def finish(self, patience: float) -> None:
-        """Let it end, or end it."""
+        """Let it end, or end it; one that is not ready has nothing in hand."""
+        if not self._has_begun:
+            self.kill()
         self.end()
         if not self._over.wait(patience):
             self.kill()

@@ -145,7 +145,7 @@ class SecondEngine:
     def _gone(self, status: int) -> None:
         self._let_go()
         self._process = None
-        if status:
+        if status and not self._stopping:
             self._log.warning("second engine ended: the service goes on without it", status=status)
             self._not_before = asyncio.get_running_loop().time() + NOT_AGAIN
 

@@ -93,10 +93,10 @@ def gone(pid: int) -> bool:
 
 def refused(*_: object) -> NoReturn:
     """Have nothing left, as the system and the interpreter say it."""
-    raise RanOut(errno.EMFILE, "nothing left")
+    raise RanOutError(errno.EMFILE, "nothing left")
 
 
-class RanOut(OSError, RuntimeError):
+class RanOutError(OSError, RuntimeError):
     """Descriptors are OSError's, threads RuntimeError's."""
 
 
@@ -230,9 +230,13 @@ async def test_it_may_always_run(ward: Ward) -> None:
 
 
 async def test_the_service_stops_before_it_is_ready(ward: Ward) -> None:
-    """It ends too."""
+    """It ends too, at once, even where it is held up."""
     ward.works_hard()
-    await ward.second.aclose()
+    await ward.until(lambda: ward.second.pid is not None)
+    assert ward.second.pid is not None
+    os.kill(ward.second.pid, signal.SIGSTOP)
+    async with asyncio.timeout(10):
+        await ward.second.aclose()
     assert ward.second.caller is None
     ward.works_hard()
     assert ward.second.caller is None
