@@ -105,8 +105,9 @@ class EngineProcess:
     def _started(self, say: int) -> subprocess.Popen[bytes]:
         listening = self._listening.fileno()
         path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
+        # -P: where we were started may be anybody's folder, and is in `path` if it was in ours.
         return subprocess.Popen(  # noqa: S603  # our own interpreter, and two numbers
-            [sys.executable, "-m", "bridge.runtime.second_engine", str(listening), str(say)],
+            [sys.executable, "-P", "-m", "bridge.runtime.second_engine", str(listening), str(say)],
             stdin=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
             pass_fds=(listening, say),

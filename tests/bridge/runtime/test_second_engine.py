@@ -215,8 +215,16 @@ async def test_it_does_not_come_about(
     assert ward.orders() == ["A1"]
 
 
-async def test_it_may_always_run(ward: Ward) -> None:
-    """Where the settings say so: from the start on, however little there is to do."""
+async def test_it_may_always_run(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    Where the settings say so: from the start on, however little there is to do.
+
+    What lies where the service was started is no program of ours.
+    """
+    (tmp_path / "uvicorn.py").write_text("raise SystemExit(1)", "utf-8")
+    monkeypatch.chdir(tmp_path)
     second = SecondEngine(ward.settings, ward.database.mark, ward.pressure, always=True)
     await second.start()
     await ward.until(lambda: second.caller is not None)
