@@ -49,9 +49,10 @@ class Beside(Caller):
         except EngineFailure:
             self._second.give_up()
             raise
+        finally:  # it may have been done without an answer
+            self._changed()
         if answer.status >= _FAULT:
             self._second.give_up()
-        self._changed()
         return answer
 
     @override

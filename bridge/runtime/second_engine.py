@@ -7,6 +7,7 @@ work. Ends when the service does, or has no more use for it.
 """
 
 import asyncio
+import ctypes
 import gc
 import os
 import pickle
@@ -33,6 +34,7 @@ from config.sections import LogFormat
 
 CONNECTIONS = Pool(4, 4)
 _FIRST_TO_GO = "500"  # of 1000, as Linux counts whom it ends where memory runs out
+_SIGNAL_AT_PARENTS_DEATH = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _OTHER_RELEASE = 3  # exit status
 
 
@@ -43,6 +45,7 @@ def main() -> None:
     The service writes what it is, how it was started, and the name of its announcements.
     """
     _step_back()
+    _fall_with_the_service()
     gc.disable()  # until all runs
     listening, ready = (int(each) for each in sys.argv[1:])
     if sys.stdin.buffer.readline().decode().strip() != __version__:
@@ -65,7 +68,7 @@ async def _serve(
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def await_the_end() -> None:
-        sys.stdin.buffer.read()  # until the service closes its pipe, or is gone
+        os.read(sys.stdin.fileno(), 1)  # until the service closes its pipe, or is gone
         loop.call_soon_threadsafe(stop.set)
 
     await web.start()
@@ -98,6 +101,17 @@ def _step_back() -> None:
         signal.signal(each, signal.SIG_IGN)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
+
+
+def _fall_with_the_service() -> None:
+    """
+    Be killed where the service is (Linux), held up or not.
+
+    The next service tries again what was asked here, and applies what came after it: to be told by
+    the pipe, and to finish what is in hand, would put an order back to what it was before.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from config import Settings
 from config.quantities import Address
 
 HOST = "127.0.0.1"
-_NEVER_BEGAN = -1
+NEVER_BEGAN = -1
+"""The status of one that could not be started."""
 _COMPUTED = 2  # of a process's clocks the one of the scheduler, as Linux counts them
 
 
@@ -32,6 +33,7 @@ class EngineProcess:
         self.port: int = self._listening.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
         self._unwanted = False
+        self._has_begun = False
         self._over = threading.Event()
 
     @property
@@ -50,7 +52,10 @@ class EngineProcess:
 
     def begin(self) -> bool:
         """Start it; tell whether it is ready."""
-        said, say = os.pipe()
+        try:
+            said, say = os.pipe()
+        except OSError:  # no descriptor left
+            return False
         with os.fdopen(said, "rb") as ready:
             try:
                 self._process = process = self._started(say)
@@ -64,11 +69,12 @@ class EngineProcess:
                 process.stdin.flush()
             if self._unwanted:
                 self.kill()
-            return bool(ready.read(1))
+            self._has_begun = bool(ready.read(1))
+            return self._has_begun
 
     def wait(self) -> int:
         """Wait until it has ended; give its status."""
-        status = _NEVER_BEGAN if self._process is None else self._process.wait()
+        status = NEVER_BEGAN if self._process is None else self._process.wait()
         self.end()
         self._listening.close()
         self._over.set()
@@ -88,7 +94,9 @@ class EngineProcess:
             self._process.kill()
 
     def finish(self, patience: float) -> None:
-        """Let it end, or end it."""
+        """Let it end, or end it; one that is not ready has nothing in hand."""
+        if not self._has_begun:
+            self.kill()
         self.end()
         if not self._over.wait(patience):
             self.kill()
@@ -97,8 +105,9 @@ class EngineProcess:
     def _started(self, say: int) -> subprocess.Popen[bytes]:
         listening = self._listening.fileno()
         path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
+        # -P: where we were started may be anybody's folder, and is in `path` if it was in ours.
         return subprocess.Popen(  # noqa: S603  # our own interpreter, and two numbers
-            [sys.executable, "-m", "bridge.runtime.second_engine", str(listening), str(say)],
+            [sys.executable, "-P", "-m", "bridge.runtime.second_engine", str(listening), str(say)],
             stdin=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
             pass_fds=(listening, say),

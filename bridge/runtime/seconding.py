@@ -18,7 +18,7 @@ from bridge.engine_client.connections import Connections
 from bridge.queue.pressure import Pressure
 from bridge.queue.work import Claimed, Outcome
 from bridge.queue.worker import Apply
-from bridge.runtime.second_process import HOST, EngineProcess
+from bridge.runtime.second_process import HOST, NEVER_BEGAN, EngineProcess
 from bridge.store.database import Database
 from config import Settings
 from config.sections import SecondProcess
@@ -87,8 +87,8 @@ class SecondEngine:
             self._begin()
 
     def give_up(self) -> None:
-        """End it at once: it is of no use."""
-        if self._process is not None and self._caller is not None:
+        """End it at once, also where it was to end by itself: what it has is tried again."""
+        if self._process is not None:
             self._let_go()
             self._process.kill()
 
@@ -99,7 +99,11 @@ class SecondEngine:
         self._log.info(
             "second engine starting", trigger="always" if self._always else "much to apply"
         )
-        process = self._process = EngineProcess(*self._task)
+        try:
+            process = self._process = EngineProcess(*self._task)
+        except OSError:  # no descriptor left, or a machine without IPv4
+            self._gone(NEVER_BEGAN)
+            return
 
         def tell(what: Callable[..., None], *given: object) -> None:
             with suppress(RuntimeError):  # the loop has ended
@@ -110,7 +114,10 @@ class SecondEngine:
                 tell(self._ready, process)
             tell(self._gone, process.wait())
 
-        threading.Thread(target=watch, name="second engine", daemon=True).start()
+        try:
+            threading.Thread(target=watch, name="second engine", daemon=True).start()
+        except RuntimeError:  # no thread left
+            self._gone(process.wait())
 
     def _ready(self, process: EngineProcess) -> None:
         if self._stopping:
@@ -138,7 +145,7 @@ class SecondEngine:
     def _gone(self, status: int) -> None:
         self._let_go()
         self._process = None
-        if status:
+        if status and not self._stopping:
             self._log.warning("second engine ended: the service goes on without it", status=status)
             self._not_before = asyncio.get_running_loop().time() + NOT_AGAIN
 

@@ -108,7 +108,11 @@ def test_it_is_killed(house: House) -> None:
 
 
 def test_it_goes_with_the_service(house: House) -> None:
-    """Told to stop, or killed; what was in hand is applied after the next start."""
+    """
+    Told to stop, or killed; what was in hand is applied after the next start.
+
+    One that is held up goes too: woken later it would apply what was overtaken meanwhile.
+    """
     day, pid = Day(house), second(house)
     day.load()
     assert house.stop() == 0
@@ -117,6 +121,7 @@ def test_it_goes_with_the_service(house: House) -> None:
     house.start()
     pid = second(house, 2)
     day.load()
+    os.kill(pid, signal.SIGSTOP)
     house.kill()
     assert ends(pid)
     house.start()

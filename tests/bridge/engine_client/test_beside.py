@@ -71,11 +71,12 @@ async def test_without_one_all_is_done_here() -> None:
 
 async def test_one_that_does_not_answer_is_given_up() -> None:
     """What became of that call nobody knows: it is not tried here while it may be done there."""
-    own, other = Service(), Service(0)
-    beside = Beside(own, Second(other), lambda: None)
+    own, other, rung = Service(), Service(0), []
+    beside = Beside(own, Second(other), lambda: rung.append("!"))
     with pytest.raises(EngineFailure):
         await beside.ask(asked(BATCH))
     assert own.asked == []
+    assert rung == ["!"]
     await beside.ask(asked(BATCH))
     assert (own.asked, other.asked) == ([BATCH], [BATCH])
 

@@ -1,17 +1,21 @@
 """A second engine in a process of its own: started, asked, given up, ended; on both databases."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bridge.cli import application
+from bridge.engine_client import connections
 from bridge.engine_client.calling import Request
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
@@ -85,6 +89,15 @@ class Ward:
 def gone(pid: int) -> bool:
     """Tell whether a process has ended, and nobody still has to be told."""
     return not Path(f"/proc/{pid}").exists()
+
+
+def refused(*_: object) -> NoReturn:
+    """Have nothing left, as the system and the interpreter say it."""
+    raise RanOutError(errno.EMFILE, "nothing left")
+
+
+class RanOutError(OSError, RuntimeError):
+    """Descriptors are OSError's, threads RuntimeError's."""
 
 
 @pytest.fixture
@@ -161,24 +174,57 @@ async def test_it_ends_when_it_is_not_needed(ward: Ward) -> None:
     assert ward.orders() == ["A1", "A2"]
 
 
-@pytest.mark.parametrize("what", ["another release", "no program"])
+async def test_killed_where_it_was_to_end(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held up with something in hand, which is tried again: it must not be done there as well."""
+    monkeypatch.setattr(connections, "SILENCE_SECONDS", 2.0)
+    pid = await ward.begun()
+    os.kill(pid, signal.SIGSTOP)
+    asked = asyncio.create_task(ward.launch("A1"))
+    await asyncio.sleep(0.1)
+    ward.now += LONG + 1
+    await ward.until(lambda: ward.second.caller is None)
+    with pytest.raises(EngineFailure):
+        await asked
+    await ward.until(lambda: gone(pid))
+
+
+@pytest.mark.parametrize(
+    "what", ["another release", "no program", "no descriptor", "no pipe", "no thread"]
+)
 async def test_it_does_not_come_about(
     ward: Ward, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Where the files were replaced under a running service, or nothing can be started."""
-    if what == "another release":
-        monkeypatch.setattr(second_process, "__version__", "0.0.1")
-    else:
-        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    match what:
+        case "another release":
+            monkeypatch.setattr(second_process, "__version__", "0.0.1")
+        case "no program":
+            monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        case "no descriptor":
+            monkeypatch.setattr(second_process, "HOST", "192.0.2.1")  # nor an address, RFC 5737
+        case "no pipe":
+            monkeypatch.setattr(os, "pipe", refused)
+        case _:
+            monkeypatch.setattr(threading.Thread, "start", refused)
     ward.works_hard()
+    if what == "no thread":
+        monkeypatch.undo()  # the others are asked for by a thread
     assert ward.second.caller is None
     await ward.until(lambda: ward.second.pid is None)
     await ward.launch("A1")
     assert ward.orders() == ["A1"]
 
 
-async def test_it_may_always_run(ward: Ward) -> None:
-    """Where the settings say so: from the start on, however little there is to do."""
+async def test_it_may_always_run(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    Where the settings say so: from the start on, however little there is to do.
+
+    What lies where the service was started is no program of ours.
+    """
+    (tmp_path / "uvicorn.py").write_text("raise SystemExit(1)", "utf-8")
+    monkeypatch.chdir(tmp_path)
     second = SecondEngine(ward.settings, ward.database.mark, ward.pressure, always=True)
     await second.start()
     await ward.until(lambda: second.caller is not None)
@@ -192,9 +238,13 @@ async def test_it_may_always_run(ward: Ward) -> None:
 
 
 async def test_the_service_stops_before_it_is_ready(ward: Ward) -> None:
-    """It ends too."""
+    """It ends too, at once, even where it is held up."""
     ward.works_hard()
-    await ward.second.aclose()
+    await ward.until(lambda: ward.second.pid is not None)
+    assert ward.second.pid is not None
+    os.kill(ward.second.pid, signal.SIGSTOP)
+    async with asyncio.timeout(10):
+        await ward.second.aclose()
     assert ward.second.caller is None
     ward.works_hard()
     assert ward.second.caller is None
