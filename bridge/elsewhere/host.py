@@ -36,7 +36,7 @@ class _Process:
     def __init__(self) -> None:
         path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bridge.elsewhere.worker"],
+            [sys.executable, "-P", "-m", "bridge.elsewhere.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

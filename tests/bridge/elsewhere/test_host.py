@@ -24,8 +24,16 @@ def elsewhere() -> Iterator[Elsewhere]:
     assert made.pid is None
 
 
-def test_it_is_another_process_and_less_urgent(elsewhere: Elsewhere) -> None:
-    """And the same one for the next question; none before the first."""
+def test_it_is_another_process_and_less_urgent(
+    elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """
+    And the same one for the next question; none before the first.
+
+    What lies where the service was started is no program of ours.
+    """
+    (tmp_path / "pickle.py").write_text("raise SystemExit(1)", "utf-8")
+    monkeypatch.chdir(tmp_path)
     assert elsewhere.pid is None
     assert elsewhere.ask(deeds.length, PAYLOAD, 3) == LARGE + 3
     pid, nice = elsewhere.ask(deeds.who, PAYLOAD)
