@@ -1,6 +1,7 @@
 // The report's page as it stands: its state, its texts, and the deeds that change it. Every deed
 // answers with the new state; what may be done is what the engine permits (`can`).
 import { ApiProblem } from "../../../shared/api/client";
+import { together } from "../../../shared/api/turns";
 import type { Endpoints } from "../endpoints";
 import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
@@ -115,9 +116,13 @@ export class Desk {
     return this.page?.addenda.findLast((each) => each.state === "draft");
   }
 
-  /** Looks again, once nothing is on its way. */
-  async refresh(): Promise<void> {
-    if (this.view !== "report" || this.#sending) return;
+  /** Looks again, once nothing is on its way: a change may be heard while a text is saved. */
+  readonly refresh = together(() => this.#look());
+
+  async #look(): Promise<void> {
+    await this.report?.keeper.settled();
+    await this.addendum?.keeper.settled();
+    if (this.view !== "report") return;
     try {
       this.adopt(await this.endpoints.load());
     } catch (error) {
@@ -131,7 +136,8 @@ export class Desk {
     try {
       const seen = await this.endpoints.presence();
       const page = this.page;
-      if (!page || this.#sending) return;
+      if (!page) return;
+      if (this.#sending) return await this.refresh();
       const same = seen.version === page.version && seen.status === page.status;
       const writer = seen.writer?.name === page.writer?.name;
       if (!same || seen.writable !== page.writable || !writer) await this.refresh();

@@ -71,7 +71,7 @@ export class Keeper {
   /** Saves what is not saved; rejects when that fails. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
-    while (this.#running) await this.#running.catch(() => undefined);
+    await this.settled();
     while (this.dirty) {
       this.#running = this.#save();
       try {
@@ -80,6 +80,11 @@ export class Keeper {
         this.#running = null;
       }
     }
+  }
+
+  /** Resolves when no save is on its way. */
+  async settled(): Promise<void> {
+    while (this.#running) await this.#running.catch(() => undefined);
   }
 
   /** What is shown is what the engine has: nothing is to be kept. */

@@ -1,0 +1,43 @@
+// What the page hears and is asked for while an answer is on its way.
+import { expect, it } from "vitest";
+import { createApi } from "../../../shared/api/client";
+import { createEndpoints } from "../endpoints";
+import draft from "../snapshots/draft.json";
+import { fromText, plainText } from "../text/document";
+import { Desk } from "./desk.svelte";
+
+/** An engine that holds back its answers to some paths; all that it was asked stands in `asked`. */
+function engine(holding: string[], told: Record<string, unknown> = {}) {
+  const page = { ...draft, version: 3 };
+  const asked: string[] = [];
+  const held: (() => void)[] = [];
+  const api = createApi({ token: null }, (given) => {
+    const path = String(given).replace("/reporting/api/session/", "");
+    asked.push(path);
+    const body = told[path] ?? (path === "macros" ? { macros: [] } : page);
+    const answer = () => new Response(JSON.stringify(body));
+    if (!holding.includes(path)) return Promise.resolve(answer());
+    return new Promise((resolve) => held.push(() => resolve(answer())));
+  });
+  const count = (path: string) => asked.filter((each) => each === path).length;
+  return { desk: new Desk(createEndpoints(api)), page, asked, held, count };
+}
+
+const turn = () => new Promise((resolve) => setTimeout(resolve, 5));
+
+it("is looked at behind the save during which a change was heard", async () => {
+  const { desk, page, held, count } = engine(["save"]);
+  await desk.open();
+  desk.report?.keeper.edited();
+  const saved = desk.flush();
+  await turn();
+  const heard = [desk.refresh(), desk.refresh()];
+  await turn();
+  expect([count("save"), count("report")]).toEqual([1, 1]);
+  Object.assign(page, { now: page.now + 1, version: 4 });
+  held.pop()?.();
+  await saved;
+  Object.assign(page, { now: page.now + 1, ownerName: "Somebody Else" });
+  await Promise.all(heard);
+  expect(desk.page?.ownerName).toBe("Somebody Else");
+});
