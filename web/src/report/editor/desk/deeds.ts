@@ -6,8 +6,21 @@ import type { Desk } from "./desk.svelte";
 
 const version = (desk: Desk): number => desk.page?.version ?? 0;
 
-/** Signs, unless the checks find something that a person has to look at first. */
-export async function sign(desk: Desk, { looked = false } = {}): Promise<void> {
+const signing = new WeakMap<Desk, Promise<void>>();
+
+/**
+ * Signs, unless the checks find something that a person has to look at first. Whoever asks while
+ * that is under way gets the same answer: a second signature would be refused.
+ */
+export function sign(desk: Desk, { looked = false } = {}): Promise<void> {
+  const running = signing.get(desk);
+  if (running) return running;
+  const mine = signOnce(desk, looked).finally(() => signing.delete(desk));
+  signing.set(desk, mine);
+  return mine;
+}
+
+async function signOnce(desk: Desk, looked: boolean): Promise<void> {
   await finished();
   await desk.flush();
   if (!looked) {

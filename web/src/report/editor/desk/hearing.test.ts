@@ -4,6 +4,7 @@ import { createApi } from "../../../shared/api/client";
 import { createEndpoints } from "../endpoints";
 import draft from "../snapshots/draft.json";
 import { fromText, plainText } from "../text/document";
+import { sign } from "./deeds";
 import { Desk } from "./desk.svelte";
 
 /** An engine that holds back its answers to some paths; all that it was asked stands in `asked`. */
@@ -40,4 +41,17 @@ it("is looked at behind the save during which a change was heard", async () => {
   Object.assign(page, { now: page.now + 1, ownerName: "Somebody Else" });
   await Promise.all(heard);
   expect(desk.page?.ownerName).toBe("Somebody Else");
+});
+
+it("is signed once, however often that is asked for before the answer", async () => {
+  const { desk, held, count } = engine(["sign"], { checks: { findings: [] } });
+  await desk.open();
+  const both = [sign(desk), sign(desk)];
+  await turn();
+  expect(count("sign")).toBe(1);
+  held.pop()?.();
+  await Promise.all(both);
+  void sign(desk).catch(() => undefined);
+  await turn();
+  expect(count("sign")).toBe(2);
 });
