@@ -2,7 +2,9 @@
 // the engine's refusal; the page's buttons go through `Desk.act`, the host's actions through here.
 import { ApiProblem } from "../../../shared/api/client";
 import { finished } from "../leaving";
+import type { Deed } from "../endpoints";
 import type { Desk } from "./desk.svelte";
+import type { TextPart } from "./part.svelte";
 
 const version = (desk: Desk): number => desk.page?.version ?? 0;
 
@@ -48,9 +50,12 @@ export const createAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.
 export const cancelAddendum = (desk: Desk) => cancel(desk);
 
 /** What was typed in the addendum goes with it: it is not saved first. */
-async function cancel(desk: Desk): Promise<void> {
-  await desk.addendum?.keeper.adopt();
-  await desk.perform(() => desk.endpoints.cancelAddendum());
+const cancel = (desk: Desk) =>
+  throwAway(desk, desk.addendum, () => desk.endpoints.cancelAddendum());
+
+async function throwAway(desk: Desk, part: TextPart | null, deed: Deed): Promise<void> {
+  const carry = () => desk.carry(deed);
+  await (part ? part.throwAway(carry) : carry());
 }
 
 export async function signAddendum(desk: Desk): Promise<void> {
@@ -67,7 +72,6 @@ export const unsignAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.
 
 /** Throws the draft away, with what was typed and not saved. */
 export async function discard(desk: Desk): Promise<void> {
-  await desk.report?.keeper.adopt();
-  await desk.perform(() => desk.endpoints.discard());
+  await throwAway(desk, desk.report, () => desk.endpoints.discard());
   desk.close();
 }

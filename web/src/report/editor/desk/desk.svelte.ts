@@ -2,7 +2,7 @@
 // answers with the new state; what may be done is what the engine permits (`can`).
 import { ApiProblem } from "../../../shared/api/client";
 import { together } from "../../../shared/api/turns";
-import type { Endpoints } from "../endpoints";
+import type { Deed, Endpoints } from "../endpoints";
 import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
 import { canonical, type ReportDocument } from "../text/document";
@@ -168,12 +168,12 @@ export class Desk {
     if (this.view !== "report") return;
     const { report, addendum, page } = this;
     const draft = this.#draft();
-    if (draft && addendum?.keeper.dirty) {
+    if (draft && addendum?.unsaved) {
       void this.endpoints
         .saveAddendum(draft.version, addendum.content(), { keepalive: true })
         .catch(() => undefined);
     }
-    if (report?.keeper.dirty && page?.writable && report.keeper.saving.phase !== "refused") {
+    if (report?.unsaved && page?.writable && report.keeper.saving.phase !== "refused") {
       void this.endpoints
         .saveAndLeave(page.version, report.content(), this.#template)
         .catch(() => undefined);
@@ -247,16 +247,17 @@ export class Desk {
   }
 
   /** Carries out a deed after saving; false, and said, when it fails. */
-  act(deed: () => Promise<Page | undefined>, done: string): Promise<boolean> {
-    return this.#said(() => this.perform(deed), done);
+  act(deed: Deed, done: string): Promise<boolean> {
+    return this.tell(() => this.perform(deed), done);
   }
 
   /** Takes the writing over. Nothing is saved before it: while another writes, nothing can be. */
   takeOver(): Promise<boolean> {
-    return this.#said(() => this.#carry(() => this.endpoints.takeOver()), "editor.yours");
+    return this.tell(() => this.carry(() => this.endpoints.takeOver()), "editor.yours");
   }
 
-  async #said(deed: () => Promise<void>, done: string): Promise<boolean> {
+  /** Carries out what saves by itself, or saves nothing; false, and said, when it fails. */
+  async tell(deed: () => Promise<void>, done: string): Promise<boolean> {
     this.busy = true;
     try {
       await deed();
@@ -271,14 +272,15 @@ export class Desk {
   }
 
   /** Carries out a deed after saving; rejects when it fails. */
-  perform(deed: () => Promise<Page | undefined>): Promise<void> {
-    return this.#carry(async () => {
+  perform(deed: Deed): Promise<void> {
+    return this.carry(async () => {
       await this.flush();
       return deed();
     });
   }
 
-  async #carry(deed: () => Promise<Page | undefined>): Promise<void> {
+  /** Carries out a deed without saving; rejects when it fails. */
+  async carry(deed: Deed): Promise<void> {
     try {
       const page = await deed();
       if (page) this.adopt(page);

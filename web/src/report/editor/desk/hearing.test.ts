@@ -3,22 +3,21 @@ import { expect, it } from "vitest";
 import { createApi } from "../../../shared/api/client";
 import { createEndpoints } from "../endpoints";
 import draft from "../snapshots/draft.json";
-import { fromText, plainText } from "../text/document";
-import { sign } from "./deeds";
+import { discard, sign } from "./deeds";
 import { Desk } from "./desk.svelte";
 
 /** An engine that holds back its answers to some paths; all that it was asked stands in `asked`. */
 function engine(holding: string[], told: Record<string, unknown> = {}) {
   const page = { ...draft, version: 3 };
   const asked: string[] = [];
-  const held: (() => void)[] = [];
+  const held: ((status?: number) => void)[] = [];
   const api = createApi({ token: null }, (given) => {
     const path = String(given).replace("/reporting/api/session/", "");
     asked.push(path);
     const body = told[path] ?? (path === "macros" ? { macros: [] } : page);
-    const answer = () => new Response(JSON.stringify(body));
+    const answer = (status = 200) => new Response(JSON.stringify(body), { status });
     if (!holding.includes(path)) return Promise.resolve(answer());
-    return new Promise((resolve) => held.push(() => resolve(answer())));
+    return new Promise((resolve) => held.push((status) => resolve(answer(status))));
   });
   const count = (path: string) => asked.filter((each) => each === path).length;
   return { desk: new Desk(createEndpoints(api)), page, asked, held, count };
@@ -54,4 +53,19 @@ it("is signed once, however often that is asked for before the answer", async ()
   void sign(desk).catch(() => undefined);
   await turn();
   expect(count("sign")).toBe(2);
+});
+
+it("is not typed in while it is thrown away, and is unsaved as before where that fails", async () => {
+  const { desk, held, count } = engine(["discard"]);
+  await desk.open();
+  const part = desk.report;
+  part?.keeper.edited();
+  const discarded = desk.tell(() => discard(desk), "");
+  await turn();
+  expect([part?.held, count("save")]).toEqual([true, 0]);
+  held.pop()?.(500);
+  expect(await discarded).toBe(false);
+  expect([desk.view, part?.held, part?.unsaved]).toEqual(["report", false, true]);
+  await desk.flush();
+  expect(count("save")).toBe(1);
 });
