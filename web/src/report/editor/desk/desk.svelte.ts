@@ -1,7 +1,7 @@
 // The report's page as it stands: its state, its texts, and the deeds that change it. Every deed
 // answers with the new state; what may be done is what the engine permits (`can`).
 import { ApiProblem } from "../../../shared/api/client";
-import { together } from "../../../shared/api/turns";
+import { together, within } from "../../../shared/api/turns";
 import type { Deed, Endpoints } from "../endpoints";
 import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
@@ -17,6 +17,7 @@ export interface Said {
   mood: "good" | "bad";
 }
 
+const MACROS_WITHIN = 2000; // ms: a text can be written without them as well
 /** The engine's codes that mean: what is shown is not what there is. */
 const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
 
@@ -58,7 +59,9 @@ export class Desk {
 
   /** Loads the report and opens its text. */
   async open(): Promise<void> {
+    const macros = within(MACROS_WITHIN, this.loadMacros());
     const page = await this.endpoints.load();
+    await macros; // a trigger that is typed before they are there would stay as it is
     this.#journal = await openJournal(page.reportId, page.journalKey);
     this.journaled = this.#journal !== null;
     this.report = new TextPart({
@@ -71,12 +74,11 @@ export class Desk {
     });
     this.adopt(page);
     this.view = "report";
-    void this.loadMacros();
   }
 
   async loadMacros(): Promise<void> {
-    const found = await this.endpoints.macros().catch(() => ({ macros: [] }));
-    this.macros = found.macros;
+    const found = await this.endpoints.macros().catch(() => null);
+    this.macros = found?.macros ?? this.macros;
   }
 
   /** Takes a state of the page; an answer that was overtaken is passed over. */
@@ -136,8 +138,7 @@ export class Desk {
     try {
       const seen = await this.endpoints.presence();
       const page = this.page;
-      if (!page) return;
-      if (this.#sending) return await this.refresh();
+      if (!page || this.#sending) return await this.refresh();
       const same = seen.version === page.version && seen.status === page.status;
       const writer = seen.writer?.name === page.writer?.name;
       if (!same || seen.writable !== page.writable || !writer) await this.refresh();
@@ -167,11 +168,10 @@ export class Desk {
   leave(): void {
     if (this.view !== "report") return;
     const { report, addendum, page } = this;
-    const draft = this.#draft();
-    if (draft && addendum?.unsaved) {
-      void this.endpoints
-        .saveAddendum(draft.version, addendum.content(), { keepalive: true })
-        .catch(() => undefined);
+    const version = this.#draft()?.version;
+    if (version !== undefined && addendum?.unsaved) {
+      const saved = this.endpoints.saveAddendum(version, addendum.content(), { keepalive: true });
+      void saved.catch(() => undefined);
     }
     if (report?.unsaved && page?.writable && report.keeper.saving.phase !== "refused") {
       void this.endpoints

@@ -1,5 +1,5 @@
 // What the page hears and is asked for while an answer is on its way.
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { createApi } from "../../../shared/api/client";
 import { createEndpoints } from "../endpoints";
 import draft from "../snapshots/draft.json";
@@ -68,4 +68,33 @@ it("is not typed in while it is thrown away, and is unsaved as before where that
   expect([desk.view, part?.held, part?.unsaved]).toEqual(["report", false, true]);
   await desk.flush();
   expect(count("save")).toBe(1);
+});
+
+it("opens with the macros there are, so that none is typed in vain, and does without late ones", async () => {
+  const { desk, held, count } = engine(["macros"]);
+  const opened = desk.open();
+  await turn();
+  expect([count("report"), desk.page]).toEqual([1, null]);
+  held.pop()?.();
+  await opened;
+  expect(desk.view).toBe("report");
+  const late = engine(["macros"]).desk;
+  vi.useFakeTimers();
+  const waited = late.open();
+  await vi.advanceTimersByTimeAsync(2000);
+  await waited;
+  vi.useRealTimers();
+  expect(late.view).toBe("report");
+});
+
+it("keeps the macros that it has where they cannot be asked for", async () => {
+  const holding: string[] = [];
+  const { desk, held } = engine(holding, { macros: { macros: [{ trigger: ".n" }] } });
+  await desk.open();
+  holding.push("macros");
+  const asked = desk.loadMacros();
+  await turn();
+  held.pop()?.(500);
+  await asked;
+  expect(desk.macros).toHaveLength(1);
 });
