@@ -47,6 +47,7 @@ export class Workbench {
   /** Whether another window saved this draft meanwhile. */
   outrun = $state(false);
   #trying: AbortController | null = null;
+  #holds = $state(0);
 
   constructor(name: string) {
     this.name = name;
@@ -99,9 +100,27 @@ export class Workbench {
       .slice(0, MOST_PLACES);
   }
 
-  async open(): Promise<void> {
+  /** Whether another text is about to take the place of this one: nothing is typed meanwhile. */
+  get held(): boolean {
+    return this.#holds > 0;
+  }
+
+  open(): Promise<void> {
+    return this.#openAfter(() => Promise.resolve(true));
+  }
+
+  /** Opens anew where a deed went well; what would be typed until then would be lost. */
+  async #openAfter(deed: () => Promise<boolean>): Promise<void> {
+    this.#holds += 1;
+    const read = (async () => (await deed()) && (await this.#read()))();
+    if (!(await read.finally(() => (this.#holds -= 1)))) return;
+    this.schema ??= (await attempt(() => api.get<Schema>("/console/api/mapping-schema"))) ?? null;
+    await this.tryOut();
+  }
+
+  async #read(): Promise<boolean> {
     const found = await attempt(() => api.get<Definition>(this.path));
-    if (!found) return;
+    if (!found) return false;
     this.definition = found;
     this.files = found.draft?.files ?? {};
     this.revision = found.draft?.revision ?? 0;
@@ -113,8 +132,7 @@ export class Workbench {
     this.#resume();
     if (!this.tree.includes(this.file)) this.file = this.changed[0] ?? this.tree[0] ?? "";
     this.epoch += 1;
-    this.schema ??= (await attempt(() => api.get<Schema>("/console/api/mapping-schema"))) ?? null;
-    await this.tryOut();
+    return true;
   }
 
   #learn(found: { kind: string; issues: Issue[]; needed: string[] }): void {
@@ -231,23 +249,35 @@ export class Workbench {
 
   /** Takes what another window saved; this window's text is gone. */
   async takeTheirs(): Promise<void> {
-    this.state = "saved";
-    await this.open();
+    clearTimeout(this.#timer);
+    await this.#openAfter(() => this.#busy.then(() => true));
   }
 
-  async discard(): Promise<void> {
+  /** Throws the draft away; where that fails, what was typed is saved after all. */
+  discard(): Promise<void> {
     clearTimeout(this.#timer);
-    await this.#busy;
-    this.state = "saved";
-    if (await attempt(() => api.delete(`${this.path}/draft`))) this.files = {};
-    await this.open();
+    return this.#openAfter(async () => {
+      await this.#busy;
+      const gone = await attempt(() => api.delete(`${this.path}/draft`).then(() => true));
+      if (!gone) void this.save();
+      return gone ?? false;
+    });
   }
 
   /** Says that the draft is to replace a newer version than it was begun on. */
   async rebase(version: string): Promise<void> {
     this.begunOn = version;
     this.state = "unsaved";
-    await this.save();
-    await this.open();
+    await this.change(() => Promise.resolve());
+  }
+
+  /** Carries out what changes what there is, on text that is saved; without that, not. */
+  change(deed: () => Promise<void>): Promise<void> {
+    return this.#openAfter(async () => {
+      await this.save();
+      if (this.state !== "saved") return false; // it was said why: what is typed would be lost
+      await deed();
+      return true;
+    });
   }
 }

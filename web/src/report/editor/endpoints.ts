@@ -22,6 +22,9 @@ const HOME = "/reporting/api/session/";
 /** So many milliseconds the answer to one question is waited for. */
 const PRESENT_WITHIN = 25_000;
 
+/** Asks the engine for something; the page as it is then, where the answer says it. */
+export type Deed = () => Promise<Page | undefined>;
+
 export type Endpoints = ReturnType<typeof createEndpoints>;
 
 export function createEndpoints(api: Api) {

@@ -1,4 +1,4 @@
-// Calls whose order counts: each goes out when the one before it has been answered.
+// Calls whose order counts, and answers that are not waited for without end.
 
 /** Returns the same call, made one at a time in the order it is asked for; a failure holds up none. */
 export function inTurn<A extends unknown[], R>(
@@ -31,4 +31,9 @@ export function together<R>(ask: () => Promise<R>): () => Promise<R> {
     if (!asked) return begin();
     return (next ??= asked.then(begin, begin));
   };
+}
+
+/** Resolves with an answer, or after `ms` milliseconds without it. */
+export function within<R>(ms: number, answer: Promise<R>): Promise<R | undefined> {
+  return Promise.race([answer, new Promise<undefined>((resolve) => setTimeout(resolve, ms))]);
 }

@@ -42,3 +42,13 @@ export function formatTagDate(text: string | undefined, language = locale.curren
   if (date.getMonth() !== Number(month) - 1) return text ?? "";
   return new Intl.DateTimeFormat(language, { dateStyle: "medium" }).format(date);
 }
+
+const AGES = { Y: "year", M: "month", W: "week", D: "day" } as const;
+
+/** An age as DICOM has it (PS3.5 6.2, AS: `035Y`) by the language's own habit; others stay as they are. */
+export function formatAge(text: string | undefined, language = locale.current): string {
+  const [, count, unit] = /^(\d{1,3})([YMWD])$/.exec(text ?? "") ?? [];
+  if (!unit) return text ?? "";
+  const style = { style: "unit", unit: AGES[unit as keyof typeof AGES], unitDisplay: "narrow" };
+  return new Intl.NumberFormat(language, style as Intl.NumberFormatOptions).format(Number(count));
+}

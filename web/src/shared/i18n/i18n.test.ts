@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { locale, t } from ".";
+import { formatAge, locale, t } from ".";
 
 describe("the words", () => {
   it("are found by area and name, with parameters in their places", () => {
@@ -19,5 +19,11 @@ describe("the words", () => {
     expect(t("editor.cooling", { seconds: 12345 })).toContain("12.345");
     await locale.set("xx");
     expect(locale.current).toBe("en-US");
+  });
+
+  it("write ages for people, not as DICOM does, and leave what is none", () => {
+    expect(formatAge("035Y", "en-US")).toBe("35y");
+    expect(formatAge("018M", "de-DE")).toBe("18 M");
+    expect([formatAge("about 35"), formatAge(undefined)]).toEqual(["about 35", ""]);
   });
 });

@@ -1,2 +1,9 @@
 export { CODES, locale, t } from "./catalogue.svelte";
-export { formatDate, formatDateTime, formatRelative, formatTagDate, formatTime } from "./dates";
+export {
+  formatAge,
+  formatDate,
+  formatDateTime,
+  formatRelative,
+  formatTagDate,
+  formatTime,
+} from "./dates";

@@ -2,12 +2,27 @@
 // the engine's refusal; the page's buttons go through `Desk.act`, the host's actions through here.
 import { ApiProblem } from "../../../shared/api/client";
 import { finished } from "../leaving";
+import type { Deed } from "../endpoints";
 import type { Desk } from "./desk.svelte";
+import type { TextPart } from "./part.svelte";
 
 const version = (desk: Desk): number => desk.page?.version ?? 0;
 
-/** Signs, unless the checks find something that a person has to look at first. */
-export async function sign(desk: Desk, { looked = false } = {}): Promise<void> {
+const signing = new WeakMap<Desk, Promise<void>>();
+
+/**
+ * Signs, unless the checks find something that a person has to look at first. Whoever asks while
+ * that is under way gets the same answer: a second signature would be refused.
+ */
+export function sign(desk: Desk, { looked = false } = {}): Promise<void> {
+  const running = signing.get(desk);
+  if (running) return running;
+  const mine = signOnce(desk, looked).finally(() => signing.delete(desk));
+  signing.set(desk, mine);
+  return mine;
+}
+
+async function signOnce(desk: Desk, looked: boolean): Promise<void> {
   await finished();
   await desk.flush();
   if (!looked) {
@@ -35,9 +50,12 @@ export const createAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.
 export const cancelAddendum = (desk: Desk) => cancel(desk);
 
 /** What was typed in the addendum goes with it: it is not saved first. */
-async function cancel(desk: Desk): Promise<void> {
-  await desk.addendum?.keeper.adopt();
-  await desk.perform(() => desk.endpoints.cancelAddendum());
+const cancel = (desk: Desk) =>
+  throwAway(desk, desk.addendum, () => desk.endpoints.cancelAddendum());
+
+async function throwAway(desk: Desk, part: TextPart | null, deed: Deed): Promise<void> {
+  const carry = () => desk.carry(deed);
+  await (part ? part.throwAway(carry) : carry());
 }
 
 export async function signAddendum(desk: Desk): Promise<void> {
@@ -54,7 +72,6 @@ export const unsignAddendum = (desk: Desk) => desk.perform(() => desk.endpoints.
 
 /** Throws the draft away, with what was typed and not saved. */
 export async function discard(desk: Desk): Promise<void> {
-  await desk.report?.keeper.adopt();
-  await desk.perform(() => desk.endpoints.discard());
+  await throwAway(desk, desk.report, () => desk.endpoints.discard());
   desk.close();
 }

@@ -1,7 +1,8 @@
 // The report's page as it stands: its state, its texts, and the deeds that change it. Every deed
 // answers with the new state; what may be done is what the engine permits (`can`).
 import { ApiProblem } from "../../../shared/api/client";
-import type { Endpoints } from "../endpoints";
+import { together, within } from "../../../shared/api/turns";
+import type { Deed, Endpoints } from "../endpoints";
 import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
 import { canonical, type ReportDocument } from "../text/document";
@@ -16,6 +17,7 @@ export interface Said {
   mood: "good" | "bad";
 }
 
+const MACROS_WITHIN = 2000; // ms: a text can be written without them as well
 /** The engine's codes that mean: what is shown is not what there is. */
 const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
 
@@ -57,7 +59,9 @@ export class Desk {
 
   /** Loads the report and opens its text. */
   async open(): Promise<void> {
+    const macros = within(MACROS_WITHIN, this.loadMacros());
     const page = await this.endpoints.load();
+    await macros; // a trigger that is typed before they are there would stay as it is
     this.#journal = await openJournal(page.reportId, page.journalKey);
     this.journaled = this.#journal !== null;
     this.report = new TextPart({
@@ -70,12 +74,11 @@ export class Desk {
     });
     this.adopt(page);
     this.view = "report";
-    void this.loadMacros();
   }
 
   async loadMacros(): Promise<void> {
-    const found = await this.endpoints.macros().catch(() => ({ macros: [] }));
-    this.macros = found.macros;
+    const found = await this.endpoints.macros().catch(() => null);
+    this.macros = found?.macros ?? this.macros;
   }
 
   /** Takes a state of the page; an answer that was overtaken is passed over. */
@@ -115,9 +118,13 @@ export class Desk {
     return this.page?.addenda.findLast((each) => each.state === "draft");
   }
 
-  /** Looks again, once nothing is on its way. */
-  async refresh(): Promise<void> {
-    if (this.view !== "report" || this.#sending) return;
+  /** Looks again, once nothing is on its way: a change may be heard while a text is saved. */
+  readonly refresh = together(() => this.#look());
+
+  async #look(): Promise<void> {
+    await this.report?.keeper.settled();
+    await this.addendum?.keeper.settled();
+    if (this.view !== "report") return;
     try {
       this.adopt(await this.endpoints.load());
     } catch (error) {
@@ -131,7 +138,7 @@ export class Desk {
     try {
       const seen = await this.endpoints.presence();
       const page = this.page;
-      if (!page || this.#sending) return;
+      if (!page || this.#sending) return await this.refresh();
       const same = seen.version === page.version && seen.status === page.status;
       const writer = seen.writer?.name === page.writer?.name;
       if (!same || seen.writable !== page.writable || !writer) await this.refresh();
@@ -161,13 +168,12 @@ export class Desk {
   leave(): void {
     if (this.view !== "report") return;
     const { report, addendum, page } = this;
-    const draft = this.#draft();
-    if (draft && addendum?.keeper.dirty) {
-      void this.endpoints
-        .saveAddendum(draft.version, addendum.content(), { keepalive: true })
-        .catch(() => undefined);
+    const version = this.#draft()?.version;
+    if (version !== undefined && addendum?.unsaved) {
+      const saved = this.endpoints.saveAddendum(version, addendum.content(), { keepalive: true });
+      void saved.catch(() => undefined);
     }
-    if (report?.keeper.dirty && page?.writable && report.keeper.saving.phase !== "refused") {
+    if (report?.unsaved && page?.writable && report.keeper.saving.phase !== "refused") {
       void this.endpoints
         .saveAndLeave(page.version, report.content(), this.#template)
         .catch(() => undefined);
@@ -241,16 +247,17 @@ export class Desk {
   }
 
   /** Carries out a deed after saving; false, and said, when it fails. */
-  act(deed: () => Promise<Page | undefined>, done: string): Promise<boolean> {
-    return this.#said(() => this.perform(deed), done);
+  act(deed: Deed, done: string): Promise<boolean> {
+    return this.tell(() => this.perform(deed), done);
   }
 
   /** Takes the writing over. Nothing is saved before it: while another writes, nothing can be. */
   takeOver(): Promise<boolean> {
-    return this.#said(() => this.#carry(() => this.endpoints.takeOver()), "editor.yours");
+    return this.tell(() => this.carry(() => this.endpoints.takeOver()), "editor.yours");
   }
 
-  async #said(deed: () => Promise<void>, done: string): Promise<boolean> {
+  /** Carries out what saves by itself, or saves nothing; false, and said, when it fails. */
+  async tell(deed: () => Promise<void>, done: string): Promise<boolean> {
     this.busy = true;
     try {
       await deed();
@@ -265,14 +272,15 @@ export class Desk {
   }
 
   /** Carries out a deed after saving; rejects when it fails. */
-  perform(deed: () => Promise<Page | undefined>): Promise<void> {
-    return this.#carry(async () => {
+  perform(deed: Deed): Promise<void> {
+    return this.carry(async () => {
       await this.flush();
       return deed();
     });
   }
 
-  async #carry(deed: () => Promise<Page | undefined>): Promise<void> {
+  /** Carries out a deed without saving; rejects when it fails. */
+  async carry(deed: Deed): Promise<void> {
     try {
       const page = await deed();
       if (page) this.adopt(page);

@@ -33,6 +33,8 @@ export class TextPart {
   theirs = $state.raw<ReportDocument | null>(null);
   kept = $state.raw<Kept | null>(null);
   restoredAt = $state<number | null>(null);
+  /** Whether the text is being thrown away: nothing is typed any more, and nothing saved. */
+  held = $state(false);
   readonly #options: PartOptions;
   #stored: string;
   #sending = "";
@@ -55,6 +57,11 @@ export class TextPart {
 
   get document(): ReportDocument {
     return this.#shown;
+  }
+
+  /** Whether something here is still to be saved. */
+  get unsaved(): boolean {
+    return this.keeper.dirty && !this.held;
   }
 
   content(): ReportDocument {
@@ -143,6 +150,19 @@ export class TextPart {
     this.kept = null;
     if (use && kept && this.editor) replaceAll(this.editor, kept.document);
     else await this.#options.journal?.clear(this.name).catch(() => undefined);
+  }
+
+  /** Holds the text while a deed throws it away; where that fails, it is there as before. */
+  async throwAway(deed: () => Promise<void>): Promise<void> {
+    this.held = true;
+    const release = await this.keeper.hold();
+    try {
+      await deed();
+      await this.keeper.adopt();
+    } finally {
+      this.held = false;
+      release();
+    }
   }
 
   stop(): void {

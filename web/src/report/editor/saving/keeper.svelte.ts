@@ -41,6 +41,7 @@ export class Keeper {
   #noting: ReturnType<typeof setTimeout> | undefined;
   #running: Promise<void> | null = null;
   #stopped = false;
+  #held: Promise<void> | null = null;
   #pace: Pace;
 
   constructor(options: KeeperOptions) {
@@ -71,7 +72,8 @@ export class Keeper {
   /** Saves what is not saved; rejects when that fails. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
-    while (this.#running) await this.#running.catch(() => undefined);
+    while (this.#held) await this.#held;
+    await this.settled();
     while (this.dirty) {
       this.#running = this.#save();
       try {
@@ -80,6 +82,24 @@ export class Keeper {
         this.#running = null;
       }
     }
+  }
+
+  /** Saves nothing, until what is returned is called; resolves when no save is on its way. */
+  async hold(): Promise<() => void> {
+    let release = (): void => undefined;
+    this.#held = new Promise((resolve) => (release = resolve));
+    clearTimeout(this.#timer);
+    await this.settled();
+    return () => {
+      this.#held = null;
+      release();
+      this.#plan();
+    };
+  }
+
+  /** Resolves when no save is on its way. */
+  async settled(): Promise<void> {
+    while (this.#running) await this.#running.catch(() => undefined);
   }
 
   /** What is shown is what the engine has: nothing is to be kept. */

@@ -1,0 +1,77 @@
+// What is typed in a definition while another text is about to take its place.
+import { afterEach, expect, it, vi } from "vitest";
+import { render, cleanup, waitFor, fireEvent, screen } from "@testing-library/svelte";
+import Compare from "./Compare.svelte";
+import { Workbench } from "./workbench.svelte";
+
+type Answer = (body: unknown, status?: number) => void;
+const OPENED = { sources: { "orders.yaml": "a" }, newer: {}, used: {}, others: [], held: [] };
+const FOUND = { ...OPENED, kind: "orders", issues: [], needed: [], in_force: null, draft: null };
+
+/** A service whose answers to some requests are held back; all that it was asked is in `asked`. */
+function service(holding: RegExp, told: (request: string) => unknown = () => FOUND) {
+  const held = new Map<string, Answer>();
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", (path: string, init: RequestInit = {}) => {
+    const request = `${init.method ?? "GET"} ${path.replace(/^.*\/mappings?\/orders/, "")}`;
+    asked.push(request);
+    const answer = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status });
+    if (!holding.test(request)) return Promise.resolve(answer(told(request)));
+    return new Promise((resolve) =>
+      held.set(request, (body, status) => resolve(answer(body, status))),
+    );
+  });
+  return { held, asked };
+}
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+it("is held while a draft is thrown away, and saved after all where that fails", async () => {
+  const { held, asked } = service(/^DELETE/);
+  const bench = new Workbench("orders");
+  await bench.open();
+  bench.edit("orders.yaml", "ab");
+  const discarded = bench.discard();
+  await waitFor(() => expect(held.size).toBe(1));
+  expect(bench.held).toBe(true);
+  held.get("DELETE /draft")?.({ detail: "not now" }, 500);
+  await discarded;
+  await waitFor(() => expect(asked).toContain("PUT /draft"));
+  expect([bench.held, bench.textOf("orders.yaml")]).toEqual([false, "ab"]);
+});
+
+it("is saved before a definition is rolled back, and that is not done where it cannot be", async () => {
+  const { held, asked } = service(/^PUT/);
+  const bench = new Workbench("orders");
+  await bench.open();
+  bench.edit("orders.yaml", "ab");
+  const deed = vi.fn(() => Promise.resolve());
+  const changed = bench.change(deed);
+  await waitFor(() => expect(held.size).toBe(1));
+  held.get("PUT /draft")?.({ detail: "not now" }, 500);
+  await changed;
+  expect(deed).not.toHaveBeenCalled();
+  expect(bench.textOf("orders.yaml")).toBe("ab");
+  expect(asked.filter((each) => each === "GET ")).toHaveLength(1);
+});
+
+it("is compared with the version that was chosen last, however late another one comes", async () => {
+  const row = (version: string) => ({ version, at: 0, actor: "a", origin: "console", reason: "" });
+  const rows = ["v1", "v2", "v3"].map(row);
+  const { held } = service(/versions\/v[23]/, (request) =>
+    request.endsWith("history") ? { rows } : { files: { "orders.yaml": "one\n" } },
+  );
+  const bench = new Workbench("orders");
+  const { container } = render(Compare, { bench, may: () => true });
+  await waitFor(() => expect(held.size).toBe(1));
+  await fireEvent.change(screen.getByLabelText("Before"), { target: { value: "v3" } });
+  await waitFor(() => expect(held.size).toBe(2));
+  held.get("GET /versions/v3")?.({ files: { "third.yaml": "three\n" } });
+  await waitFor(() => expect(container.textContent).toContain("third.yaml"));
+  held.get("GET /versions/v2")?.({ files: { "second.yaml": "two\n" } });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  expect(container.textContent).toContain("third.yaml");
+});
