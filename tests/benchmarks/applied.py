@@ -108,12 +108,13 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One run: orders a second, frame to order in seconds, CPU and memory of the service."""
+    """One run: orders a second, frame to order in seconds, CPU and memory of the service, MiB."""
 
     rate: float
     delays: list[float]
     cpu: float
     memory: float
+    beside: float
     acks: Run
 
 
@@ -127,7 +128,7 @@ def pace(at: Installation, rate: float, seconds: float, first: int) -> Applied:
     run, seen, cpu = _watched(at, count, load_it)
     delays = [seen[f"A{first + n}"] - run.began - n / rate for n in range(count)]
     took = max(seen.values()) - run.began
-    return Applied(count / took, delays, cpu / count, at.memory(), run)
+    return Applied(count / took, delays, cpu / count, at.memory(), at.beside(), run)
 
 
 def backlog(at: Installation, count: int, first: int) -> Applied:
@@ -145,7 +146,7 @@ def backlog(at: Installation, count: int, first: int) -> Applied:
 
     run, seen, cpu = _watched(at, count, load_it)
     took = max(seen.values()) - run.began
-    return Applied(count / took, [], cpu / count, at.memory(), run)
+    return Applied(count / took, [], cpu / count, at.memory(), at.beside(), run)
 
 
 def _watched(
@@ -202,6 +203,7 @@ def main(folder: Path, options: Options) -> None:
                 f"{ack:.1f}",
                 f"{1e6 * statistics.median(run.cpu for run in runs):.0f}",
                 f"{max(run.memory for run in runs):.0f}",
+                f"{max(run.beside for run in runs):.0f}",
             )
         )
     columns = (
@@ -213,5 +215,6 @@ def main(folder: Path, options: Options) -> None:
         "ACK p99",
         "CPU µs",
         "MiB",
+        "beside",
     )
     show(f"from frame to order, medians of {options.rounds} rounds", columns, rows)

@@ -8,7 +8,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -69,13 +69,19 @@ class Installation:
         return [each.process.pid for each in services if each is not None]
 
     def cpu(self) -> float:
-        """CPU seconds of all processes so far."""
+        """CPU seconds of all processes so far, of those that ours have started too."""
         database = self._postgres.pids() if self._postgres is not None else []
-        return sum(cpu_seconds(pid) for pid in (*self.processes, *database))
+        ours = [each for pid in self.processes for each in (pid, *_children(pid))]
+        return sum(cpu_seconds(pid) for pid in (*ours, *database))
 
     def memory(self) -> float:
         """MiB that our own processes held at their most, the largest of them."""
         return max(most_resident(pid) for pid in self.processes)
+
+    def beside(self) -> float:
+        """MiB that those held at their most which ours have started, the largest of them."""
+        started = [each for pid in self.processes for each in _children(pid)]
+        return max((most_resident(pid) for pid in started), default=0.0)
 
 
 @contextmanager
@@ -130,8 +136,8 @@ def most_resident(pid: int) -> float:
 
 
 def _children(pid: int) -> list[int]:
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text("ascii").split()
-    ]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # a thread that has just ended
+            found += [int(child) for child in (task / "children").read_text("ascii").split()]
+    return found
