@@ -47,7 +47,7 @@ class _Host:
     def __init__(self) -> None:
         path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mappings.hookhost"],
+            [sys.executable, "-P", "-m", "mappings.hookhost"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

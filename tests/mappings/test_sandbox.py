@@ -1,6 +1,7 @@
 """Hooks and patterns that hang, throw, allocate or shout harm nobody but their own message."""
 
 import time
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -29,9 +30,15 @@ def hook(body: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
 def test_a_bad_hook_fails_in_time_and_the_next_one_works(
-    body: str, monkeypatch: pytest.MonkeyPatch
+    body: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is accepted, fails when it is mapped, within the limit; others go on."""
+    """
+    It is accepted, fails when it is mapped, within the limit; others go on.
+
+    What lies where the service was started is no program of ours.
+    """
+    (tmp_path / "json.py").write_text("raise SystemExit(1)", "utf-8")
+    monkeypatch.chdir(tmp_path)
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(body))
     assert not mine.examine(message(*ORDER), DEFAULTS).refusals
     monkeypatch.setattr(sandbox, "PATIENCE", 100.0)  # what it uses of a processor ends it
