@@ -51,6 +51,7 @@ def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str])
     if not (module and colon and function):
         notebook.error(node, "hook", "a hook is written as module:function")
         return None
+    notebook.meanings.hooked = True
     file = f"{module}.py"
     if file in sources:
         files.add(file)

@@ -142,6 +142,18 @@ class InboundMapping:
             specialist.see(message, parsed, events, defaults)
         return events
 
+    def readily(self, raw: bytes, fallback: str, defaults: Defaults) -> list[OrderEvent] | None:
+        """
+        Map a message of known form as `read` does, in microseconds.
+
+        None where rules have to be asked, or another process: then `read` may take its time.
+        """
+        specialist = self.specialist
+        if specialist is None or specialist.meanings.hooked:
+            return None
+        message = sent(raw, fallback)
+        return None if message is None else specialist.events(message, defaults)
+
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
         """Map a message that is cut already; raises as `apply` does."""
         if isinstance(self.plan, OrderPlan):

@@ -163,6 +163,8 @@ class Meanings:
         self._known: dict[Function, Meaning] = {nothing: Const("")}
         self.costly = False
         """Whether a pattern is among them that may take too long for a value."""
+        self.hooked = False
+        """Whether a hook is among them, which is asked in another process."""
 
     def note(self, function: Known, meaning: Meaning) -> Known:
         """Remember what a function means; give it back."""

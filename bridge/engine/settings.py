@@ -129,6 +129,7 @@ class EngineSettings:
     service_token: str | None = field(default=None, repr=False)
     browser_init: bool = True  # GET /reporting/init, which carries a token in its address
     threads: int = 8
+    alone: bool = False  # in its process, so that no listener waits while it computes
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
     lifetimes: Lifetimes = Lifetimes()

@@ -16,7 +16,7 @@ import structlog
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launched
-from bridge.intake.addressing import MergedPatient, TakenNumber
+from bridge.intake.addressing import TakenNumber
 from bridge.intake.closing import close
 from bridge.intake.demographics import corrections, told_of
 from bridge.intake.family import PARENT_REPLACED
@@ -28,20 +28,20 @@ from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
 from bridge.intake.plainly import Plain, sorted_out
 from bridge.intake.planning import Task, is_over, leaves_orphans, overtook, plan
-from bridge.intake.reading import ContentGone, Job
+from bridge.intake.reading import Job
 from bridge.intake.registering import launch_of
 from bridge.intake.regrouping import join, leave, order_key
-from bridge.intake.remembering import OTHER_NAME, Memory, Prepared
+from bridge.intake.remembering import Memory, Prepared
 from bridge.intake.running import Run
 from bridge.intake.turns import Turns
 from bridge.intake.twins import united
 from bridge.intake.uniting import Desk, absorb, reunite, revisit, tie
 from bridge.intake.visits import revisits
-from bridge.intake.whereabouts import OTHER_PATIENT, MovedVisit, moved_by, moved_since
+from bridge.intake.whereabouts import moved_by, moved_since
 from bridge.intake.withdrawal import ReportService, detach
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
-from bridge.queue.states import Event, Failure
+from bridge.queue.states import Event
 from bridge.queue.work import Claimed, News, Outcome
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
@@ -85,7 +85,9 @@ class Forwarder:
         begun = self._turns.begin()
         now: list[Job] = []
         try:
-            prepared = await asyncio.to_thread(self._memory.prepare, claimed, self._listeners)
+            prepared = self._memory.prepare_readily(claimed, self._listeners)
+            if prepared is None:
+                prepared = await asyncio.to_thread(self._memory.prepare, claimed, self._listeners)
             now, later = self._turns.take(prepared.jobs, begun)
             outcomes = await self._apply_all(now, prepared)
             yield outcomes
@@ -103,8 +105,8 @@ class Forwarder:
     async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[Outcome]:
         for each, error in prepared.failures:
             self._alarm(each, error)
-        given_up = [_given_up(each, error) for each, error in prepared.failures]
-        outcomes = [*prepared.moved, *given_up]
+        refused = [given_up(each, error) for each, error in prepared.failures]
+        outcomes = [*prepared.moved, *refused]
         applied = await self._side_by_side([Run(job, dict(prepared.index)) for job in jobs])
         now = self._memory.now()
         return outcomes + [
@@ -115,15 +117,18 @@ class Forwarder:
     async def _side_by_side(self, runs: Sequence[Run]) -> list[Applied]:
         """Apply messages at the same time; those that ask for one launch need no task each."""
         plain, others = sorted_out(runs)
+        launches = [each.launch for each in plain]
         if not others:
-            return await self._launch_all(plain)
-        parts = await asyncio.gather(
-            self._launch_all(plain), *(self._apply_one(run) for run in others)
+            return self._all_launched(plain, await self._launcher.launch_alone(launches))
+        answers, parts = await asyncio.gather(
+            self._launcher.launch_all(launches),
+            asyncio.gather(*(self._apply_one(run) for run in others)),
         )
-        return [each for part in parts for each in part]
+        return [*self._all_launched(plain, answers), *parts]
 
-    async def _launch_all(self, plain: Sequence[Plain]) -> list[Applied]:
-        answers = await self._launcher.launch_all([each.launch for each in plain])
+    def _all_launched(
+        self, plain: Sequence[Plain], answers: Sequence[Launched | Exception]
+    ) -> list[Applied]:
         return [
             (each.run, self._launched(each, answer))
             for each, answer in zip(plain, answers, strict=True)
@@ -140,19 +145,19 @@ class Forwarder:
             return self._failed(run.job.claimed, error)
         return _done(run)
 
-    async def _apply_one(self, run: Run) -> list[Applied]:
+    async def _apply_one(self, run: Run) -> Applied:
         try:
             await self._follow(run)
         except Exception as error:  # noqa: BLE001  # a person must see it; the others go on
-            return [(run, self._failed(run.job.claimed, error))]
-        return [(run, _done(run))]
+            return run, self._failed(run.job.claimed, error)
+        return run, _done(run)
 
     def _failed(self, claimed: Claimed, error: Exception) -> Outcome:
         if isinstance(error, EngineFailure):
             self._metrics.engine_failures.labels(error.failure.value, error.code).inc()
             return failed(claimed, error, self._memory.now())
         self._alarm(claimed, error)
-        return _given_up(claimed, error)
+        return given_up(claimed, error)
 
     async def _follow(self, run: Run) -> None:
         """Do what a message asks for, patients first: they are whom the orders are for."""
@@ -281,15 +286,6 @@ def _done(run: Run) -> Outcome:
 
 
 def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:
-    return replace(outcome, news=News(run.change(), unremembered(run.job.claimed, now)))
-
-
-def _given_up(claimed: Claimed, error: Exception) -> Outcome:
-    known = {
-        ContentGone: "content_missing",
-        MergedPatient: "patient_merged",
-        MovedVisit: OTHER_PATIENT,
-        TakenNumber: OTHER_NAME,
-    }
-    code = known.get(type(error), "not_readable")
-    return Outcome(claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, code, describe(error))
+    change = run.change()
+    unknown = unremembered(run.job.claimed, now)
+    return replace(outcome, news=News(change, unknown, brief=change.is_brief))

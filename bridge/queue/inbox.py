@@ -5,7 +5,6 @@ Blocking: call it from a thread. Who applies them, and when they are tried again
 worker's business.
 """
 
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue import parcels
+from bridge.queue import parcels, remarks
 from bridge.queue.lanes import Line, Settled, Settlement, Taken
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
@@ -33,9 +32,7 @@ _CLAIMED = among("""
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
     WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
-_NOTE = text("UPDATE message SET notes = :notes WHERE id = :id")
 _SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
-_DOUBT = text("UPDATE message SET doubts = :doubts WHERE id = :id")
 
 
 Remember = Callable[[Connection, Sequence[Any]], None]
@@ -87,6 +84,7 @@ class Inbox:
         told: Told | None = None,
     ) -> None:
         self.lease = lease
+        self.turns = database.turns
         self._told = told
         self._remember = remember
         self._database = database
@@ -106,13 +104,17 @@ class Inbox:
 
     def take(self, now: int, limit: int) -> Handful:
         """As `claim`, and tell what is left."""
+        return self.whole(self.take_bare(now, limit))
+
+    def take_bare(self, now: int, limit: int) -> Handful:
+        """As `take`, where what lies elsewhere is not read yet: see `whole`."""
         try:
             taken, messages = self._claim(now, limit)
             while taken.unseen and not messages:
                 taken, messages = self._claim(now, limit)
         except Conflict:  # another node had one of the lanes a moment before
             return Handful([], more=False, undecided=True)
-        return self._handful(taken, messages)
+        return Handful(messages, taken.more, taken.undecided)
 
     def _claim(self, now: int, limit: int) -> tuple[Taken, list[Claimed]]:
         with self._database.fleeting() as connection:
@@ -136,9 +138,12 @@ class Inbox:
         rows = ask(connection, _CLAIMED, taken.ids).all() if taken.ids else []
         return taken, [_claimed(row) for row in rows]
 
-    def _handful(self, taken: Taken, messages: Sequence[Claimed]) -> Handful:
-        whole = [each if each.payload else self._unpacked(each) for each in messages]
-        return Handful(whole, taken.more, taken.undecided)
+    def whole(self, handful: Handful) -> Handful:
+        """Read what of these messages lies elsewhere: large ones are in parcels or files."""
+        if all(each.payload for each in handful.messages):
+            return handful
+        messages = [each if each.payload else self._unpacked(each) for each in handful.messages]
+        return replace(handful, messages=messages)
 
     def _unpacked(self, claimed: Claimed) -> Claimed:
         with self._database.read() as connection:
@@ -166,7 +171,7 @@ class Inbox:
         self, outcomes: Sequence[Outcome], now: int, limit: int
     ) -> tuple[Settled, Handful]:
         """
-        As `settle`, and then as `take`, in one transaction.
+        As `settle`, and then as `take_bare`, in one transaction.
 
         Where that cannot be, nothing is taken, and there may be more to take.
         """
@@ -179,7 +184,7 @@ class Inbox:
         except StoreError:  # news that cannot be written, or a lane that another node has taken
             return self.settle(outcomes, now), Handful([], more=True, undecided=False)
         self._written_down(taken)
-        return settled, self._handful(taken, messages)
+        return settled, Handful(messages, taken.more, taken.undecided)
 
     def _settle_alone(self, outcome: Outcome, now: int) -> Settled:
         try:
@@ -199,8 +204,7 @@ class Inbox:
         settlements = [_settlement(outcome, now) for outcome in outcomes]
         settled = self._line.settle(connection, self._owner, now, settlements)
         ours = [each for each in outcomes if each.message_id in settled.held]
-        _keep_notes(connection, ours)
-        _keep_doubts(connection, ours)
+        remarks.keep(connection, ours)
         for each in ours:
             if each.lane is not None:
                 self._wait_in(connection, each.message_id, each.lane)
@@ -269,23 +273,3 @@ def _settlement(outcome: Outcome, now: int) -> Settlement:
     return Settlement.of(
         outcome.message_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
     )
-
-
-def _keep_doubts(connection: Connection, outcomes: Sequence[Outcome]) -> None:
-    doubts = [
-        {"id": each.message_id, "doubts": each.doubts}
-        for each in outcomes
-        if each.doubts is not None
-    ]
-    if doubts:
-        connection.execute(_DOUBT, doubts)
-
-
-def _keep_notes(connection: Connection, outcomes: Sequence[Outcome]) -> None:
-    notes = [
-        {"id": each.message_id, "notes": json.dumps(each.notes, ensure_ascii=False)}
-        for each in outcomes
-        if each.notes is not None
-    ]
-    if notes:
-        connection.execute(_NOTE, notes)

@@ -61,8 +61,9 @@ class News:
     What applying a message has brought to light: written with its outcome, both or neither.
 
     Whoever applies it knows what `content` means. `otherwise` is the outcome where it cannot be
-    written.
+    written. `brief` is what takes a few statements by key, whatever is stored already.
     """
 
     content: Any
     otherwise: Outcome
+    brief: bool = False

@@ -12,6 +12,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from random import Random, SystemRandom
 
+from bridge.queue.async_inbox import AsyncInbox
 from bridge.queue.courtesy import SMALL, Courtesy, nobody
 from bridge.queue.doubts import Doubts
 from bridge.queue.hands import Batch, Hands
@@ -51,8 +52,7 @@ class Worker:
     """
     Applies what the inbox holds, up to `parallel` batches at a time.
 
-    A batch that takes long holds up its own lanes and no other. Lives on the event loop; the
-    database is used in threads.
+    A batch that takes long holds up its own lanes and no other. Lives on the event loop.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Worker:
         company: float = COMPANY,
     ) -> None:
         self._inbox = inbox
+        self._at_hand = AsyncInbox(inbox)
         self._apply = apply
         self._clock = clock
         self._batch = batch
@@ -190,7 +191,7 @@ class Worker:
         try:
             if not self._turning:
                 await self._doubts.clear()
-            handful = await asyncio.to_thread(self._inbox.take, self._clock(), self._size())
+            handful = await self._at_hand.take(self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
             self._doubts.any = True
@@ -263,7 +264,7 @@ class Worker:
                 if goes_on:
                     await self._turn_over(outcomes)
                     return
-                settled = await asyncio.to_thread(self._inbox.settle, outcomes, self._clock())
+                settled = await self._at_hand.settle(outcomes, self._clock())
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
                 self._doubts.any |= goes_on
@@ -282,8 +283,7 @@ class Worker:
         self._turning.add(done)
         handful = Handful([], more=True, undecided=False)
         try:
-            now, size = self._clock(), self._size()
-            _, handful = await asyncio.to_thread(self._inbox.turn_over, outcomes, now, size)
+            handful = await self._at_hand.turn_over(outcomes, self._clock(), self._size())
         finally:
             self._turning.remove(done)
             if (handful.more and not handful.messages) or _any_postponed(outcomes):

@@ -55,7 +55,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     tracer, parts = _tracing(settings)
     application = None
     if Role.ENGINE in roles and settings.engine.is_internal:
-        application, own_parts = _engine(settings)
+        application, own_parts = _engine(settings, alone=Role.INTAKE not in roles)
         parts += own_parts
     database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
@@ -95,11 +95,11 @@ def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
     return settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
 
 
-def _engine(settings: Settings) -> tuple[FastAPI, list[Step]]:
+def _engine(settings: Settings, *, alone: bool) -> tuple[FastAPI, list[Step]]:
     """Open and migrate the internal engine's database; give the engine, and its parts."""
     database = stores.open_engine_database(settings)
     opened = _database_part("engine database", database, stores.migrate_engine)
-    application = engine_application(settings, database, now_ms)
+    application = engine_application(settings, database, now_ms, alone=alone)
     return application, [opened, engine_part(application)]
 
 

@@ -63,7 +63,7 @@ def main() -> None:
 async def _serve(
     settings: Settings, database: Database, listening: socket.socket, ready: int
 ) -> None:
-    application = engine_application(settings, database, now_ms)
+    application = engine_application(settings, database, now_ms, alone=True)
     web = WebServer(batches_alone(application), listening)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 

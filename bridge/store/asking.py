@@ -14,6 +14,9 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 
+from bridge.store import postgres
+from bridge.store.faults import driver_errors, fault
+
 _NAME = b"asked"
 
 Told = Callable[[Sequence[bytes] | None], object]
@@ -118,3 +121,18 @@ def _numbered(statement: str) -> bytes:
     first, *others = statement.split("%b")
     places = count(1)
     return "".join([first, *(f"${next(places)}{each}" for each in others)]).encode()
+
+
+def opened(connect: Callable[[], Any], statement: str) -> Asking:
+    """Open a connection of its own for a statement. Blocking. Raises StoreError."""
+    try:
+        driver = connect()
+        try:
+            postgres.by_index_alone(driver)
+            driver.autocommit = True
+            return Asking(driver, statement)
+        except BaseException:
+            driver.close()
+            raise
+    except driver_errors() as error:
+        raise fault(error) from None  # the driver's words may quote the row

@@ -97,7 +97,7 @@ class Checkpoints:
                 pages = _checkpoint(driver, "PASSIVE").logged
                 if not log.is_long(pages + 1):
                     break
-            with self._database.turn():
+            with self._database.turns.turn():
                 return _checkpoint(driver, "FULL").whole
         except Busy:  # someone has had the turn for very long
             return False

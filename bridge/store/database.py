@@ -8,7 +8,7 @@ no queries of anybody.
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.kept import Kept
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.reader import Reader
+from bridge.store.turns import Turns
 from bridge.store.turnstile import Turnstile, turnstile_of
 from bridge.store.writer import Writer
 
@@ -45,16 +46,17 @@ class Database:
         self.dialect = address.get_backend_name()
         self.mark = secrets.token_hex(8)  # by which our own announcements are known
         self.file: Path | None = None  # SQLite's
-        self._turnstile: Turnstile | None = None
+        turnstile: Turnstile | None = None
         match self.dialect:
             case "sqlite":
                 self.file = sqlite.file_of(address)
-                self._turnstile = turnstile_of(self.file)
+                turnstile = turnstile_of(self.file)
                 self.engine = sqlite.engine(address, pool)
             case "postgresql":
                 self.engine = postgres.engine(address, pool)
             case other:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
+        self.turns = Turns(turnstile, LOCK_TIMEOUT)
         self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
         most = 1 if self.file else 0
@@ -86,14 +88,31 @@ class Database:
             yield connection
 
     @contextmanager
+    def glimpse(self) -> Iterator[Connection]:
+        """As `look`, of SQLite alone: Busy where it is not to be had at once."""
+        if self.dialect != "sqlite":
+            raise Busy("a server is asked")
+        with self._translated(), self._looking.lent(at_once=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
     def write(self) -> Iterator[Connection]:
         """
         Yield a connection in a write transaction; commit at the end, roll back on any error.
 
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
-        with self.turn(), self._translated(), self._kept.lent() as connection, connection.begin():
+        with (
+            self.turns.turn(),
+            self._translated(),
+            self._kept.lent() as connection,
+            self._hastily(connection),
+            connection.begin(),
+        ):
             yield connection
+
+    def _hastily(self, connection: Connection) -> AbstractContextManager[None]:
+        return sqlite.hastily(connection) if self.turns.is_hasty else nullcontext()
 
     @contextmanager
     def fleeting(self) -> Iterator[Connection]:
@@ -107,10 +126,11 @@ class Database:
                 yield connection
             return
         with (
-            self.turn(),
+            self.turns.turn(),
             self._translated(),
             self._writer.connect() as connection,
             sqlite.unsynced(connection),
+            self._hastily(connection),
             connection.begin(),
         ):
             yield connection
@@ -123,7 +143,7 @@ class Database:
         Its commit waits for no disk, nor do others for it: what a power cut brings back is removed
         again. What others commit afterwards is as durable as ever.
         """
-        with self.turn(), self._translated(), self._writer.connect() as connection:
+        with self.turns.turn(), self._translated(), self._writer.connect() as connection:
             if self.dialect == "sqlite":
                 with sqlite.lazily(connection), connection.begin():
                     yield connection
@@ -230,7 +250,8 @@ class Database:
         """
         if self.dialect == "sqlite":
             prepare = sqlite.be_unsynced if fleeting else None
-            return Writer(self.engine, self._turnstile, sqlite.Beginning(), LOCK_TIMEOUT, prepare)
+            turnstile = self.turns.turnstile
+            return Writer(self.engine, turnstile, sqlite.Beginning(), LOCK_TIMEOUT, prepare)
         return Writer(
             self.engine, None, postgres.Beginning(), LOCK_TIMEOUT, postgres.by_index_alone
         )
@@ -243,19 +264,9 @@ class Database:
 
     def asking(self, statement: str) -> "Asking":
         """Give what an event loop asks a server by: a hot path, each time for itself. Blocking."""
-        from bridge.store.asking import Asking  # noqa: PLC0415  # loads the driver
+        from bridge.store.asking import opened  # noqa: PLC0415  # loads the driver
 
-        try:
-            driver = self.apart()
-            try:
-                postgres.by_index_alone(driver)
-                driver.autocommit = True
-                return Asking(driver, statement)
-            except BaseException:
-                driver.close()
-                raise
-        except driver_errors() as error:
-            raise fault(error) from None  # the driver's words may quote the row
+        return opened(self.apart, statement)
 
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
@@ -283,16 +294,3 @@ class Database:
             if lost_connection(error):
                 self._dispose()  # the others are gone too: open new ones
             raise fault(error) from None  # the driver's words may quote the row
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Have the turn of SQLite's writer among this process's threads. Raises Busy."""
-        if self._turnstile is None:
-            yield
-            return
-        if not self._turnstile.acquire(LOCK_TIMEOUT):
-            raise Busy("waited for the writer's turn")
-        try:
-            yield
-        finally:
-            self._turnstile.release()

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
 
+from bridge.store.errors import Busy
+
 
 class Kept:
     """Lends connections of an engine, outside a transaction, and keeps `most` of them."""
@@ -22,9 +24,13 @@ class Kept:
         self._idle: deque[Connection] = deque()
 
     @contextmanager
-    def lent(self) -> Iterator[Connection]:
-        """Lend one, to any thread; after an error the pool decides what it is worth."""
-        connection = self._taken()
+    def lent(self, *, at_once: bool = False) -> Iterator[Connection]:
+        """
+        Lend one, to any thread; after an error the pool decides what it is worth.
+
+        `at_once`: one that is kept; Busy where there is none, as a pool may have to be waited for.
+        """
+        connection = self._taken(at_once=at_once)
         try:
             yield connection
         except BaseException:
@@ -44,8 +50,10 @@ class Kept:
                 return
             connection.close()
 
-    def _taken(self) -> Connection:
+    def _taken(self, *, at_once: bool) -> Connection:
         try:
             return self._idle.pop()
         except IndexError:
+            if at_once:
+                raise Busy("none is kept") from None
             return self._engine.connect()

@@ -6,8 +6,8 @@ No statements but those.
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from bridge.store.errors import UnsupportedStore
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 
 _PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
+_IMPATIENCE = "PRAGMA busy_timeout = 0"
 _UNSYNCED = "PRAGMA synchronous = NORMAL"
 _DURABLE = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages at a power cut
 _CHECKPOINT = "PRAGMA wal_autocheckpoint = 16000"  # where nobody else does (`checkpointing`)
+_EARLY = "PRAGMA wal_autocheckpoint = 1000"
 _LOOK_SECONDS = 0.01
 _SETTINGS = (
     _DURABLE,
@@ -98,37 +100,36 @@ def be_unsynced(driver: Any) -> None:
     driver.execute(_UNSYNCED)
 
 
-@contextmanager
-def unsynced(connection: Connection) -> Iterator[None]:
+def unsynced(connection: Connection) -> AbstractContextManager[None]:
     """Let commits of a connection wait for no disk, and give it back as it was."""
-    driver: Any = connection.connection.driver_connection
-    try:
-        driver.execute(_UNSYNCED)
-        yield
-    finally:
-        try:
-            driver.execute(_DURABLE)
-        except BaseException:
-            connection.invalidate()
-            raise
+    return _set(connection, [_UNSYNCED], [_DURABLE])
 
 
-@contextmanager
-def lazily(connection: Connection) -> Iterator[None]:
+def hastily(connection: Connection) -> AbstractContextManager[None]:
+    """Let a connection wait for no other process, and give it back as it was."""
+    return _set(connection, [_IMPATIENCE], [_PATIENCE])
+
+
+def lazily(connection: Connection) -> AbstractContextManager[None]:
     """
     Let commits of a connection wait for no disk, and give it back as it was.
 
     It writes back what it logs, and early: who has to answer somebody shall find little to do.
     """
+    return _set(connection, [_UNSYNCED, _EARLY], [_DURABLE, _CHECKPOINT])
+
+
+@contextmanager
+def _set(connection: Connection, meanwhile: Sequence[str], back: Sequence[str]) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     try:
-        driver.execute(_UNSYNCED)
-        driver.execute("PRAGMA wal_autocheckpoint = 1000")
+        for each in meanwhile:
+            driver.execute(each)
         yield
     finally:
         try:
-            driver.execute(_DURABLE)
-            driver.execute(_CHECKPOINT)
+            for each in back:
+                driver.execute(each)
         except BaseException:
             connection.invalidate()
             raise
@@ -151,7 +152,7 @@ class Beginning:
         if wait:
             self.restore(driver)
         elif self._hasty is not driver:
-            cursor.execute("PRAGMA busy_timeout = 0")
+            cursor.execute(_IMPATIENCE)
             self._hasty = driver
         cursor.execute("BEGIN IMMEDIATE")
 

@@ -1,6 +1,7 @@
 """The internal engine as an ASGI application, and a client for whichever engine is meant."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -104,9 +105,17 @@ def _rates(settings: Settings) -> RateLimits:
     )
 
 
-def engine_application(settings: Settings, database: Database, clock: Clock) -> FastAPI:
-    """Build the internal engine; its background work is started by the runtime."""
-    return create_application(engine_settings(settings), database, clock=clock)
+def engine_application(
+    settings: Settings, database: Database, clock: Clock, *, alone: bool = False
+) -> FastAPI:
+    """
+    Build the internal engine; its background work is started by the runtime.
+
+    `alone`: there is no listener in its process.
+    """
+    return create_application(
+        replace(engine_settings(settings), alone=alone), database, clock=clock
+    )
 
 
 def engine_tokens(settings: Settings) -> Tokens:

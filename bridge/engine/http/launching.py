@@ -30,6 +30,7 @@ from bridge.engine.service.launch import Desk, deeds_of, launch_all
 from bridge.engine.service.links import Vault
 from bridge.engine.service.runs import OneByOne
 from bridge.engine.service.work import Work
+from bridge.store.haste import LITTLE
 
 PATHS = {
     Purpose.LAUNCH: "/reporting/launch-report/clinical",
@@ -40,7 +41,7 @@ PATHS = {
 
 _AS_USUAL = QrCodeOptions()
 
-FEW = 25
+FEW = LITTLE
 """
 So many launches of a batch, without files and QR codes, are read in the loop's turn.
 
@@ -97,7 +98,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
 
     actor, now = actor_of(desk.caller), engine.clock()
     try:
-        outcomes = await engine.work.change(actor, now, partial(deed, at_once=True))
+        outcomes = await engine.work.change(actor, now, partial(deed, at_once=True), brief=quick)
     except OneByOne:  # hardly ever: a savepoint for each batch would cost more
         outcomes = await engine.work.change(actor, now, partial(deed, at_once=False))
     base, request_id = engine.base_url(request), request.state.request_id

@@ -46,7 +46,7 @@ class Engine:
         self.settings = settings
         self.clock = clock
         self.random = secrets.token_bytes
-        self.work = Workshop(database, settings.threads)
+        self.work = Workshop(database, settings.threads, alone=settings.alone)
         self.journal = Journal(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
         self.quotas = QuotaMeter(clock)

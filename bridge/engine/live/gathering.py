@@ -26,6 +26,11 @@ class Gatherer(Generic[Item, Result]):
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody has given an item, and has no answer yet."""
+        return bool(self._waiting or self._running)
+
     async def give(self, item: Item) -> Result:
         """Have an item worked on; return its result or raise its error."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()

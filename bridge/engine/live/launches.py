@@ -18,6 +18,7 @@ from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import Desk, deeds_of, launch_all, launch_one
 from bridge.engine.service.work import Actor, Work
 from bridge.store.errors import StoreUnavailable
+from bridge.store.haste import LITTLE
 
 MOST_TOGETHER = 64
 
@@ -78,7 +79,8 @@ class Launches:
                     work.deeds += deeds_of(desk, [asked.request], [outcome], asked.origin)
             return outcomes
 
-        return await self._work.change(_actor(desk), self._clock(), deed)
+        brief = len(party) <= LITTLE
+        return await self._work.change(_actor(desk), self._clock(), deed, brief=brief)
 
     async def _alone(self, asked: Asked) -> Launched:
         def deed(work: Work) -> Launched:
@@ -86,7 +88,8 @@ class Launches:
             work.deeds += deeds_of(asked.desk, [asked.request], [outcome], asked.origin)
             return outcome
 
-        return await self._work.change(_actor(asked.desk), self._clock(), deed)
+        brief = not asked.request.attachments
+        return await self._work.change(_actor(asked.desk), self._clock(), deed, brief=brief)
 
 
 def _actor(desk: Desk) -> Actor:

@@ -9,6 +9,7 @@ that succeeded rings the bell.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -21,6 +22,7 @@ from bridge.engine.live.wakeups import Wakeups
 from bridge.engine.service.work import Actor, Work, events_of, working
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict
+from bridge.store.haste import Haste
 
 Result = TypeVar("Result")
 
@@ -39,8 +41,10 @@ GLANCE_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
 class Workshop:
     """The only way from the event loop to the database."""
 
-    def __init__(self, database: Database, threads: int) -> None:
+    def __init__(self, database: Database, threads: int, *, alone: bool = False) -> None:
+        """`alone`: nobody but the engine's own callers waits for this loop."""
         self.database = database
+        self._haste = Haste(database.turns) if alone else None
         self.changed = Wakeups()
         self.patience = GLANCE_SECONDS[database.dialect]
         self._watch = database.reader()
@@ -114,15 +118,31 @@ class Workshop:
     async def _change_alone(self, piece: Piece) -> Any:
         return await self.run(lambda: self._rung(self._insist(lambda c: self._alone(c, piece))))
 
+    def _here(self, piece: Piece) -> Any:
+        """Do it in the loop's own turn. Raises Busy where that would keep somebody waiting."""
+        if self._haste is None:
+            raise Busy("listeners wait for this loop")
+        return self._haste.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
+
     def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
         """Ring for what was committed: in the thread, so that nobody waits for its return."""
         result, events = done
         self.changed.ring(events)
         return result
 
-    async def change(self, actor: Actor, now: int, deed: Callable[[Work], Result]) -> Result:
-        """Run a use case, all of it or nothing; what it announces goes into the feed."""
-        piece = Piece(actor, now, deed)
+    async def change(
+        self, actor: Actor, now: int, deed: Callable[[Work], Result], *, brief: bool = False
+    ) -> Result:
+        """
+        Run a use case, all of it or nothing; what it announces goes into the feed.
+
+        `brief`: it takes a few milliseconds.
+        """
+        piece = Piece(actor, now, deed, brief)
+        if brief and not self._changes.is_busy:
+            with suppress(Busy, Conflict):  # a thread tries it again
+                done: Result = self._here(piece)
+                return done
         try:
             result: Result = await self._changes.give(piece)
         except TryAlone:

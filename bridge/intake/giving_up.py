@@ -1,0 +1,25 @@
+"""What a person is told of a message that cannot be applied as it stands."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.intake.addressing import MergedPatient, TakenNumber
+from bridge.intake.reading import ContentGone
+from bridge.intake.remembering import OTHER_NAME
+from bridge.intake.whereabouts import OTHER_PATIENT, MovedVisit
+from bridge.observability.redaction import describe
+from bridge.queue.states import Event, Failure
+from bridge.queue.work import Claimed, Outcome
+
+_CODES: Final[Mapping[type[Exception], str]] = {
+    ContentGone: "content_missing",
+    MergedPatient: "patient_merged",
+    MovedVisit: OTHER_PATIENT,
+    TakenNumber: OTHER_NAME,
+}
+
+
+def given_up(claimed: Claimed, error: Exception) -> Outcome:
+    """Give the outcome of an attempt that ended so."""
+    code = _CODES.get(type(error), "not_readable")
+    return Outcome(claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, code, describe(error))
