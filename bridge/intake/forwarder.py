@@ -20,6 +20,7 @@ from bridge.intake.addressing import TakenNumber
 from bridge.intake.closing import close
 from bridge.intake.demographics import corrections, told_of
 from bridge.intake.family import PARENT_REPLACED
+from bridge.intake.giving_up import given_up
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
 from bridge.intake.names import takes_anothers
