@@ -20,7 +20,9 @@ LITTLE = 25
 _QUICK = 0.002  # seconds that it rests at most, usually: what it computes, a thread would too
 _OUTLIER = 2 * _QUICK  # a checkpoint now and then does not make a disk slow
 _WEIGHT = 0.2  # of the newest in what is usual
-_AGAIN = 0.25  # seconds until a slow disk is tried again
+_STALL = 0.05  # seconds that no checkpoint takes: a disk that stands still need not do so twice
+_AGAIN = 0.25  # seconds until a slow disk is tried again, at least
+_DEAR = 20  # of the loop's time a twentieth, at most, goes into trying
 
 Answer = TypeVar("Answer")
 
@@ -58,7 +60,11 @@ class Haste:
         return answer
 
     def _note(self, rested: float, now: float) -> None:
-        """Learn how long it rests; what a thread needs says little, it waits for its turn."""
+        """
+        Learn how long it rests; what a thread needs says little, it waits for its turn.
+
+        A disk that was slow has to show that it is quick: the next one that is slow is enough.
+        """
         self._usual += (min(rested, _OUTLIER) - self._usual) * _WEIGHT
-        if self._usual > _QUICK:
-            self._usual, self._slow_until = 0.0, now + _AGAIN
+        if self._usual > _QUICK or rested > _STALL:
+            self._usual, self._slow_until = _QUICK, now + max(_AGAIN, rested * _DEAR)
