@@ -105,7 +105,7 @@ class Database:
         with (
             self.turns.turn(),
             self._translated(),
-            self._kept.lent() as connection,
+            self._kept.lent(at_once=self.turns.is_hasty) as connection,
             self._hastily(connection),
             connection.begin(),
         ):
@@ -128,7 +128,7 @@ class Database:
         with (
             self.turns.turn(),
             self._translated(),
-            self._writer.connect() as connection,
+            self._kept.lent(at_once=self.turns.is_hasty) as connection,
             sqlite.unsynced(connection),
             self._hastily(connection),
             connection.begin(),

@@ -1,10 +1,13 @@
 """SQLite's writers use one connection after the other, as long as it is worth it."""
 
+import time
+from contextlib import ExitStack
+
 import pytest
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.errors import StatementRefused
+from bridge.store.errors import Busy, StatementRefused
 from bridge.store.pool import Pool
 
 ONE = Pool(size=1, overflow=0, timeout=0.2)
@@ -57,5 +60,28 @@ def test_a_reader_finds_a_connection_beside_the_writers(database_url: str) -> No
                 assert connection.execute(text("SELECT 2")).scalar() == 2
             with database.read() as connection:
                 assert connection.execute(text("SELECT 3")).scalar() == 3
+    finally:
+        database.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("how", ["write", "fleeting"])
+def test_whoever_writes_at_once_waits_for_no_connection(database_url: str, how: str) -> None:
+    """As many as there may be are read by: then it is Busy. Where one is kept, it is had."""
+    database = Database(database_url, Pool(size=1, overflow=0, timeout=3))
+    try:
+        with ExitStack() as readers:
+            for _ in range(3):
+                readers.enter_context(database.read())
+            began = time.monotonic()
+            with pytest.raises(Busy), database.turns.at_once(), getattr(database, how)():
+                pass
+            assert time.monotonic() - began < 1
+        used(database)
+        with ExitStack() as readers:
+            for _ in range(2):
+                readers.enter_context(database.read())
+            with database.turns.at_once(), getattr(database, how)() as connection:
+                assert connection.execute(text("SELECT 1")).scalar() == 1
     finally:
         database.dispose()
