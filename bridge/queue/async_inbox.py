@@ -57,7 +57,7 @@ class AsyncInbox:
         if is_little:
             try:
                 return self._haste.do(little)
-            except Busy:  # nothing was written
+            except Busy:  # nothing was taken, and what was settled stays so
                 pass
         return await asyncio.to_thread(more)
 

@@ -19,7 +19,7 @@ from bridge.queue.states import Event
 from bridge.queue.waking import CHANNEL
 from bridge.queue.work import Claimed, Outcome
 from bridge.store.database import Database
-from bridge.store.errors import Conflict, StoreError, StoreUnavailable
+from bridge.store.errors import Busy, Conflict, StoreError, StoreUnavailable
 from bridge.store.presence import lock_name
 from bridge.store.steps import among, ask
 
@@ -34,6 +34,7 @@ _CLAIMED = among("""
 """)
 _SECOND = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
 
+_LONG = "a long backlog is being sorted out"
 
 Remember = Callable[[Connection, Sequence[Any]], None]
 """Writes the contents of news down, within a transaction. Raises StoreError."""
@@ -107,10 +108,16 @@ class Inbox:
         return self.whole(self.take_bare(now, limit))
 
     def take_bare(self, now: int, limit: int) -> Handful:
-        """As `take`, where what lies elsewhere is not read yet: see `whole`."""
+        """
+        As `take`, where what lies elsewhere is not read yet: see `whole`.
+
+        Raises Busy where a loop would be held up by a long backlog of which nothing is free.
+        """
         try:
             taken, messages = self._claim(now, limit)
             while taken.unseen and not messages:
+                if self.turns.is_hasty:
+                    raise Busy(_LONG)
                 taken, messages = self._claim(now, limit)
         except Conflict:  # another node had one of the lanes a moment before
             return Handful([], more=False, undecided=True)

@@ -1,0 +1,27 @@
+"""What stands behind a message in hand is sorted out without holding the loop up."""
+
+import pytest
+
+from bridge.queue.inbox import Inbox
+from bridge.store.database import Database
+from bridge.store.errors import Busy
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival
+
+BACKLOG = 2500
+"""More than a transaction sorts out."""
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_claim_at_once_is_one_transaction(store: Database, intake: Intake) -> None:
+    """However many wait for one patient, and none of them is free: a thread sorts out the rest."""
+    inbox = Inbox(store, "node")
+    intake.keep(arrival(patient="1"))
+    (first,) = inbox.claim(NOW, 25)
+    intake.keep(*(arrival(patient="1") for _ in range(BACKLOG)), arrival(patient="2"))
+
+    with pytest.raises(Busy), store.turns.at_once():
+        inbox.take_bare(NOW, 25)
+
+    (free,) = inbox.claim(NOW, 25)
+    assert free.message_id == first.message_id + BACKLOG + 1
