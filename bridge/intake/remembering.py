@@ -73,8 +73,9 @@ class Change:
 
     @property
     def is_brief(self) -> bool:
-        """Whether it is written by keys alone: no patient's or visit's orders move with it."""
-        return not (self.merges or self.moves or self.renamed)
+        """Whether it is a few rows, by keys alone: no patient's or visit's orders move with it."""
+        rows = len(self.orders) + len(self.reports) + len(self.words) + len(self.gone)
+        return rows <= LITTLE and not (self.merges or self.moves or self.renamed)
 
 
 class Memory:
