@@ -52,10 +52,10 @@ class Launcher:
 
     async def launch_alone(self, launches: Sequence[Launch]) -> list[Launched | Exception]:
         """As `launch_all`, without others: sooner, as no turn of the loop is waited for."""
-        tokens = {self._service.token_of(each.site) for each in launches}
-        if self._waiting or len(tokens) != 1 or len(launches) > self._most:
-            return await self.launch_all(launches)
         try:
+            tokens = {self._service.token_of(each.site) for each in launches}
+            if self._waiting or len(tokens) != 1 or len(launches) > self._most:
+                return await self.launch_all(launches)
             return list(await self._results(launches))
         except Exception as error:  # noqa: BLE001  # each caller hears of it
             return [error] * len(launches)
