@@ -84,7 +84,7 @@ class Inbox:
         told: Told | None = None,
     ) -> None:
         self.lease = lease
-        self.turns = database.turns
+        self.writing = database.turns  # whose turn it is
         self._told = told
         self._remember = remember
         self._database = database
