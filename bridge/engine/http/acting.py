@@ -5,7 +5,6 @@ Everything happens in one transaction. A request with an Idempotency-Key that wa
 carried out before gets the stored answer and changes nothing.
 """
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -30,9 +29,6 @@ from bridge.engine.service.sites import TIME_ZONES
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
-
-FIRST = 0.001
-"""Seconds that whoever waits for what was done goes before the answer to who did it."""
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -144,8 +140,6 @@ async def act(
         return body
 
     body = await engine.work.change(actor_of(caller), engine.clock(), permitted, urgent=urgent)
-    if urgent:
-        await asyncio.sleep(FIRST)
     return Response() if body is None else JSONResponse(body)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -28,20 +29,23 @@ class Place:
     work: Workshop
     here: str
 
-    def do(self, *accessions: str, fail: Exception | None = None, times: int = 1) -> list[str]:
-        """Register orders one after the other, failing so often; where each was tried."""
+    def do(
+        self, *accessions: str, fail: Exception | None = None, urgent: bool = False
+    ) -> list[str]:
+        """Register orders one after the other, failing at first; where each was tried."""
         tried: list[str] = []
         loop = threading.get_ident()
 
         def use(work: Work, accession: str) -> None:
             tried.append(LOOP if threading.get_ident() == loop else THREAD)
             register(work, SITE, OrderInput("M1", accession))
-            if fail is not None and len(tried) <= times:
+            if fail is not None and len(tried) == 1:
                 raise fail
 
         async def asking() -> None:
             for each in accessions:
-                await self.work.change(Actor(), START, lambda w, e=each: use(w, e), brief=True)  # type: ignore[misc]
+                deed = partial(use, accession=each)
+                await self.work.change(Actor(), START, deed, brief=not urgent, urgent=urgent)
 
         asyncio.run(asking())
         return tried
@@ -67,6 +71,12 @@ def test_where_it_is_done(place: Place) -> None:
     """In the loop's turn on a file of its own; in a thread beside a listener, and on a server."""
     assert place.do("A", "B") == [place.here] * 2
     assert place.feed() == ["A", "B"]
+
+
+def test_what_is_urgent_waits_for_no_thread(place: Place) -> None:
+    """Beside a listener too: it comes rarely, and others wait for what follows."""
+    is_file = place.ward.database.dialect == "sqlite"
+    assert place.do("A", urgent=True) == [LOOP if is_file else THREAD]
 
 
 def test_who_loses_a_race_is_tried_again(place: Place) -> None:
