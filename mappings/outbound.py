@@ -37,6 +37,8 @@ class OutboundMapping:
     """Everything it was compiled from, by file name."""
     over: tuple[str, str] | None = None
     """Name and version of the definition that a destination's words are laid over."""
+    is_prompt: bool = True
+    """Whether to write a message asks no other process: no hook, no costly pattern."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -93,7 +95,9 @@ def compile_outbound(
         _check_parts(root, entries["parts"], shop)
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
         check_needs(root, entries, shop)
-    return OutboundMapping(name, "", manner, statuses, writers)
+    meanings = shop.notebook.meanings
+    prompt = not (meanings.hooked or meanings.costly)
+    return OutboundMapping(name, "", manner, statuses, writers, is_prompt=prompt)
 
 
 def _check_parts(root: Node, parts: Node, shop: Workshop) -> None:

@@ -16,7 +16,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 
 from mllp.errors import FramingError
 from mllp.framing import Event, FrameReader
-from mllp.wire import Wire, is_tls, tune
+from mllp.wire import Outlet, Wire, is_tls, tune
 
 
 class Owner(Interface):
@@ -50,6 +50,7 @@ class Link(Protocol):
     @override
     def connectionMade(self) -> None:
         tune(self.transport)
+        self._outlet = Outlet(self.transport)
         if not is_tls(self.transport):
             self.handshakeCompleted()
 
@@ -82,7 +83,7 @@ class Link(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send."""
-        self.transport.write(data)
+        self._outlet.write(data)
 
     def abort(self) -> None:
         """End it now: nothing that still comes is looked at, nothing unsent is sent."""

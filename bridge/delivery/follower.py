@@ -109,7 +109,7 @@ class Follower:
         page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS, texts=True)
         self.supported = True
         if page.changes or page.cursor > after:
-            learned = await asyncio.to_thread(self._learner.learn, self._name, page)
+            learned = await self._learner.learned(self._name, page)
             self._hand_over(learned.claimed)
             if learned.claimed:
                 await asyncio.sleep(GIVE_WAY)

@@ -1,11 +1,14 @@
 """
 What the bridge learned of reports, and what it queues for it, in one transaction.
 
-Blocking: call it from a thread. The change feed and the status poll both end here.
+Blocking but for `learned`: call it from a thread. Both change feed and status poll end here.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -13,18 +16,25 @@ from bridge.delivery.ahead import Ahead, Drafts, Question, question
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
 from bridge.delivery.seen import Seen, remembered, seen_asked
-from bridge.engine_client.models import Change, ChangePage, OrderKey
+from bridge.engine_client.models import Change, ChangePage, OrderKey, Said
 from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
 from bridge.store import order_saving
 from bridge.store.answers import Answer, Words, run_all
 from bridge.store.database import Database
+from bridge.store.errors import Busy
+from bridge.store.haste import Haste
 from bridge.store.order_index import Key
 from bridge.store.steps import plain, said, say
 from mappings.results import ResultEvent
 
 AT_ONCE = 4
 """So many messages are written in the transaction that queues them; more, before it begins."""
+
+BRIEF = 2
+"""So many changes, with so much to say, are learned of in an event loop's own turn."""
+
+_BRIEF_CHARACTERS = 8 * 2**10
 
 _CURSOR = plain("SELECT cursor FROM feed_cursor WHERE feed = :feed")
 
@@ -78,6 +88,7 @@ class Learner:
         self._destinations = tuple(destinations)
         self._ahead = ahead
         self._rooms = rooms
+        self._haste = Haste(database.turns)
 
     def adopt(self, destinations: Sequence[Destination]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -87,6 +98,19 @@ class Learner:
         """Give where a feed was read to; 0 at first."""
         with self.database.look() as connection:
             return say(connection, _CURSOR, feed=feed).scalar() or 0
+
+    async def learned(self, feed: str, page: ChangePage) -> Learned:
+        """As `learn`, for an event loop: in its own turn where that is short (`store.haste`)."""
+        learn = partial(self.learn, feed, page)
+        if self._is_brief(page):
+            with suppress(Busy):  # nothing was written
+                return self._haste.do(learn)
+        return await asyncio.to_thread(learn)
+
+    def _is_brief(self, page: ChangePage) -> bool:
+        prompt = all(each.is_prompt for one in self._destinations for each in one.mappings)
+        told = sum(_length(each.said) for each in page.changes if each.said is not None)
+        return prompt and len(page.changes) <= BRIEF and told <= _BRIEF_CHARACTERS
 
     def learn(self, feed: str, page: ChangePage) -> Learned:
         """Take a page of the feed in; give what it brought."""
@@ -167,6 +191,10 @@ class Learner:
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
         """Queue what is owed for news, within the caller's transaction; give how many were new."""
         return self._outbox.enqueue(connection, deliveries(news, self._destinations), self.clock())
+
+
+def _length(said: Said) -> int:
+    return sum(len(each.content) for each in (said.report, *said.addenda))
 
 
 def _asked(

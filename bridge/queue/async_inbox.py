@@ -23,7 +23,7 @@ class AsyncInbox:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._haste = Haste(inbox.turns)
+        self._haste = Haste(inbox.writing)
         self._more = False  # whether the last claim left what could have been claimed
 
     async def take(self, now: int, limit: int) -> Handful:

@@ -85,7 +85,7 @@ class Inbox:
         told: Told | None = None,
     ) -> None:
         self.lease = lease
-        self.turns = database.turns
+        self.writing = database.turns  # whose turn it is
         self._told = told
         self._remember = remember
         self._database = database
@@ -116,7 +116,7 @@ class Inbox:
         try:
             taken, messages = self._claim(now, limit)
             while taken.unseen and not messages:
-                if self.turns.is_hasty:
+                if self.writing.is_hasty:
                     raise Busy(_LONG)
                 taken, messages = self._claim(now, limit)
         except Conflict:  # another node had one of the lanes a moment before

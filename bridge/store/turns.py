@@ -21,7 +21,7 @@ class Turns:
 
     def __init__(self, turnstile: Turnstile | None, patience: float) -> None:
         self.turnstile = turnstile
-        self._patience = patience
+        self.patience = patience
         self._hasty: int | None = None  # the thread that has the turn at once
 
     @contextmanager
@@ -30,7 +30,7 @@ class Turns:
         if self.turnstile is None or self.is_hasty:
             yield
             return
-        if not self.turnstile.acquire(self._patience):
+        if not self.turnstile.acquire(self.patience):
             raise Busy(_WAITED)
         try:
             yield

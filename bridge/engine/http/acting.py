@@ -107,11 +107,19 @@ def _require(connection: Connection, caller: Caller, place: Place) -> None:
     require_administrator(connection, caller, place.site_id, place.location, place.pointer)
 
 
-async def act(request: Request, action: str, place: Place, deed: Callable[[Work], Any]) -> Response:
+async def act(
+    request: Request,
+    action: str,
+    place: Place,
+    deed: Callable[[Work], Any],
+    *,
+    urgent: bool = False,
+) -> Response:
     """
     Change something, as an administrator of the site; answer 200.
 
-    `deed` returns the report it changed (no body), or the JSON of the body.
+    `deed` returns the report it changed (no body), or the JSON of the body. `urgent`: a receiver
+    waits for what follows (`Workshop.change`).
     """
     engine, caller = engine_of(request), request.state.caller
     repeat = await _repeat_of(request, caller)
@@ -131,7 +139,7 @@ async def act(request: Request, action: str, place: Place, deed: Callable[[Work]
             store_answer(work.connection, repeat, body, work.now)
         return body
 
-    body = await engine.work.change(actor_of(caller), engine.clock(), permitted)
+    body = await engine.work.change(actor_of(caller), engine.clock(), permitted, urgent=urgent)
     return Response() if body is None else JSONResponse(body)
 
 

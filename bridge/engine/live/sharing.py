@@ -30,8 +30,6 @@ class Piece:
     actor: Actor
     now: int
     deed: Callable[[Work], Any]
-    is_brief: bool = False
-    """Whether it takes a few milliseconds."""
 
 
 class TryAlone(Exception):  # noqa: N818  # named for what to do

@@ -44,7 +44,8 @@ class Workshop:
     def __init__(self, database: Database, threads: int, *, alone: bool = False) -> None:
         """`alone`: nobody but the engine's own callers waits for this loop."""
         self.database = database
-        self._haste = Haste(database.turns) if alone else None
+        self._alone_here = alone
+        self._haste = Haste(database.turns)
         self.changed = Wakeups()
         self.patience = GLANCE_SECONDS[database.dialect]
         self._watch = database.reader()
@@ -120,8 +121,6 @@ class Workshop:
 
     def _here(self, piece: Piece) -> Any:
         """Do it in the loop's own turn. Raises Busy where that would keep somebody waiting."""
-        if self._haste is None:
-            raise Busy("listeners wait for this loop")
         return self._haste.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
 
     def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
@@ -131,15 +130,22 @@ class Workshop:
         return result
 
     async def change(
-        self, actor: Actor, now: int, deed: Callable[[Work], Result], *, brief: bool = False
+        self,
+        actor: Actor,
+        now: int,
+        deed: Callable[[Work], Result],
+        *,
+        brief: bool = False,
+        urgent: bool = False,
     ) -> Result:
         """
         Run a use case, all of it or nothing; what it announces goes into the feed.
 
-        `brief`: it takes a few milliseconds.
+        `brief`: it takes a few milliseconds. `urgent`: so it does, and comes so rarely that
+        listeners may wait for it too.
         """
-        piece = Piece(actor, now, deed, brief)
-        if brief and not self._changes.is_busy:
+        piece = Piece(actor, now, deed)
+        if (urgent or (brief and self._alone_here)) and not self._changes.is_busy:
             with suppress(Busy, Conflict):  # a thread tries it again
                 done: Result = self._here(piece)
                 return done

@@ -1,12 +1,16 @@
 """Messages are read by the version they began with, as long as anybody knows it."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from bridge.intake.listening import Definition, Listening
-from bridge.intake.reading import Job, NoDefinition, read
+from bridge.intake.reading import Job, NoDefinition, read, readily
 from bridge.queue.work import Claimed
+from mappings.codes import Missed
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound import InboundMapping
 
@@ -60,3 +64,61 @@ def test_a_definition_that_left_the_settings() -> None:
     assert notes(Listening("ris", (), "SITE1", recall=recall), OLD.version) == "old"
     with pytest.raises(NoDefinition):
         notes(Listening("ris", (), "SITE1"), OLD.version)
+
+
+def known(count: int = 3) -> Listening:
+    """A listener whose definition has seen the message so often."""
+    listening = Listening("ris", (version("seen"),), "SITE1")
+    for _ in range(count):
+        notes(listening, listening.definitions[0].version)
+    return listening
+
+
+def claimed_of(listening: Listening, payload: bytes = RAW, **changes: Any) -> Claimed:
+    """The message, as it was stored under the definition in force."""
+    wanted = listening.definitions[0].version
+    return replace(
+        Claimed(1, payload, "ris", "mine", wanted, (1,), 1, 1_770_000_000_000, 0, "ORM^O01"),
+        **changes,
+    )
+
+
+def test_what_is_known_is_read_readily() -> None:
+    """As it is read otherwise; not before its form is known."""
+    listening = known()
+    message = claimed_of(listening)
+    assert readily(message, {"ris": listening}) == read(message, {"ris": listening})
+    assert readily(claimed_of(known(1)), {"ris": known(1)}) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"listener": "gone"},
+        {"mapping": "gone"},
+        {"mapping_version": "0123456789abcdef"},  # may have to be looked up
+        {"payload": b""},
+        {"payload": RAW + b"NTE|1||" + b"x" * 2**15 + b"\r"},
+        {"payload": RAW.replace(b"ORC|NW", b"ORC|QQ")},
+    ],
+)
+def test_what_may_take_longer_or_fail_is_not(changes: dict[str, Any]) -> None:
+    """Whoever has the time finds out."""
+    listening = known()
+    assert readily(claimed_of(listening, **changes), {"ris": listening}) is None
+
+
+def test_missing_codes_are_told_once() -> None:
+    """A message with one is left to whoever tells of it."""
+    told: list[Collection[Missed]] = []
+
+    def missing(_name: str, _version: str, missed: Collection[Missed]) -> None:
+        told.append(missed)
+
+    listening = Listening("ris", (version("seen"),), "SITE1", missing=missing)
+    unknown = RAW.replace(b"|||||||||||||||A1", b"|||||||||||||||A1|||||XX")
+    for _ in range(4):
+        read(claimed_of(listening, unknown), {"ris": listening})
+    assert len(told) == 4
+    assert readily(claimed_of(listening, unknown), {"ris": listening}) is None
+    assert len(told) == 4

@@ -25,9 +25,9 @@ class Deaf(Inbox):
     turns = 0
 
     @override
-    def take(self, now: int, limit: int) -> Handful:
+    def take_bare(self, now: int, limit: int) -> Handful:
         """Claim one."""
-        handful = super().take(now, 1)
+        handful = super().take_bare(now, 1)
         self.claims += 1
         if self.claims == 3:
             raise StoreUnavailable(LOST)

@@ -227,10 +227,10 @@ class Counted(Inbox):
     asked = 0
 
     @override
-    def take(self, now: int, limit: int) -> Handful:
+    def take_bare(self, now: int, limit: int) -> Handful:
         """Count, and take."""
         self.asked += 1
-        return super().take(now, limit)
+        return super().take_bare(now, limit)
 
 
 def test_nothing_is_asked_for_in_vain(bench: Bench) -> None:

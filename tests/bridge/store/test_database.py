@@ -156,7 +156,7 @@ def test_a_lock_that_does_not_come_is_busy(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting for another's lock ends, as Busy."""
-    monkeypatch.setattr("bridge.store.database.LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(database.turns, "patience", 0.05)
     failures: list[StoreError] = []
 
     def second() -> None:

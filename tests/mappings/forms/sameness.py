@@ -85,3 +85,11 @@ def is_written(mapping: InboundMapping, raw: bytes, fallback: str = "utf-8") -> 
     form = sent(raw, fallback)
     given = Defaults("SITE1", "Europe/Zurich", NOW)
     return form is not None and mapping.specialist.events(form, given) is not None
+
+
+def readily(mapping: InboundMapping, raw: bytes, fallback: str = "utf-8") -> Any:
+    """What comes of a message where it may take no time; None where it might."""
+    given = Defaults("SITE1", "Europe/Zurich", NOW)
+    if mapping.readily(raw, fallback, given) is None:
+        return None
+    return outcome(lambda given: mapping.readily(raw, fallback, given) or [])

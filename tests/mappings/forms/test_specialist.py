@@ -10,7 +10,7 @@ from mappings.forms.specialist import Code
 from mappings.inbound import InboundMapping
 from tests.acceptance.orders import order
 from tests.benchmarks.mapping import with_more_rules
-from tests.mappings.forms.sameness import by_form, by_rules, is_written, orders
+from tests.mappings.forms.sameness import by_form, by_rules, is_written, orders, readily
 from tests.mappings.language import DEFAULTS, overlaid
 
 
@@ -93,6 +93,17 @@ def test_hooks_are_asked_as_ever() -> None:
     assert is_written(mapping, order(2))
     (event,) = mapping.read(order(2), "utf-8", DEFAULTS)
     assert event.clinical_info["KeyFindings"] == "F2!"
+    assert readily(mapping, order(2)) is None
+
+
+def test_what_has_code_is_read_readily() -> None:
+    """And gives what it always gives; what the rules have to be asked about does not."""
+    mapping = orders()
+    assert readily(mapping, order(1)) is None
+    learned(mapping, order(1))
+    assert readily(mapping, order(2)) == by_rules(mapping, order(2))
+    for raw in (order(2, control="QQ"), order(3).replace(b"M3^^^HOSP^MR", b"")):
+        assert readily(mapping, raw) is None
 
 
 @pytest.mark.parametrize("text", ["'\\n raise SystemExit #", '"""', "\\", "k0", "{T}"])

@@ -28,6 +28,7 @@ async def sign_report(body: SignBody, request: Request) -> Response:
             ignore_delay=body.ignoreSignDelay,
             time_zone=zone.key if zone else None,
         ),
+        urgent=True,
     )
 
 
@@ -49,6 +50,7 @@ async def release_addendum(body: AddendumSignBody, request: Request) -> Response
         "addendum-sign",
         place_of(body.clinicalInfo),
         lambda work: addenda.release_addendum(work, triple),
+        urgent=True,
     )
 
 

@@ -1,0 +1,176 @@
+"""Little is claimed and settled in the loop's own turn, more in a thread; it is the same."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+from typing_extensions import override
+
+from bridge.queue.async_inbox import AsyncInbox
+from bridge.queue.inbox import Handful, Inbox
+from bridge.queue.lanes import Settled
+from bridge.queue.states import Event, Failure, State
+from bridge.queue.work import News, Outcome
+from bridge.store.database import Database
+from bridge.store.haste import LITTLE
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival, keep, state_of
+
+
+class Watched(Inbox):
+    """An inbox that notes what was done in the loop's turn."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, "node")
+        self.loop = threading.get_ident()
+        self.here: list[str] = []
+
+    def note(self, what: str) -> None:
+        """Note where this is done."""
+        self.here.append(what if threading.get_ident() == self.loop else f"{what} in a thread")
+
+    @override
+    def take_bare(self, now: int, limit: int) -> Handful:
+        self.note("take")
+        return super().take_bare(now, limit)
+
+    @override
+    def whole(self, handful: Handful) -> Handful:
+        self.note("whole")
+        return super().whole(handful)
+
+    @override
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:
+        self.note("settle")
+        return super().settle(outcomes, now)
+
+    @override
+    def turn_over(
+        self, outcomes: Sequence[Outcome], now: int, limit: int
+    ) -> tuple[Settled, Handful]:
+        self.note("turn over")
+        return super().turn_over(outcomes, now, limit)
+
+
+@pytest.fixture
+def watched(store: Database) -> Watched:
+    """An inbox on each database."""
+    return Watched(store)
+
+
+@pytest.fixture
+def is_local(store: Database) -> bool:
+    """Whether the database is a file."""
+    return store.dialect == "sqlite"
+
+
+def accepted(handful: Handful, news: News | None = None) -> list[Outcome]:
+    """Accept everything."""
+    return [Outcome(each.message_id, Event.ACCEPTED, news=news) for each in handful.messages]
+
+
+def people(number: int) -> list[str]:
+    """Name so many patients."""
+    return [str(each) for each in range(number)]
+
+
+def test_little_is_done_in_the_loops_turn(
+    watched: Watched, intake: Intake, is_local: bool, store: Database
+) -> None:
+    """Where it takes no way to a server."""
+    ids = keep(intake, *people(4))
+
+    async def story() -> list[int]:
+        at_hand = AsyncInbox(watched)
+        first = await at_hand.take(NOW, 2)
+        then = await at_hand.take(NOW, 2)
+        after = await at_hand.turn_over(accepted(first), NOW, 100)
+        await at_hand.settle(accepted(then), NOW)
+        assert not after.messages
+        return [each.message_id for each in [*first.messages, *then.messages]]
+
+    assert asyncio.run(story()) == ids
+    done = ["take", "take", "turn over", "settle"]
+    # The first left some, so that the second may be of more.
+    here = ["take", "take in a thread", "turn over", "settle"]
+    assert watched.here == (here if is_local else [f"{each} in a thread" for each in done])
+    assert {state_of(store, each) for each in ids} == {State.DONE}
+
+
+def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, is_local: bool) -> None:
+    """But for the first handful, of which nobody knew that there is more."""
+    keep(intake, *people(3 * LITTLE))
+
+    async def story() -> list[int]:
+        at_hand = AsyncInbox(watched)
+        first = await at_hand.take(NOW, 100)
+        second = await at_hand.turn_over(accepted(first), NOW, 100)
+        await at_hand.settle(accepted(second), NOW)
+        return [len(first.messages), len(second.messages)]
+
+    sizes = asyncio.run(story())
+    if is_local:
+        assert sizes == [LITTLE, 2 * LITTLE]
+        assert watched.here == ["take", "turn over in a thread", "settle in a thread"]
+    else:
+        assert sizes == [3 * LITTLE, 0]
+
+
+def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database) -> None:
+    """While a thread writes, another waits for it, and the loop goes on."""
+    keep(intake, "1")
+    writing, enough = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with store.write():
+            writing.set()
+            enough.wait(10)
+
+    async def story() -> Handful:
+        taking = asyncio.create_task(AsyncInbox(watched).take(NOW, 10))
+        await asyncio.sleep(0.1)
+        assert taking.done() == (store.dialect != "sqlite")
+        enough.set()
+        return await taking
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    writing.wait(10)
+    assert len(asyncio.run(story()).messages) == 1
+    assert watched.here == ["take in a thread"]
+    thread.join()
+
+
+def test_news_that_may_take_long_are_for_a_thread(
+    watched: Watched, intake: Intake, is_local: bool
+) -> None:
+    """As merged patients, whose orders may be thousands."""
+    keep(intake, "1", "2")
+    otherwise = Outcome(0, Event.POSTPONED, Failure.AMBIGUOUS)
+
+    async def story() -> None:
+        at_hand = AsyncInbox(watched)
+        handful = await at_hand.take(NOW, 2)
+        for outcome, brief in zip(accepted(handful), (False, True), strict=True):
+            news = News(None, otherwise, brief=brief)
+            given = Outcome(outcome.message_id, Event.ACCEPTED, news=news)
+            await at_hand.settle([given], NOW)
+
+    asyncio.run(story())
+    here = "settle" if is_local else "settle in a thread"
+    assert watched.here[1:] == ["settle in a thread", here]
+
+
+def test_large_messages_are_read_in_a_thread(watched: Watched, intake: Intake) -> None:
+    """They lie elsewhere, and may have megabytes."""
+    content = "x" * 2**20
+    keep_large = arrival(content=content)
+    intake.keep(keep_large)
+
+    async def story() -> Handful:
+        return await AsyncInbox(watched).take(NOW, 2)
+
+    (claimed,) = asyncio.run(story()).messages
+    assert claimed.payload == keep_large.payload
+    assert watched.here[1:] in ([], ["whole in a thread"])

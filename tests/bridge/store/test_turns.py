@@ -1,0 +1,136 @@
+"""Who may not be kept waiting has the writer's turn at once, or is told that it is another's."""
+
+import sqlite3
+import threading
+import time
+
+import pytest
+from sqlalchemy import text
+
+from bridge.store.database import Database
+from bridge.store.errors import Busy, StatementRefused
+
+SOON = 0.5
+"""Seconds: far less than anybody would wait for a turn."""
+
+
+@pytest.fixture
+def table(database: Database) -> None:
+    """Where writers write."""
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE kept (id INTEGER PRIMARY KEY)"))
+
+
+def insert(database: Database, number: int) -> None:
+    """Write a row."""
+    with database.write() as connection:
+        connection.execute(text("INSERT INTO kept VALUES (:id)"), {"id": number})
+
+
+def kept(database: Database) -> list[int]:
+    """Read the rows."""
+    with database.read() as connection:
+        return list(connection.execute(text("SELECT id FROM kept ORDER BY id")).scalars())
+
+
+def is_refused_at_once(database: Database, number: int) -> bool:
+    """Whether writing is refused, and how soon."""
+    began = time.monotonic()
+    try:
+        with database.turns.at_once():
+            insert(database, number)
+    except Busy:
+        assert time.monotonic() - began < SOON
+        return True
+    return False
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("table")
+def test_others_wait_for_what_is_done_at_once(database: Database) -> None:
+    """All of it: a thread that comes in between writes afterwards."""
+    with database.turns.at_once():
+        thread = threading.Thread(target=insert, args=(database, 3))
+        thread.start()
+        insert(database, 1)
+        time.sleep(0.05)
+        assert kept(database) == [1]
+        with database.fleeting() as connection:
+            connection.execute(text("INSERT INTO kept VALUES (2)"))
+        assert kept(database) == [1, 2]
+    thread.join()
+    assert kept(database) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("table")
+def test_no_thread_is_waited_for(database: Database) -> None:
+    """Who has the turn keeps it; what it writes is written."""
+    refused: list[bool] = []
+    with database.write() as connection:
+        thread = threading.Thread(target=lambda: refused.append(is_refused_at_once(database, 2)))
+        thread.start()
+        thread.join()
+        connection.execute(text("INSERT INTO kept VALUES (1)"))
+    assert refused == [True]
+    assert kept(database) == [1]
+    assert not is_refused_at_once(database, 3)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("fleeting", [False, True])
+@pytest.mark.usefixtures("table")
+def test_no_process_is_waited_for(database: Database, fleeting: bool) -> None:
+    """As one that is not ours; whoever may wait does so afterwards, by the same connection."""
+    assert database.file is not None
+    how = database.fleeting if fleeting else database.write
+    other = sqlite3.connect(database.file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(Busy), database.turns.at_once(), how():
+        pass
+    assert time.monotonic() - began < SOON
+    threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
+    with how() as connection:
+        connection.execute(text("INSERT INTO kept VALUES (1)"))
+    assert time.monotonic() - began >= 0.3
+    assert kept(database) == [1]
+    other.close()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("table")
+def test_a_failure_leaves_the_turn_to_others(database: Database) -> None:
+    """And nothing of what was written."""
+    with pytest.raises(StatementRefused), database.turns.at_once(), database.write() as connection:  # noqa: PT012  # one unit
+        connection.execute(text("INSERT INTO kept VALUES (1)"))
+        connection.execute(text("INSERT INTO nowhere VALUES (1)"))
+    thread = threading.Thread(target=insert, args=(database, 2))
+    thread.start()
+    thread.join()
+    assert kept(database) == [2]
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("table")
+def test_a_server_is_always_waited_for(database: Database) -> None:
+    """There it is nothing for who may not wait."""
+    if database.dialect == "postgresql":
+        assert is_refused_at_once(database, 1)
+        with pytest.raises(Busy), database.glimpse():
+            pass
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("table")
+def test_a_glimpse_waits_for_no_connection(database: Database) -> None:
+    """The one that is kept is lent; where somebody has it, or nobody looked yet, that is told."""
+    with pytest.raises(Busy), database.glimpse():
+        pass
+    insert(database, 1)
+    with database.look() as connection:
+        with pytest.raises(Busy), database.glimpse():
+            pass
+        assert connection.execute(text("SELECT count(*) FROM kept")).scalar() == 1
+    with database.glimpse() as connection:
+        assert connection.execute(text("SELECT count(*) FROM kept")).scalar() == 1
