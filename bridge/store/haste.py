@@ -20,7 +20,7 @@ LITTLE = 25
 _QUICK = 0.002  # seconds that it rests at most, usually: what it computes, a thread would too
 _OUTLIER = 2 * _QUICK  # a checkpoint now and then does not make a disk slow
 _WEIGHT = 0.2  # of the newest in what is usual
-_STALL = 0.05  # seconds that no checkpoint takes: a disk that stands still need not do so twice
+_STALL = 0.2  # seconds that no checkpoint takes: a disk that stands still need not do so twice
 _AGAIN = 0.25  # seconds until a slow disk is tried again, at least
 _DEAR = 20  # of the loop's time a twentieth, at most, goes into trying
 
