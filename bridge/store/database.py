@@ -60,7 +60,8 @@ class Database:
         self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
         most = 1 if self.file else 0
-        self._kept, self._looking = Kept(self._writer, most), Kept(self.engine, most)
+        self._kept = Kept(self._writer, most, pooled=True)
+        self._looking = Kept(self.engine, most)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

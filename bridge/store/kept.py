@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.pool import QueuePool
 
 from bridge.store.errors import Busy
 
@@ -18,9 +19,11 @@ from bridge.store.errors import Busy
 class Kept:
     """Lends connections of an engine, outside a transaction, and keeps `most` of them."""
 
-    def __init__(self, engine: Engine, most: int) -> None:
+    def __init__(self, engine: Engine, most: int, *, pooled: bool = False) -> None:
+        """`pooled`: at once one of the pool's is lent too, as long as few are out."""
         self._engine = engine
         self._most = most
+        self._pooled = pooled
         self._idle: deque[Connection] = deque()
 
     @contextmanager
@@ -54,6 +57,10 @@ class Kept:
         try:
             return self._idle.pop()
         except IndexError:
-            if at_once:
+            if at_once and not (self._pooled and self._has_room()):
                 raise Busy("none is kept") from None
             return self._engine.connect()
+
+    def _has_room(self) -> bool:
+        pool = self._engine.pool
+        return isinstance(pool, QueuePool) and pool.checkedout() < pool.size()
