@@ -34,6 +34,9 @@ AT_ONCE = 4
 BRIEF = 2
 """So many changes, with so much to say, are learned of in an event loop's own turn."""
 
+MESSAGES = 6
+"""So many messages, at most, may follow from them: each order's result to each receiver."""
+
 _BRIEF_CHARACTERS = 8 * 2**10
 
 _CURSOR = plain("SELECT cursor FROM feed_cursor WHERE feed = :feed")
@@ -110,7 +113,9 @@ class Learner:
     def _is_brief(self, page: ChangePage) -> bool:
         prompt = all(each.is_prompt for one in self._destinations for each in one.mappings)
         told = sum(_length(each.said) for each in page.changes if each.said is not None)
-        return prompt and len(page.changes) <= BRIEF and told <= _BRIEF_CHARACTERS
+        orders = sum(len(each.record.orders) for each in page.changes)
+        few = len(page.changes) <= BRIEF and orders * max(1, len(self._destinations)) <= MESSAGES
+        return prompt and few and told <= _BRIEF_CHARACTERS
 
     def learn(self, feed: str, page: ChangePage) -> Learned:
         """Take a page of the feed in; give what it brought."""

@@ -6,7 +6,7 @@ import pytest
 from typing_extensions import override
 
 from bridge.delivery.destinations import Destination
-from bridge.delivery.learning import BRIEF, Learned, Learner
+from bridge.delivery.learning import BRIEF, MESSAGES, Learned, Learner
 from bridge.engine_client.models import (
     Change,
     ChangePage,
@@ -50,16 +50,17 @@ def results(text: str = "include: results.yaml") -> OutboundMapping:
     return made
 
 
-def change(number: int, words: str = "") -> Change:
-    """A change of a report, and what it says."""
-    record = StatusRecord("r1", ReportStatus.DRAFT, "", None, (OrderKey("SITE1", "M1", "A1"),))
+def change(number: int, words: str = "", orders: int = 1) -> Change:
+    """A change of a report of so many orders, and what it says."""
+    keys = tuple(OrderKey("SITE1", "M1", f"A{each}") for each in range(1, orders + 1))
+    record = StatusRecord("r1", ReportStatus.DRAFT, "", None, keys)
     said = Said(ExportedText(words, None, None), ()) if words else None
     return Change(number, number, "report_opened", record, (), None, said=said)
 
 
 async def is_here(database: Database, page: ChangePage, *mappings: OutboundMapping) -> bool:
     """Learn, and tell whether that was in the loop's turn."""
-    destinations = [Destination("ris", mappings)] if mappings else []
+    destinations = [Destination(f"ris{place}", (each,)) for place, each in enumerate(mappings)]
     learner = Watched(database, Outbox(database, "test"), destinations, lambda: 0)
     await learner.learned("changes", page)
     assert learner.cursor("changes") == page.cursor
@@ -80,6 +81,16 @@ async def test_what_another_process_is_asked_for_is_not_waited_for(database: Dat
     """As a pattern that may take too long: a definition with one is for a thread."""
     page = ChangePage((change(1),), 1)
     assert not await is_here(database, page, results(), results(COSTLY))
+
+
+@pytest.mark.parametrize("receivers", [1, 3])
+async def test_a_report_of_many_orders_is_not_brief(database: Database, receivers: int) -> None:
+    """Each order may be a message to each receiver: a handful of messages is."""
+    is_file = database.dialect == "sqlite"
+    fits = MESSAGES // receivers
+    made = [results()] * receivers
+    assert await is_here(database, ChangePage((change(1, orders=fits),), 1), *made) == is_file
+    assert not await is_here(database, ChangePage((change(2, orders=fits + 1),), 2), *made)
 
 
 async def test_others_who_write_are_not_waited_for(database: Database) -> None:
