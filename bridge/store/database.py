@@ -37,8 +37,9 @@ class Database:
     """
     One database, given as `sqlite:///path` or `postgresql+psycopg://…`.
 
-    Blocking: call it from a thread, never from the event loop. Whatever the driver raises
-    leaves `read`, `write` and `session` as a `bridge.store.errors.StoreError`.
+    Blocking: call it from a thread, and from the event loop what `bridge.store.haste` is for.
+    Whatever the driver raises leaves `read`, `write` and `session` as a
+    `bridge.store.errors.StoreError`.
     """
 
     def __init__(self, url: str, pool: Pool = _POOL) -> None:

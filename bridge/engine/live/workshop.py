@@ -1,5 +1,6 @@
 """
-Run the engine's database work off the event loop, in one bounded pool of threads.
+Run the engine's database work off the event loop, in one bounded pool of threads, or where it is
+short in the loop's own turn.
 
 Use cases that wait at the same moment share a transaction. A write that lost a race (a unique
 key, a lock) is tried again as a whole, and after a few times refused as `Changed`. Every write
@@ -124,7 +125,7 @@ class Workshop:
         return self._haste.do(lambda: self._rung(self._write(lambda c: self._alone(c, piece))))
 
     def _rung(self, done: tuple[Result, frozenset[str]]) -> Result:
-        """Ring for what was committed: in the thread, so that nobody waits for its return."""
+        """Ring for what was committed, where that was done: nobody waits for a thread's return."""
         result, events = done
         self.changed.ring(events)
         return result

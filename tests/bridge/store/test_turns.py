@@ -112,13 +112,13 @@ def test_a_failure_leaves_the_turn_to_others(database: Database) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 @pytest.mark.usefixtures("table")
 def test_a_server_is_always_waited_for(database: Database) -> None:
     """There it is nothing for who may not wait."""
-    if database.dialect == "postgresql":
-        assert is_refused_at_once(database, 1)
-        with pytest.raises(Busy), database.glimpse():
-            pass
+    assert is_refused_at_once(database, 1)
+    with pytest.raises(Busy), database.glimpse():
+        pass
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

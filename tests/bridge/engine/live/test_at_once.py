@@ -93,10 +93,9 @@ def test_a_refusal_is_told_once(place: Place) -> None:
     assert place.feed() == []
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_nobody_is_waited_for(place: Place) -> None:
     """Where a thread writes just then, another waits for it."""
-    if place.ward.database.dialect != "sqlite":
-        return
     writing, enough = threading.Event(), threading.Event()
 
     def write() -> None:
