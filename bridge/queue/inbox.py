@@ -97,19 +97,15 @@ class Inbox:
 
     def claim(self, now: int, limit: int) -> list[Claimed]:
         """Take up to `limit` messages that nothing stands before, oldest first."""
-        return self.take(now, limit).messages
+        return self.whole(self.take_bare(now, limit)).messages
 
     def hurry(self) -> None:
         """Expect old messages too at the next claims: others have queued some."""
         self._line.hurry()
 
-    def take(self, now: int, limit: int) -> Handful:
-        """As `claim`, and tell what is left."""
-        return self.whole(self.take_bare(now, limit))
-
     def take_bare(self, now: int, limit: int) -> Handful:
         """
-        As `take`, where what lies elsewhere is not read yet: see `whole`.
+        As `claim`, and tell what is left; what lies elsewhere is not read yet: see `whole`.
 
         Raises Busy where a loop would be held up by a long backlog of which nothing is free.
         """
