@@ -81,9 +81,10 @@ _MARK_LANE = (
     FROM places AS p WHERE l.lane = p.lane AND l.{key} = p.id
     """,
 )
+# Not by the index of leases: until a server has cleaned it up it holds all that was ever claimed.
 _HELD = """
     SELECT id, {lanes} FROM {table}
-    WHERE id IN :ids AND state = 'claimed' AND owner = :owner ORDER BY id
+    WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner ORDER BY id
 """
 _LEAVE = (
     "DELETE FROM {table}_lane WHERE lane = ? AND {key} = ?",
@@ -132,7 +133,7 @@ _OVERDUE = """
 """
 _EXTEND = """
     UPDATE {table} SET lease_until = :lease_until
-    WHERE id IN :ids AND state = 'claimed' AND owner = :owner
+    WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner
 """
 
 

@@ -32,7 +32,7 @@ _SETTINGS = (
     _DURABLE,
     "PRAGMA foreign_keys = ON",
     _CHECKPOINT,
-    "PRAGMA cache_size = -16384",  # KiB
+    "PRAGMA cache_size = -8192",  # KiB
     "PRAGMA journal_size_limit = 67108864",
 )
 

@@ -53,6 +53,10 @@ class Among:
     sqlite: str
     postgres: str
 
+    def in_postgres(self, said: str) -> "Among":
+        """Say it to PostgreSQL in words of its own."""
+        return replace(self, postgres=said)
+
     def instead(self, said: str, sqlite: str) -> "Among":
         """Say a part of it in words that any SQLite knows."""
         return replace(self, sqlite=self.sqlite.replace(said, sqlite))

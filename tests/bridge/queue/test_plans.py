@@ -19,7 +19,7 @@ from bridge.queue.states import Event
 from bridge.queue.work import Outcome
 from bridge.store.arrays import packed
 from bridge.store.database import Database
-from bridge.store.steps import Among, Step
+from bridge.store.steps import Among, Step, among
 from tests.bridge.queue.people import NOW
 
 _ROWS = 20_000
@@ -122,6 +122,36 @@ def test_what_stands_before(filled: Database, asked: Among, others: dict[str, An
     plan = "\n".join(str(row[-1]) for row in rows)
     assert "SCAN" not in plan.replace("SCAN json_each", "")
     assert "Seq Scan" not in plan
+
+
+OWN = {
+    "held": among(sql.INBOX.held),
+    "extended": sql.INBOX.extend,
+    "held deliveries": among(sql.OUTBOX.held),
+}
+
+
+@pytest.mark.parametrize("asked", list(OWN.values()), ids=list(OWN))
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_what_is_in_hand(filled: Database, asked: Among) -> None:
+    """
+    What one holds is searched by its key, not among all that anybody holds.
+
+    That index is small where it is clean; until then it has all that was claimed since, and each
+    batch would read more than the one before.
+    """
+    (array,) = packed(("bigint",), [(key,) for key in range(1, 101)])
+    values = {"ids": array, "owner": "o", "lease_until": NOW}
+    with filled.write() as connection:
+        plan = _plan_of_driver(connection, asked.postgres, values)
+    assert "leases" not in plan
+    assert "pkey" in plan
+
+
+def _plan_of_driver(connection: Connection, statement: str, values: Any) -> str:
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values).all()
+    return "\n".join(str(row[-1]) for row in rows)
 
 
 _SETTLED = [(n, "done", 0, "", "", "", NOW) for n in range(1, 101)]
