@@ -68,7 +68,7 @@ _SHARING = among(
 )
 
 # Numbers alone: most orders of a patient are none that is meant, and have much to read. Patient by
-# patient: of a new table PostgreSQL knows nothing, and would search all orders of the site for some.
+# patient: of a new table PostgreSQL knows nothing, and would search a whole site for some.
 NUMBERS = among(
     "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
     "mrns",
