@@ -1,15 +1,12 @@
 """Large messages are judged and read elsewhere, and nobody could tell from what comes of them."""
 
-import os
-import signal
-import time
+import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +26,6 @@ from bridge.store.database import Database
 from mappings.hl7.refusals import InternalError
 from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING, NOW, order
-
-_Any = TypeVar("_Any")
 
 NOTE = b"NTE|1||" + b"x" * LARGE + b"\r"
 OBX = b"OBX|1|ED|PDF^Request||^AP^^Base64^" + b"QUJD" * (LARGE // 4) + b"||||||F\r"
@@ -119,30 +114,31 @@ def test_it_is_not_taken_apart_in_this_process(elsewhere: Elsewhere) -> None:
     assert peak(apart(LISTENING, elsewhere)) < LARGE < peak(LISTENING)
 
 
-def killed(elsewhere: Elsewhere, work: Callable[[], _Any]) -> _Any:
-    """Do something that asks, and kill whatever process is asked meanwhile."""
-    with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(work)
-        while not asked.done():
-            if elsewhere.pid is not None:
-                with suppress(ProcessLookupError):
-                    os.kill(elsewhere.pid, signal.SIGKILL)
-            time.sleep(0.001)
-    return asked.result()
+@contextmanager
+def killed(elsewhere: Elsewhere, folder: Path) -> Iterator[None]:
+    """Let whatever process is started meanwhile be killed before it answers."""
+    elsewhere.end()
+    fated = folder / "fated"
+    fated.write_text("#!/bin/sh\nkill -9 $$\n")
+    fated.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(fated))
+        yield
 
 
-def test_nobody_could_judge_it(elsewhere: Elsewhere) -> None:
+def test_nobody_could_judge_it(elsewhere: Elsewhere, tmp_path: Path) -> None:
     """The process is killed again and again: the sender may try again, nothing is taken."""
     troubles: list[Exception] = []
     judge = Judge(apart(LISTENING, elsewhere), troubles.append)
-    verdict = killed(elsewhere, lambda: judge.judge(Frame(order() + NOTE), NOW))
+    with killed(elsewhere, tmp_path):
+        verdict = judge.judge(Frame(order() + NOTE), NOW)
     assert [type(each) for each in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_ours) == ((), True)
     assert [type(each) for each in troubles] == [Gone]
     assert judged(apart(LISTENING, elsewhere), order() + NOTE)[0].lanes  # now it is left alone
 
 
-def test_nobody_could_read_it(database: Database, elsewhere: Elsewhere) -> None:
+def test_nobody_could_read_it(database: Database, elsewhere: Elsewhere, tmp_path: Path) -> None:
     """What was taken waits, and is tried again; others of its batch are read."""
     listeners = {"ris": apart(LISTENING, elsewhere)}
     batch = [
@@ -150,7 +146,8 @@ def test_nobody_could_read_it(database: Database, elsewhere: Elsewhere) -> None:
         for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
     ]
     memory = Memory(database, lambda: 0)
-    prepared = killed(elsewhere, lambda: memory.prepare(batch, listeners))
+    with killed(elsewhere, tmp_path):
+        prepared = memory.prepare(batch, listeners)
     assert [job.claimed.message_id for job in prepared.jobs] == [2]
     assert prepared.failures == []
     (outcome,) = prepared.moved
