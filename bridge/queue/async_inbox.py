@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.lanes import Settled
+from bridge.queue.settlements import Settled
 from bridge.queue.work import Outcome
 from bridge.store.errors import Busy
 from bridge.store.haste import LITTLE, Haste

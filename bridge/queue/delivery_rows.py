@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Row
 
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Draft, Release
-from bridge.queue.lanes import Settlement
 from bridge.queue.placing import Place
+from bridge.queue.settlements import Settlement
 from bridge.queue.states import Event
 
 

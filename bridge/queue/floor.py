@@ -1,12 +1,13 @@
 """
-From which id on to look for what is due, where messages lie in partitions.
+From which id on to look for what is due, on PostgreSQL.
 
-What waits is nearly always among the newest. So a look at all partitions is needed only now and
-then, for what was put off long ago or is replayed; in between, the others are left alone. Pure:
-the caller keeps time. Nothing is lost by it: lanes keep the order, whatever was looked at.
+What waits is nearly always among the newest. So a look at all partitions, and at all that was
+claimed and is not cleaned up yet, is needed only now and then, for what was put off long ago or is
+replayed; in between, the others are left alone. Pure: the caller keeps time. Nothing is lost by
+it: lanes keep the order, whatever was looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 EVERY = 5.0
 """Seconds between looks at everything: so late may be noticed what an old message waits for."""
@@ -14,15 +15,17 @@ EVERY = 5.0
 SOON = 0.25
 """Seconds between them where others say that something old may be due."""
 
-MARGIN = 100_000
-"""So far below the newest that was seen may another's transaction still have to commit."""
+MARGIN = 20_000
+"""So far below what was seen may another's transaction still have to commit."""
+
+PARTS = 100_000
+"""A statement names partitions by whole ones of these: so there are few statements to prepare."""
 
 
 class Floor:
     """What one worker remembers of where it found something."""
 
     def __init__(self, every: float = EVERY, margin: int = MARGIN) -> None:
-        """Ids are given in whole margins: few, so that whoever prepares statements has few."""
         self._every = every
         self._margin = margin
         self._everything_at = float("-inf")
@@ -46,5 +49,8 @@ class Floor:
         self._newest = max(self._newest, *ids) if ids else self._newest
         if floor == 0:
             self._everything_at = now
-            oldest = min([self._newest - self._margin, *ids])
-            self._id = max(0, oldest // self._margin * self._margin)
+            self._id = max(0, min([self._newest, *ids]) - self._margin)
+
+    def moved_up(self, ids: Collection[int]) -> None:
+        """Take note of those that nothing stands before any more, however old they are."""
+        self._id = min([self._id, *ids])

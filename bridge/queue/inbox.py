@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Row, text
 
 from bridge.queue import parcels, remarks
-from bridge.queue.lanes import Line, Settled, Settlement, Taken
+from bridge.queue.lanes import Line, Taken
+from bridge.queue.settlements import Settled, Settlement
 from bridge.queue.statements import INBOX
 from bridge.queue.states import Event
 from bridge.queue.waking import CHANNEL

@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, text
 
-from bridge.queue.floor import Floor
+from bridge.queue.floor import PARTS, Floor
+from bridge.queue.settlements import Settled, Settlement
 from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
-from bridge.queue.states import Event, Failure, State, after
+from bridge.queue.states import Event, State, after
 from bridge.store.answers import run
 from bridge.store.database import Database
 from bridge.store.presence import absent
@@ -30,40 +31,14 @@ _WINDOW = 200  # candidates looked at in a round: what is blocked must not hide 
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """What becomes of a claimed row; times in ms. Only what is queued has a `not_before`."""
-
-    row_id: int
-    state: State
-    failure: str = ""
-    code: str = ""
-    detail: str = ""
-    not_before: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        row_id: int,
-        event: Event,
-        failure: Failure | None,
-        code: str,
-        detail: str,
-        due: int,
-    ) -> "Settlement":
-        """Say what follows when `event` happens to a claimed row; it is `due` if it waits."""
-        state = after(State.CLAIMED, event)
-        waits = state is State.QUEUED
-        return cls(row_id, state, str(failure or ""), code, detail, due if waits else 0)
-
-
-@dataclass(frozen=True, slots=True)
 class Taken:
     """
     What a claim took, in the order to take it.
 
     `unseen`: all that was looked at is blocked, and there is more; a long backlog is sorted out in
     several transactions, so that nobody waits long for one. `more`: others may be free as well.
-    `undecided`: some stand behind one that is just leaving, and nobody will tell when it has left.
+    `undecided`: some stand behind one that is just leaving, and nobody will tell when it has left,
+    or another claim looks at their places just now.
     `told` are those with which it was written down that their senders were told.
     """
 
@@ -72,14 +47,6 @@ class Taken:
     more: bool
     undecided: bool
     told: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The rows that were still ours to settle, and whether any moved up behind them."""
-
-    held: set[int]
-    moved_up: bool
 
 
 class Line:
@@ -100,10 +67,10 @@ class Line:
         self._are_seen = database.dialect == "postgresql"
         # Messages lie in partitions there: most are left alone most of the time.
         parted = self._are_seen and statements is INBOX
-        due = statements.candidates_from if parted else statements.candidates
+        due = f"{statements.candidates} {database.skip_locked}"
         self._floor = Floor()
         self._timer = timer
-        self._candidates = plain(f"{due} {database.skip_locked}")
+        self._candidates = plain(statements.candidates_from if parted else due)
         self._is_parted = parted
         self._guard = text(f"{statements.guard} {database.share_unlocked}").bindparams(
             bindparam("places", expanding=True)
@@ -137,11 +104,12 @@ class Line:
                 self._enrol(connection, max(row.id for row in rows))
             free, blocked = self._sort_out(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
-            told += self._take(heads, connection, owner, lease_until)
-            claimed += [row.id for row in heads]
+            mine = self._mark(connection, heads)
+            told += self._take(mine, connection, owner, lease_until)
+            claimed += mine
             if len(rows) < window or len(claimed) == limit or not blocked:
-                more = len(rows) == window or len(heads) < len(free)
-                undecided = len(free) + len(blocked) < len(rows)
+                more = len(rows) >= window or len(heads) < len(free)
+                undecided = len(free) + len(blocked) < len(rows) or len(mine) < len(heads)
                 return Taken(claimed, unseen=False, more=more, undecided=undecided, told=told)
         return Taken(claimed, unseen=True, more=True, undecided=True, told=told)
 
@@ -215,8 +183,8 @@ class Line:
         if not self._is_parted:
             return say(connection, self._candidates, **parameters).all()
         # Written out, not bound: a plan for all partitions would lock each of them.
-        written = self._candidates.postgres.replace(_FLOOR, str(floor))
-        return run(connection, written, parameters).all()
+        written = self._candidates.postgres.replace(_FLOOR, str(floor // PARTS * PARTS))
+        return run(connection, written, {**parameters, "near": floor}).all()
 
     def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:
         """Tell which candidates are free, and mark as blocked those that are not."""
@@ -251,16 +219,31 @@ class Line:
         rows = connection.execute(self._guard, {"places": sorted(places)})
         return {(row.lane, row.id) for row in rows}
 
+    def _mark(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[int]:
+        """
+        Mark the places of rows as in hand; give the rows of which that could be done at once.
+
+        Another claim that found one behind these holds their places until it has written that
+        down, and may want one of which we hold the place: who waited for each other would wait for
+        the server to break the circle.
+        """
+        places = self._places(rows)
+        marked = carry_out(connection, self._sql.claim_lane, places)
+        if marked is None or not is_asked_once(connection):  # there it is the only writer
+            return [row.id for row in rows]
+        done = set(marked)
+        ids = {row.id for row in rows} - {row_id for _, row_id in set(places) - done}
+        carry_out(connection, self._sql.free_lane, sorted(e for e in done if e[1] not in ids))
+        return [row.id for row in rows if row.id in ids]
+
     def _take(
-        self, rows: Sequence[Row[Any]], connection: Connection, owner: str, lease_until: int
+        self, ids: list[int], connection: Connection, owner: str, lease_until: int
     ) -> list[int]:
         """Claim rows; give those of `Taken.told`."""
-        ids = [row.id for row in rows]
         told = ids if ids and self._are_told(ids) else []
         if ids:
             how = self._sql.claim_told if told else self._sql.claim
             ask(connection, how, ids, owner=owner, lease_until=lease_until)
-            carry_out(connection, self._sql.claim_lane, self._places(rows))
         return told
 
     def _write(self, connection: Connection, settlements: Sequence[Settlement], now: int) -> None:
@@ -288,6 +271,7 @@ class Line:
             return run(connection, self._sql.unblock_head, lanes, many=True).rowcount != 0
         heads = run(connection, self._sql.heads.together, self._sql.heads.columns(lanes))
         waiting = sorted({each for each in heads.scalars() if each is not None})
+        self._floor.moved_up(waiting)
         return bool(waiting) and ask(connection, self._sql.unblock, waiting).rowcount != 0
 
     def _places(self, rows: Sequence[Row[Any]]) -> list[Place]:

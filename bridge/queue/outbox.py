@@ -29,8 +29,9 @@ from bridge.queue.delivery_rows import (
 )
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.hashing import lane
-from bridge.queue.lanes import Line, Settlement
+from bridge.queue.lanes import Line
 from bridge.queue.placing import Place
+from bridge.queue.settlements import Settlement
 from bridge.queue.statements import OUTBOX
 from bridge.queue.states import Event, State, after
 from bridge.queue.waking import CHANNEL

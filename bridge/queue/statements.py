@@ -19,7 +19,7 @@ class LineStatements:
 
     lanes: tuple[str, ...]
     candidates: str  # a locking clause of the Database follows
-    candidates_from: str  # the same, from an id on
+    candidates_from: str  # PostgreSQL's, from an id on
     blockers: Among
     guard: str
     block: Among
@@ -42,8 +42,22 @@ class LineStatements:
 
 _CANDIDATES = """
     SELECT id, {lanes} FROM {table}
-    WHERE {channel} {since} state = 'queued' AND blocked = 0 AND not_before <= :now
+    WHERE {channel} state = 'queued' AND blocked = 0 AND not_before <= :now
     ORDER BY not_before DESC, id LIMIT :limit
+"""
+# In the same order. `near` is where the index is entered: what was claimed stays in it until the
+# server cleans it up, and of a long backlog each claim would walk through all that came before.
+_CANDIDATES_FROM = """
+    SELECT id, {lanes} FROM (
+        SELECT id, {lanes} FROM {table} WHERE id >= :floor AND state = 'queued' AND blocked = 0
+            AND not_before > 0 AND not_before <= :now
+        ORDER BY not_before DESC, id LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) AS put_off
+    UNION ALL SELECT id, {lanes} FROM (
+        SELECT id, {lanes} FROM {table} WHERE id >= :floor AND state = 'queued' AND blocked = 0
+            AND not_before = 0 AND id >= :near
+        ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) AS fresh
 """
 # What stands before it in a lane, or is in hand there: one of them is enough.
 _BLOCKER = """
@@ -71,14 +85,14 @@ _LOCKED = """
     WITH asked AS MATERIALIZED ({ordered}), places AS MATERIALIZED (
         SELECT l.lane, l.{key} AS id FROM asked AS a
         JOIN {table}_lane AS l ON l.lane = a.lane AND l.{key} = a.id
-        ORDER BY l.lane, l.{key} FOR UPDATE OF l
+        ORDER BY l.lane, l.{key} FOR UPDATE OF l{passing}
     )
 """
 _MARK_LANE = (
     "UPDATE {table}_lane SET claimed = {claimed} WHERE lane = ? AND {key} = ?",
     """
     {locked} UPDATE {table}_lane AS l SET claimed = {claimed}
-    FROM places AS p WHERE l.lane = p.lane AND l.{key} = p.id
+    FROM places AS p WHERE l.lane = p.lane AND l.{key} = p.id RETURNING l.lane, l.{key}
     """,
 )
 # Not by the index of leases: until a server has cleaned it up it holds all that was ever claimed.
@@ -143,10 +157,11 @@ def _step(
     kinds: tuple[str, ...] = _PLACES,
     claimed: int = 0,
     again: tuple[int, ...] = (),
+    passing: str = "",
 ) -> Step:
     given = unnested(kinds)
     ordered = _ORDERED.format(given=given)
-    locked = _LOCKED.format(**names, ordered=ordered)
+    locked = _LOCKED.format(**names, ordered=ordered, passing=passing)
     more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
     each, together = (template.format(**names, **more) for template in texts)
     return Step(kinds, each, together, again=again)
@@ -158,10 +173,8 @@ def _line(
     names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
     step = partial(_step, names)
 
-    def filled(
-        template: str, lane: str = "", since: str = "", given: str = "", told: str = ""
-    ) -> str:
-        return template.format(**names, lane=lane, since=since, given=given, told=told)
+    def filled(template: str, lane: str = "", given: str = "", told: str = "") -> str:
+        return template.format(**names, lane=lane, given=given, told=told)
 
     blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
@@ -169,13 +182,13 @@ def _line(
     return LineStatements(
         lanes=lanes,
         candidates=filled(_CANDIDATES),
-        candidates_from=filled(_CANDIDATES, since="id >= :floor AND"),
+        candidates_from=filled(_CANDIDATES_FROM),
         blockers=among(blockers),
         guard=filled(_GUARD),
         block=among(filled(_BLOCK)),
         claim=among(filled(_CLAIM)),
         claim_told=among(filled(_CLAIM, told=told)),
-        claim_lane=step(_MARK_LANE, claimed=1),
+        claim_lane=step(_MARK_LANE, claimed=1, passing=" SKIP LOCKED"),
         held=filled(_HELD),
         leave=step(_LEAVE),
         enter=step(_ENTER),

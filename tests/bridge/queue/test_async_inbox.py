@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from bridge.queue.async_inbox import AsyncInbox
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.lanes import Settled
+from bridge.queue.settlements import Settled
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import News, Outcome
 from bridge.store.database import Database

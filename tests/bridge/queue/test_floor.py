@@ -8,7 +8,7 @@ def test_at_first_everything_is_looked_at() -> None:
     floor = Floor(every=5.0, margin=10)
     assert floor.at(100.0) == 0
     floor.found(0, [57, 31], 100.0)
-    assert floor.at(104.9) == 30
+    assert floor.at(104.9) == 21
     assert floor.at(105.0) == 0
 
 
@@ -20,7 +20,7 @@ def test_where_nothing_waits_the_newest_are_looked_at() -> None:
     floor.found(0, [157], 0.0)
     floor.found(140, [188], 1.0)
     floor.found(0, [], 5.0)
-    assert floor.at(6.0) == 170
+    assert floor.at(6.0) == 178
 
 
 def test_a_look_at_the_newest_says_nothing_of_the_others() -> None:
@@ -40,3 +40,15 @@ def test_who_hurries_has_everything_looked_at_soon() -> None:
     assert [floor.at(0.1), floor.at(0.25)] == [90, 0]
     floor.found(0, [100], 0.25)
     assert floor.at(1.0) == 90
+
+
+def test_what_moves_up_is_looked_at_however_old_it_is() -> None:
+    """Until the next look at everything, which finds what is left of it."""
+    floor = Floor(every=5.0, margin=10)
+    floor.found(0, [100], 0.0)
+    floor.moved_up([])
+    assert floor.at(1.0) == 90
+    floor.moved_up([7, 200])
+    assert floor.at(1.0) == 7
+    floor.found(0, [100], 5.0)
+    assert floor.at(6.0) == 90

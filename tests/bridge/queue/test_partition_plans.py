@@ -102,13 +102,15 @@ def test_the_ledger(store: Database) -> None:
 
 def test_what_is_due(store: Database) -> None:
     """It is looked for in the newest partitions, in order, by the index that is for it."""
-    spare = {"now": NOW, "limit": 100, "floor": LAST + 1}
+    spare = {"now": NOW, "limit": 100, "floor": LAST + 1, "near": LAST + 1}
     with store.write() as connection:
-        due = text(f"EXPLAIN (FORMAT JSON) {sql.INBOX.candidates_from} {store.skip_locked}")
+        due = text(f"EXPLAIN (FORMAT JSON) {sql.INBOX.candidates_from}")
         plan = json.dumps(connection.execute(due, spare).scalar_one())
     assert _touched(plan) == {f"from_{LAST}", "rest"}
     assert "Seq Scan" not in plan
     assert '"Sort"' not in plan
+    entered = re.findall(r'"Index Cond": "([^"]+)"', plan)
+    assert any("not_before = 0" in each and each.count("id >=") == 2 for each in entered)
 
 
 def test_the_first_that_came_at_a_time(store: Database) -> None:

@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.lanes import Settled
+from bridge.queue.settlements import Settled
 from bridge.queue.work import Claimed, Outcome
 from bridge.queue.worker import Worker
 from bridge.store.database import Database

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from bridge.queue import browse
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.lanes import Settled
+from bridge.queue.settlements import Settled
 from bridge.queue.states import Event, Failure, State
 from bridge.queue.work import Claimed, Outcome
 from bridge.queue.worker import Apply, Worker
