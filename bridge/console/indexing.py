@@ -16,16 +16,22 @@ from bridge.console.pacing import MANY
 from bridge.queue import parcels
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
+from bridge.store.steps import Step, carry_out, unnested
 
 SETTLED = 10_000  # ms that a missing id is looked for
 _GAP = 1000  # ids: a longer gap was not left by those who write just now
 _MOST_MISSING = 5000
 _AT_ONCE = 20  # messages in memory
 _NAME = "console"
-_INSERT = text("""
-    INSERT INTO message_number (number, message_id) VALUES (:number, :message_id)
+_KINDS = ("bigint", "bigint")
+_INSERT = Step(
+    _KINDS,
+    "INSERT INTO message_number (number, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    f"""
+    INSERT INTO message_number (number, message_id) SELECT * FROM {unnested(_KINDS)}
     ON CONFLICT DO NOTHING
-""")
+    """,  # noqa: S608  # our own names
+)
 _CURSOR = text("SELECT message_id FROM message_number_cursor WHERE name = :name")
 _MOVE = text("""
     INSERT INTO message_number_cursor (name, message_id) VALUES (:name, :to)
@@ -114,14 +120,11 @@ class Indexer:
 
     def _write(self, found: Mapping[int, set[int]], to: int) -> None:
         """Write numbers, and how far another may take for read."""
-        rows = [
-            {"number": number, "message_id": message_id}
-            for message_id, numbered in found.items()
-            for number in numbered
-        ]
+        rows = sorted(  # as every node has them: nobody waits for another in a circle
+            (number, message_id) for message_id, numbered in found.items() for number in numbered
+        )
         with self._database.fleeting() as connection:  # what is forgotten is read again
-            if rows:
-                connection.execute(_INSERT, rows)
+            carry_out(connection, _INSERT, rows)
             connection.execute(_MOVE, {"name": _NAME, "to": to})
 
     def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:
