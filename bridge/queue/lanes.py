@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import Connection, Row, text
 
 from bridge.queue.floor import PARTS, Floor
 from bridge.queue.settlements import Settled, Settlement
@@ -72,9 +72,6 @@ class Line:
         self._timer = timer
         self._candidates = plain(statements.candidates_from if parted else due)
         self._is_parted = parted
-        self._guard = text(f"{statements.guard} {database.share_unlocked}").bindparams(
-            bindparam("places", expanding=True)
-        )
         self._held = among(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
         # SQLite has one writer, so ids become visible in their order: all up to one can be
@@ -214,10 +211,10 @@ class Line:
 
     def _hold(self, connection: Connection, places: set[Place]) -> set[Place]:
         """Give those of the places that nobody is about to leave, and keep it so."""
-        if not places:
-            return set()
-        rows = connection.execute(self._guard, {"places": sorted(places)})
-        return {(row.lane, row.id) for row in rows}
+        if not is_asked_once(connection):  # nobody else is about to do anything
+            return places
+        rows = carry_out(connection, self._sql.guard, sorted(places))
+        return set() if rows is None else set(rows)
 
     def _mark(self, connection: Connection, rows: Sequence[Row[Any]]) -> list[int]:
         """

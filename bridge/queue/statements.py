@@ -21,7 +21,7 @@ class LineStatements:
     candidates: str  # a locking clause of the Database follows
     candidates_from: str  # PostgreSQL's, from an id on
     blockers: Among
-    guard: str
+    guard: Step  # PostgreSQL's
     block: Among
     claim: Among
     claim_told: Among  # of those whose senders have been told
@@ -69,7 +69,12 @@ _BLOCKER = """
     ) AS blocker
     FROM {table} AS m WHERE m.id IN :ids AND m.{lane} IS NOT NULL
 """
-_GUARD = "SELECT lane, {key} AS id FROM {table}_lane WHERE (lane, {key}) IN :places"
+_GUARD = """
+    SELECT l.lane, l.{key} AS id FROM {given} AS asked (lane, id) CROSS JOIN LATERAL (
+        SELECT o.lane, o.{key} FROM {table}_lane AS o
+        WHERE o.lane = asked.lane AND o.{key} = asked.id FOR SHARE SKIP LOCKED
+    ) AS l
+"""
 _BLOCK = "UPDATE {table} SET blocked = 1 WHERE id IN :ids"
 _CLAIM = """
     UPDATE {table} SET state = 'claimed', attempts = attempts + 1, owner = :owner,
@@ -184,7 +189,7 @@ def _line(
         candidates=filled(_CANDIDATES),
         candidates_from=filled(_CANDIDATES_FROM),
         blockers=among(blockers),
-        guard=filled(_GUARD),
+        guard=Step(_PLACES, "", filled(_GUARD, given=unnested(_PLACES))),
         block=among(filled(_BLOCK)),
         claim=among(filled(_CLAIM)),
         claim_told=among(filled(_CLAIM, told=told)),

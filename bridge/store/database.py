@@ -235,11 +235,6 @@ class Database:
         """The clause that locks selected rows, waiting for whoever holds them."""
         return "FOR UPDATE" if self.dialect == "postgresql" else ""
 
-    @property
-    def share_unlocked(self) -> str:
-        """The clause that keeps selected rows from being changed, passing over changing ones."""
-        return "FOR SHARE SKIP LOCKED" if self.dialect == "postgresql" else ""
-
     def driver(self, connection: Connection) -> Any:
         """Give the driver's own connection, in the same transaction: for hot paths."""
         return connection.connection.driver_connection

@@ -149,6 +149,17 @@ def test_what_is_in_hand(filled: Database, asked: Among) -> None:
     assert "pkey" in plan
 
 
+@pytest.mark.parametrize("step", [sql.INBOX.guard, sql.OUTBOX.guard], ids=["inbox", "outbox"])
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_who_is_about_to_leave(filled: Database, step: Step) -> None:
+    """The places that others stand behind are searched one by one, however many they are."""
+    with filled.write() as connection:
+        plan = _plan(filled, connection, step.together, step.columns([(n, n) for n in range(100)]))
+    assert "lane_pkey" in plan
+    assert "Seq Scan" not in plan
+
+
 def _plan_of_driver(connection: Connection, statement: str, values: Any) -> str:
     rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values).all()
     return "\n".join(str(row[-1]) for row in rows)
