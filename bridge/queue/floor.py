@@ -19,7 +19,7 @@ MARGIN = 20_000
 """So far below what was seen may another's transaction still have to commit."""
 
 PARTS = 100_000
-"""A statement names partitions by whole ones of these: so there are few statements to prepare."""
+"""Partitions are named by whole ones of these: so there are few statements to prepare."""
 
 
 class Floor:
@@ -50,6 +50,11 @@ class Floor:
         if floor == 0:
             self._everything_at = now
             self._id = max(0, min([self._newest, *ids]) - self._margin)
+
+    @staticmethod
+    def of_partitions(floor: int) -> int:
+        """Give the id below which partitions are left alone: what was put off is rarely older."""
+        return max(0, floor - PARTS) // PARTS * PARTS
 
     def moved_up(self, ids: Collection[int]) -> None:
         """Take note of those that nothing stands before any more, however old they are."""

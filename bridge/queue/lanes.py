@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue.floor import PARTS, Floor
+from bridge.queue.floor import Floor
 from bridge.queue.settlements import Settled, Settlement
 from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStatements
 from bridge.queue.states import Event, State, after
@@ -180,7 +180,7 @@ class Line:
         if not self._is_parted:
             return say(connection, self._candidates, **parameters).all()
         # Written out, not bound: a plan for all partitions would lock each of them.
-        written = self._candidates.postgres.replace(_FLOOR, str(floor // PARTS * PARTS))
+        written = self._candidates.postgres.replace(_FLOOR, str(Floor.of_partitions(floor)))
         return run(connection, written, {**parameters, "near": floor}).all()
 
     def _sort_out(self, connection: Connection, row_ids: list[int]) -> tuple[set[int], set[int]]:

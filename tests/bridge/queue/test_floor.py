@@ -52,3 +52,9 @@ def test_what_moves_up_is_looked_at_however_old_it_is() -> None:
     assert floor.at(1.0) == 7
     floor.found(0, [100], 5.0)
     assert floor.at(6.0) == 90
+
+
+def test_partitions_are_left_alone_in_whole_parts() -> None:
+    """And a whole part is left below the floor: what was put off a while ago is due on time."""
+    found = [Floor.of_partitions(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)]
+    assert found == [0, 0, 0, 100_000, 1_100_000]
