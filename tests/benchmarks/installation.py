@@ -45,6 +45,14 @@ class Postgres:
             "/postgres?", f"/{name}?"
         )
 
+    def rest(self) -> None:
+        """Drop all databases that were made, and have written what is to be written."""
+        with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
+            made = connection.execute("SELECT datname FROM pg_database WHERE datname LIKE 'bench%'")
+            for (name,) in made.fetchall():
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+            connection.execute("CHECKPOINT")
+
     def close(self) -> None:
         """Stop it and delete its data."""
         self.server.cleanup()
@@ -106,6 +114,9 @@ def installed(
         yield Installation(house, postgres)
     finally:
         house.kill()
+        if postgres is not None:
+            postgres.rest()  # what one has left behind is not cleaned up in the next one's time
+        os.sync()
 
 
 UNLIMITED = "[rates]\nreads = 1000000\nlaunches = 1000000\nexports = 1000000\n"
