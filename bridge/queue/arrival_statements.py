@@ -79,10 +79,14 @@ _STORED = f"""
 """  # noqa: S608  # our own names
 # One round trip for a whole batch. Ids are drawn in the order of the batch.
 POSTGRES_INSERT = f"WITH given AS MATERIALIZED ({_GIVEN}), {_STORED}"
-# And nothing of it where one of the identities is known: a transaction by itself.
+# And nothing of it where one of the identities is known: a transaction by itself. One by one: of a
+# table that nobody has counted yet PostgreSQL thinks that the first row it meets is a match, and
+# would compare all that is stored with each of the batch.
 POSTGRES_INSERT_NEW = f"""
     WITH asked AS MATERIALIZED ({_GIVEN}), known AS MATERIALIZED (
-        SELECT 1 FROM asked JOIN message_identity AS i ON i.identity = asked.identity LIMIT 1
+        SELECT 1 FROM asked CROSS JOIN LATERAL (
+            SELECT 1 FROM message_identity AS i WHERE i.identity = asked.identity OFFSET 0
+        ) AS i LIMIT 1
     ), given AS MATERIALIZED (
         SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM known)
     ), {_STORED}

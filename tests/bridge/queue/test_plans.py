@@ -19,6 +19,7 @@ from bridge.queue.states import Event
 from bridge.queue.work import Outcome
 from bridge.store.arrays import packed
 from bridge.store.database import Database
+from bridge.store.postgres import by_index_alone
 from bridge.store.steps import Among, Step, among
 from tests.bridge.queue.people import NOW
 
@@ -36,6 +37,10 @@ _LONG_BACKLOG = """
 _BODIES = """
     INSERT INTO message_body (message_id, payload, ack)
     SELECT id, CAST('MSH' AS {bytes}), CAST('ACK' AS {bytes}) FROM message
+"""
+_IDENTITIES = """
+    INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
+    SELECT CAST(n AS bigint) * 7919, n, 0, n, 'AA' FROM generate_series(1, 500000) AS n
 """
 _LANES = "INSERT INTO message_lane (lane, message_id) SELECT lane_1, id FROM message"
 _DELIVERY_LANES = "INSERT INTO delivery_lane (lane, delivery_id) SELECT lane, id FROM delivery"
@@ -158,6 +163,26 @@ def test_who_is_about_to_leave(filled: Database, step: Step) -> None:
         plan = _plan(filled, connection, step.together, step.columns([(n, n) for n in range(100)]))
     assert "lane_pkey" in plan
     assert "Seq Scan" not in plan
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("count", [1, 10, 320])
+def test_whether_any_is_known_where_nobody_has_counted(store: Database, count: int) -> None:
+    """After a restore, say: identities are searched one by one, not compared with all there are."""
+    kinds = (*dict(arrivals.COLUMNS).values(), "bytea", "bytea")
+    empty = {"text": "", "bytea": b"", "bigint": 0, "integer": 0}
+    batch = packed(kinds, [tuple(empty[kind] for kind in kinds)] * count)
+    with store.write() as connection:
+        connection.execute(text("ALTER TABLE message_identity SET (autovacuum_enabled = off)"))
+        connection.execute(text(_IDENTITIES))
+    with store.write() as connection:
+        driver = store.driver(connection)
+        by_index_alone(driver)
+        rows = driver.execute(f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}", batch).fetchall()
+    plan = "\n".join(row[0] for row in rows)
+    assert "(identity = asked.identity)" in plan
+    assert "Join Filter" not in plan
 
 
 def _plan_of_driver(connection: Connection, statement: str, values: Any) -> str:
