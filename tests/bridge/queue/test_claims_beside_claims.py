@@ -1,6 +1,5 @@
-"""On PostgreSQL claims are made beside each other: none waits for another, and none in a circle."""
+"""On PostgreSQL claims are made beside each other: none waits for another, so none in a circle."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,7 +22,6 @@ pytestmark = [
 
 _LOCK = text("SELECT id FROM message WHERE id = ANY(:ids) FOR UPDATE")
 _LOOK = text("SELECT lane FROM message_lane WHERE message_id = :id AND lane = :lane FOR SHARE")
-_CIRCLES = text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
 
 
 @pytest.fixture
@@ -56,9 +54,7 @@ def test_where_another_looks(intake: Intake, store: Database, impatient: Databas
     with elsewhere(store) as another:
         another.execute(_LOCK, {"ids": [first]})
         with store.write() as looking:
-            assert (
-                ids_of(Inbox(store, "another")._claimed(looking, NOW, 10)[1]) == []
-            )  # in its middle
+            assert claimed(looking, store) == []
             another.rollback()
             handful = inbox.take_bare(NOW, 10)
             assert (handful.messages, handful.undecided) == ([], True)
@@ -82,33 +78,3 @@ def test_one_of_two_places(intake: Intake, store: Database, impatient: Database,
         marked = text("SELECT message_id FROM message_lane WHERE claimed = 1")
         assert connection.execute(marked).scalars().all() == [other]
     assert ids_of(inbox.claim(NOW, 10)) == [both]
-
-
-def test_nobody_waits_in_a_circle(intake: Intake, store: Database) -> None:
-    """Four work off a backlog in which patients come again and again; no circle is broken."""
-    kept = intake.keep(*(arrival(patient=str(n * 7919 % 331)) for n in range(3000)))
-    done: list[int] = []
-    failures: list[BaseException] = []
-
-    def work(name: str) -> None:
-        inbox = Inbox(store, name)
-        outcomes: list[Outcome] = []
-        try:
-            while len(done) < len(kept) and not failures:
-                _, handful = inbox.turn_over(outcomes, NOW, 100)
-                done.extend(ids_of(handful.messages))
-                outcomes = [Outcome(each.message_id, Event.ACCEPTED) for each in handful.messages]
-            inbox.settle(outcomes, NOW)
-        except BaseException as error:  # noqa: BLE001  # seen by the test's thread
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(f"node-{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert failures == []
-    assert sorted(done) == [each.message_id for each in kept]
-    store.dispose()  # so they have told what they counted
-    with store.read() as connection:
-        assert connection.execute(_CIRCLES).scalar_one() == 0
