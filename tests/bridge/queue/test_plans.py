@@ -73,6 +73,18 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
     return "\n".join(str(row[-1]) for row in rows)
 
 
+def _plan_of_some(connection: Connection, asked: Among, others: Mapping[str, Any]) -> str:
+    """Give the plan for a hundred rows."""
+    keys = list(range(1, 101))
+    if connection.dialect.name == "sqlite":
+        how, ids = f"EXPLAIN QUERY PLAN {asked.sqlite}", json.dumps(keys)
+    else:
+        (array,) = packed((asked.kind,), [(key,) for key in keys])
+        how, ids = f"EXPLAIN {asked.postgres}", array
+    rows = connection.exec_driver_sql(how, {"ids": ids, **others}).all()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
 @pytest.fixture
 def filled(store: Database) -> Database:
     """A database with a backlog of many lanes."""
@@ -113,18 +125,8 @@ LOOKS = {
 @pytest.mark.parametrize(("asked", "others"), list(LOOKS.values()), ids=list(LOOKS))
 def test_what_stands_before(filled: Database, asked: Among, others: dict[str, Any]) -> None:
     """Rows are searched by their keys, and who stands before them by lane; never looked for."""
-    keys = list(range(1, 101))
     with filled.write() as connection:
-        if filled.dialect == "sqlite":
-            rows = connection.exec_driver_sql(
-                f"EXPLAIN QUERY PLAN {asked.sqlite}", {"ids": json.dumps(keys), **others}
-            ).all()
-        else:
-            (array,) = packed((asked.kind,), [(key,) for key in keys])
-            rows = connection.exec_driver_sql(
-                f"EXPLAIN {asked.postgres}", {"ids": array, **others}
-            ).all()
-    plan = "\n".join(str(row[-1]) for row in rows)
+        plan = _plan_of_some(connection, asked, others)
     assert "SCAN" not in plan.replace("SCAN json_each", "")
     assert "Seq Scan" not in plan
 
@@ -146,10 +148,8 @@ def test_what_is_in_hand(filled: Database, asked: Among) -> None:
     That index is small where it is clean; until then it has all that was claimed since, and each
     batch would read more than the one before.
     """
-    (array,) = packed(("bigint",), [(key,) for key in range(1, 101)])
-    values = {"ids": array, "owner": "o", "lease_until": NOW}
     with filled.write() as connection:
-        plan = _plan_of_driver(connection, asked.postgres, values)
+        plan = _plan_of_some(connection, asked, {"owner": "o", "lease_until": NOW})
     assert "leases" not in plan
     assert "pkey" in plan
 
@@ -167,27 +167,22 @@ def test_who_is_about_to_leave(filled: Database, step: Step) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("count", [1, 10, 320])
-def test_whether_any_is_known_where_nobody_has_counted(store: Database, count: int) -> None:
+def test_whether_any_is_known_where_nobody_has_counted(store: Database) -> None:
     """After a restore, say: identities are searched one by one, not compared with all there are."""
     kinds = (*dict(arrivals.COLUMNS).values(), "bytea", "bytea")
     empty = {"text": "", "bytea": b"", "bigint": 0, "integer": 0}
-    batch = packed(kinds, [tuple(empty[kind] for kind in kinds)] * count)
+    message = tuple(empty[kind] for kind in kinds)
     with store.write() as connection:
         connection.execute(text("ALTER TABLE message_identity SET (autovacuum_enabled = off)"))
         connection.execute(text(_IDENTITIES))
     with store.write() as connection:
         driver = store.driver(connection)
         by_index_alone(driver)
-        rows = driver.execute(f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}", batch).fetchall()
-    plan = "\n".join(row[0] for row in rows)
-    assert "(identity = asked.identity)" in plan
-    assert "Join Filter" not in plan
-
-
-def _plan_of_driver(connection: Connection, statement: str, values: Any) -> str:
-    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values).all()
-    return "\n".join(str(row[-1]) for row in rows)
+        for count in (1, 10, 320):
+            asked = f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}", packed(kinds, [message] * count)
+            plan = "\n".join(row[0] for row in driver.execute(*asked).fetchall())
+            assert "(identity = asked.identity)" in plan
+            assert "Join Filter" not in plan
 
 
 _SETTLED = [(n, "done", 0, "", "", "", NOW) for n in range(1, 101)]
