@@ -49,12 +49,14 @@ _CANDIDATES = """
 # server cleans it up, and of a long backlog each claim would walk through all that came before.
 _CANDIDATES_FROM = """
     SELECT id, {lanes} FROM (
-        SELECT id, {lanes} FROM {table} WHERE id >= :floor AND state = 'queued' AND blocked = 0
+        SELECT id, {lanes} FROM {table}
+        WHERE {channel} id >= :floor AND state = 'queued' AND blocked = 0
             AND not_before > 0 AND not_before <= :now
         ORDER BY not_before DESC, id LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS put_off
     UNION ALL SELECT id, {lanes} FROM (
-        SELECT id, {lanes} FROM {table} WHERE id >= :floor AND state = 'queued' AND blocked = 0
+        SELECT id, {lanes} FROM {table}
+        WHERE {channel} id >= :floor AND state = 'queued' AND blocked = 0
             AND not_before = 0 AND id >= :near
         ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS fresh
