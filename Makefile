@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench fuzz soak setup app clean
+.PHONY: demo test lint bench fuzz soak sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -28,6 +28,16 @@ fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it
 
 soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is needed
 	$(BIN)/python -m tests.soak $(if $(SHORT),--short)
+
+sbom: $(READY) ## what is shipped, as CycloneDX: dist/sbom-python.json and dist/sbom-web.json
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --short-PURLs --output-reproducible \
+		--output-format JSON --output-file dist/sbom-python.json docs/operations/serving.lock
+	$(BIN)/python web/build.py --sbom > dist/sbom-web.json
+
+advisories: $(READY) ## known vulnerabilities of all that is locked; needs the internet
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
+	$(BIN)/python web/build.py --audit
 
 setup: app
 

@@ -16,11 +16,11 @@ MODULES = sorted(
     for path in (ROOT / package).rglob("*.py")
     if "versions" not in path.parts
 )
-LONGEST_MODULE, MEDIAN_MODULE = 300, 150
+LONGEST_MODULE, MEDIAN_MODULE = 400, 250
 LONGEST_FUNCTION, MEDIAN_FUNCTION = 40, 8
 FORBIDDEN = re.compile(r"^(utils?|helpers?|common|manager|base|misc)$")
 TOP_LEVEL = {
-    *("pyproject.toml", "README.md", "Makefile", "requirements.lock"),
+    *("pyproject.toml", "README.md", "SECURITY.md", "Makefile", "requirements.lock"),
     *PACKAGES,
     *("tests", "sample_messages", "docs", "web"),
 }
@@ -40,7 +40,7 @@ def functions(path: Path) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_is_too_long(path: Path) -> None:
-    """A module is at most 300 lines, a function at most 40, and no name is a grab bag."""
+    """A module is at most 400 lines, a function at most 40, and no name is a grab bag."""
     assert len(path.read_text("utf-8").splitlines()) <= LONGEST_MODULE
     assert not FORBIDDEN.match(path.stem)
     assert [name for name, lines in functions(path) if lines > LONGEST_FUNCTION] == []

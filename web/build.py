@@ -2,7 +2,8 @@
 Build the web apps into the Python package: as hatchling's hook, and as a script.
 
 `python web/build.py` builds when the sources have changed, `python web/build.py SCRIPT`
-runs an npm script. Node is the machine's, or the one that PyPI has as a wheel.
+runs an npm script, `--sbom` prints a CycloneDX bill of materials, `--audit` asks the npm registry
+for known vulnerabilities. Node is the machine's, or the one that PyPI has as a wheel.
 """
 
 import fcntl
@@ -36,20 +37,28 @@ class WebBuildHook(BuildHookInterface[Any]):
     @override
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name == "wheel":
-            build()
+            build(clean=version == "standard")
 
 
-def build() -> None:
-    """Build the apps if their sources have changed; raise CalledProcessError if it fails."""
+def build(*, clean: bool = False) -> None:
+    """
+    Build the apps if their sources have changed; raise CalledProcessError if it fails.
+
+    A `clean` build removes the files of earlier builds first: a wheel must depend on nothing but
+    the sources, so that two builds of one commit have the same hash.
+    """
     wanted = _digest(path for path in _sources() if ".test." not in path.name)
     stamp = BUILT / ".stamp"
     with _alone():
+        if clean:
+            stamp.unlink(missing_ok=True)
+            _remove_files_older_than(time.time())
         if _read(stamp) == wanted:
             return
         _say("Building the web apps …")
         started = time.time()
         npm("run", "--silent", "build")
-        _sweep(started)
+        _remove_files_older_than(started - KEPT_SECONDS)
         stamp.write_text(wanted)
 
 
@@ -60,7 +69,7 @@ def npm(*arguments: str) -> None:
     stamp = NODE_MODULES / ".stamp"
     if _read(stamp) != locked:
         _say("Installing the web apps' packages …")
-        _run([*program, "ci", "--ignore-scripts", "--loglevel=error"], environment)
+        _run([*program, "ci", "--ignore-scripts", "--silent"], environment)
         stamp.write_text(locked)
     _run([*program, "--loglevel=error", *arguments], environment)
 
@@ -110,9 +119,9 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _sweep(started: float) -> None:
+def _remove_files_older_than(moment: float) -> None:
     for path in BUILT.iterdir():
-        if not path.name.startswith(".") and path.stat().st_mtime < started - KEPT_SECONDS:
+        if not path.name.startswith(".") and path.stat().st_mtime < moment:
             path.unlink()
 
 
@@ -139,9 +148,16 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
+NPM_COMMANDS = {
+    "--sbom": ("sbom", "--package-lock-only", "--sbom-format=cyclonedx"),
+    "--audit": ("audit", "--package-lock-only"),
+}
+
 if __name__ == "__main__":
     try:
-        if sys.argv[1:]:
+        if sys.argv[1:] and sys.argv[1] in NPM_COMMANDS:
+            npm(*NPM_COMMANDS[sys.argv[1]])
+        elif sys.argv[1:]:
             npm("run", "--silent", *sys.argv[1:])
         else:
             build()

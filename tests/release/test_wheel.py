@@ -1,0 +1,57 @@
+"""The wheel: two builds of one commit have the same hash."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = Path("bridge/engine/app/assets/built")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_builds_of_one_commit_have_the_same_hash(tmp_path: Path) -> None:
+    """Neither the folder, the umask, nor what an earlier build left behind changes a byte."""
+    first = _clone(tmp_path / "first")
+    second = _clone(tmp_path / "another" / "place")
+    left_behind = second / BUILT / "Page-of-an-earlier-build.js"
+    left_behind.parent.mkdir(parents=True)
+    left_behind.write_text("old")
+
+    assert _hash_of_wheel(first, umask=0o022) == _hash_of_wheel(second, umask=0o077)
+
+
+def _clone(folder: Path) -> Path:
+    """Clone the checkout with the packages that npm has installed for it."""
+    subprocess.run(["git", "clone", "--quiet", "--local", str(ROOT), str(folder)], check=True)
+    changed = subprocess.run(
+        ["git", "diff", "--name-only", "HEAD", "-z"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for name in filter(None, changed):
+        source, target = ROOT / name, folder / name
+        if source.exists():
+            shutil.copy(source, target)
+        else:
+            target.unlink()
+    shutil.copytree(
+        ROOT / "web" / "node_modules",
+        folder / "web" / "node_modules",
+        symlinks=True,
+        copy_function=os.link,
+    )
+    return folder
+
+
+def _hash_of_wheel(folder: Path, *, umask: int) -> str:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel"],
+        cwd=folder, umask=umask, check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return hashlib.sha256(wheel.read_bytes()).hexdigest()
