@@ -1,19 +1,16 @@
 """
 The home folder of an installation: settings, mappings, secrets.
 
-`create` makes what is missing and never overwrites; secrets are readable by their owner only.
+`create` makes what is missing and never overwrites. Only the owner may read any of it.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 from config.example import fresh
+from config.private_files import FOLDER_MODE, make_folder
 from config.settings import FILE_NAME
 from config.writing import write_new
-
-SECRET_MODE: Final = 0o600
-FOLDER_MODE: Final = 0o700
 
 
 def create(
@@ -29,14 +26,15 @@ def create(
     kept: list[Path] = []
     wanted: dict[Path, Callable[[], bytes]] = {home / FILE_NAME: lambda: fresh().encode()}
     wanted |= {home / "mappings" / name: _constant(data) for name, data in mappings.items()}
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "secrets").mkdir(mode=FOLDER_MODE, exist_ok=True)
+    for folder in (home, home / "secrets"):
+        make_folder(folder)
+        folder.chmod(FOLDER_MODE)  # the operator may have made it
     for path, make in wanted.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        (written if _write_new(path, make, 0o644) else kept).append(path)
+        make_folder(path.parent)
+        (written if _write_new(path, make) else kept).append(path)
     for name, make in secrets.items():
         path = home / "secrets" / name
-        (written if _write_new(path, make, SECRET_MODE) else kept).append(path)
+        (written if _write_new(path, make) else kept).append(path)
     return written, kept
 
 
@@ -44,5 +42,5 @@ def _constant(data: bytes) -> Callable[[], bytes]:
     return lambda: data
 
 
-def _write_new(path: Path, make: Callable[[], bytes], mode: int) -> bool:
-    return False if path.exists() else write_new(path, make(), mode)
+def _write_new(path: Path, make: Callable[[], bytes]) -> bool:
+    return False if path.exists() else write_new(path, make())

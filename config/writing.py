@@ -9,25 +9,21 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-_NEW_FILE: Final = 0o644
-_MODE: Final = 0o7777
+from config.private_files import make_folder, open_private
 
 
 def replace_all(files: Mapping[Path, bytes]) -> None:
     """
     Put files in place, and make the folders they are in; all of them, or none where one fails.
 
-    What is replaced keeps its mode. Raises OSError.
+    Each file is readable by its owner only, whatever it was before. Raises OSError.
     """
     beside: dict[Path, Path] = {}
     try:
         for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside[path] = _beside(path, data, _NEW_FILE)
-            if path.exists():
-                beside[path].chmod(path.stat().st_mode & _MODE)
+            make_folder(path.parent)
+            beside[path] = _beside(path, data)
         for path, fresh in beside.items():
             fresh.replace(path)
     finally:
@@ -37,9 +33,9 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
         _sync(folder)
 
 
-def write_new(path: Path, data: bytes, mode: int) -> bool:
-    """Make a file that is not there yet, whole; False where it is. Raises OSError."""
-    fresh = _beside(path, data, mode)
+def write_new(path: Path, data: bytes) -> bool:
+    """Make a file that does not exist yet, whole; False where it does. Raises OSError."""
+    fresh = _beside(path, data)
     try:
         os.link(fresh, path)
     except FileExistsError:
@@ -54,11 +50,11 @@ def write_new(path: Path, data: bytes, mode: int) -> bool:
     return True
 
 
-def _beside(path: Path, data: bytes, mode: int) -> Path:
+def _beside(path: Path, data: bytes) -> Path:
     fresh = path.with_name(f".{path.name}.new")
     try:
         fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        descriptor = open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             left = memoryview(data)
             while left:

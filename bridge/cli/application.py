@@ -1,5 +1,6 @@
 """The tree of commands, as DESIGN 5 spells it."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -48,7 +49,7 @@ def _common(
         ),
     ] = False,
 ) -> None:
-    pass
+    os.umask(0o077)  # as config.private_files, which takes too long to import here
 
 
 application.command("init")(home.init)

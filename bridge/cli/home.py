@@ -27,11 +27,16 @@ def check(
     live: Annotated[
         bool, typer.Option("--live", help="Ask every peer: connections, TLS, folders, service.")
     ] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Correct files that other accounts can access.")
+    ] = False,
 ) -> None:
     """Check settings, mappings, keys, database and destinations; name every mistake at once."""
-    from bridge.wiring.checks import check_home
+    from bridge.wiring.checks import check_home, fix_home
     from bridge.wiring.findings import Severity
 
+    if fix:
+        fix_home(home)  # the check below names what is left
     findings = check_home(home, reach=not live)
     if live:
         from bridge.wiring.live import check_live

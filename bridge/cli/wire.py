@@ -55,13 +55,14 @@ def receive(
 ) -> None:
     """Receive messages until interrupted; answer each with one code."""
     from bridge.runtime.loop import run
+    from config.private_files import make_folder
     from mappings.hl7.ack import AckCode
 
     if answer.upper() not in set(AckCode):
         raise typer.BadParameter(f"--answer must be one of {', '.join(AckCode)}")
     code = AckCode(answer.upper())
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     async def main(stop: asyncio.Event) -> int:
         return await _receive(address, folder, code, stop)
@@ -73,6 +74,7 @@ async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.E
     from twisted.internet import reactor
 
     from bridge.peers.receiver import Received, Receiver
+    from config import private_files
     from config.quantities import parse_address
     from mappings.hl7.ack import AckCode
 
@@ -86,7 +88,7 @@ async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.E
         place = ""
         if folder is not None:
             file = folder / f"{count:06d}.hl7"
-            file.write_bytes(received.payload)
+            private_files.write(file, received.payload)
             place = f"  {file}"
         print(f"{count:>6}  {kind:<8}  {len(received.payload)} bytes{place}", flush=True)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from bridge.operations.batches import last_batch
 from bridge.store.folders import sync_folder
+from config.private_files import make_folder, open_private
 
 _RUNS = 4  # that may have died one after the other, each with rows of its own in hand
 _ENDING = ".jsonl.gz"
@@ -43,7 +44,7 @@ class Archive:
 
         Raises OSError, and nothing of them is to be forgotten then.
         """
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         lines = [json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows]
         if table not in self._written:
             self._written[table] = last_lines(self._folder, table)
@@ -54,7 +55,7 @@ class Archive:
 
     def _append(self, table: str, lines: str) -> None:
         file = self._files[table]
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(descriptor, "ab", buffering=0) as end:
             before = os.fstat(descriptor).st_size
             try:

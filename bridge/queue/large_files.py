@@ -19,12 +19,12 @@ from typing import Final
 
 from bridge.store.errors import StoreUnavailable
 from bridge.store.folders import sync_folder
+from config.private_files import make_folder
 
 PIECE: Final = 256 * 2**10
 """Bytes that the disk is waited for at a time."""
 LONGEST_REST: Final = 0.02
 """Seconds after a piece: where a piece takes longer, it is because others have their turns."""
-_FOLDER_MODE: Final = 0o700
 _UNFINISHED: Final = ".part"
 _NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _WORD: Final = 2**64
@@ -111,7 +111,7 @@ class LargeFiles:
 
     def _write(self, name: str, content: bytes, rest: Rest) -> None:
         if not self._folder.is_dir():
-            self._folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            make_folder(self._folder)
             sync_folder(self._folder.parent)
         # A name of its own: another process may get the same message at the same time.
         descriptor, unfinished = tempfile.mkstemp(_UNFINISHED, f"{name}.", self._folder)

@@ -1,40 +1,36 @@
 """
-Bring SQLite's log back into its file, on a thread of its own, so that no commit does.
+Checkpoints of SQLite's write-ahead log, on a thread of their own.
 
-SQLite lets the commit that finds the log long write it back, some ten milliseconds during which
-its acknowledgments wait. Here that is done beside all others, and only the rest, what was committed
-meanwhile, with the writer's turn: then whoever writes next begins the log anew. And the log is made
-as long as it gets before commits come to its end. PostgreSQL has processes for both.
+Otherwise the commit that finds the log long copies it back into the database, some ten milliseconds
+during which its acknowledgments wait. Only SQLite's own interface is used: `PRAGMA data_version`
+says whether somebody wrote, and `PRAGMA wal_checkpoint` how long the log is. The thread copies
+beside all others, and takes the writer's turn only for the rest, so that the next writer begins
+the log anew. PostgreSQL has a process for this.
 """
 
 import threading
 from typing import Any, NamedTuple
 
 from bridge.store.database import Database
-from bridge.store.errors import Busy, StoreError
+from bridge.store.errors import Busy
 from bridge.store.faults import driver_errors
-from bridge.store.log_file import LogFile
 
 LONG = 4000
-"""Pages of a log that is brought back."""
+"""Pages of a log that is to begin anew."""
 
 _TRIES = 8
-"""Times that it is written back beside others until nobody has committed meanwhile."""
-_LOOKS = 0.1  # seconds: a hundred messages, or some hundred pages
-_AGAIN = 0.2  # seconds until the next try, where a reader still needed the log
-_BEGUN = 40  # a fortieth of a long log is written when room is made: who is idle needs none
-_ROOM = 1.5  # of a long log: it grows while it is brought back
-_BREATH = 0.002  # seconds for others between a part of it and the next
+"""Times that the log is copied beside others until nobody has committed meanwhile."""
+_INTERVAL = 0.5  # seconds between two looks: some thousand pages at most
 
 
 class Checkpoints:
-    """Looks at the log between `start` and `stop`; does nothing on PostgreSQL."""
+    """Copies the log between `start` and `stop`; does nothing on PostgreSQL."""
 
     def __init__(self, database: Database, *, pages: int = LONG) -> None:
         self._database = database
         self._pages = pages
         self._driver: Any = None
-        self._roomy = False
+        self._version = -1
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
 
@@ -50,74 +46,53 @@ class Checkpoints:
             self._thread.join()
 
     def _run(self) -> None:
-        log, rest = self._log(), _LOOKS
-        while not self._ended.wait(rest):
-            rest = _LOOKS
-            if not self._roomy and log.is_long(max(1, self._pages // _BEGUN)):
-                self._roomy = self._make_room(log)
-            if log.is_long(self._pages):
-                rest = _LOOKS if self._bring_back(log) else _AGAIN
+        while not self._ended.wait(_INTERVAL):
+            try:
+                self._look()
+            except Busy:  # another writer has had its turn for very long
+                self._version = -1
+            except driver_errors():  # such as a full disk: commits report it, this tries again
+                self._leave()
         self._leave()
 
-    def _log(self) -> LogFile:
-        file = self._database.file
-        assert file is not None  # noqa: S101  # `start` has asked
-        return LogFile(file.with_name(f"{file.name}-wal"))
+    def _look(self) -> None:
+        """Copy what was written since the last look, and begin the log anew where it is long."""
+        driver = self._driver = self._driver or self._connected()
+        (version,) = driver.execute("PRAGMA data_version").fetchone()
+        if version == self._version:
+            return
+        first = _checkpoint(driver, "PASSIVE")
+        if first.logged < self._pages or self._begin_anew(driver, first.logged):
+            self._version = version
 
-    def _make_room(self, log: LogFile) -> bool:
+    def _begin_anew(self, driver: Any, logged: int) -> bool:
         """
-        Say whether the log has room, or is to do without.
+        Copy all of the log, so that the next writer begins it anew; False where a reader needs it.
 
-        A commit that makes the file longer waits half as long again: for where its end is.
+        SQLite waits for the disk to have the database's file only where it could copy everything.
+        That should happen beside others, for it takes as long as all that was copied.
         """
-        writer = self._database.writer()
-        try:
-            while not self._ended.wait(_BREATH):
-                with writer.transaction():  # so that nobody else writes to the log
-                    if log.make_room(int(self._pages * _ROOM)):
-                        return True
-        except OSError:  # a full disk, say: whoever commits finds out
-            return True
-        except StoreError:  # later
-            pass
-        finally:
-            writer.close()
-        return False
-
-    def _bring_back(self, log: LogFile) -> bool:
-        """
-        Say whether all of the log is in the file.
-
-        SQLite waits for the disk to have the file only in a round that nobody commits in. That
-        should be one beside the others, for it takes as long as all that was written back.
-        """
-        try:
-            driver = self._driver = self._driver or self._connected()
-            for _ in range(_TRIES):
-                pages = _checkpoint(driver, "PASSIVE").logged
-                if not log.is_long(pages + 1):
-                    break
-            with self._database.turns.turn():
-                return _checkpoint(driver, "FULL").whole
-        except Busy:  # someone has had the turn for very long
-            return False
-        except driver_errors():  # a full disk, say: whoever commits is told, and this tries again
-            self._leave()
-            return False
+        for _ in range(_TRIES):
+            before, logged = logged, _checkpoint(driver, "PASSIVE").logged
+            if logged == before:
+                break
+        with self._database.turns.turn():
+            return _checkpoint(driver, "FULL").whole
 
     def _connected(self) -> Any:
         driver = self._database.apart()
-        driver.execute("PRAGMA busy_timeout = 0")  # who reads or writes goes first
+        driver.execute("PRAGMA busy_timeout = 0")  # readers and writers go first
         return driver
 
     def _leave(self) -> None:
         driver, self._driver = self._driver, None
+        self._version = -1
         if driver is not None:
             driver.close()
 
 
 class _Round(NamedTuple):
-    """Whether others were in the way, the pages of the log, and those that are in the file."""
+    """Whether others were in the way, the pages of the log, and those copied to the database."""
 
     busy: int
     logged: int
@@ -129,5 +104,4 @@ class _Round(NamedTuple):
 
 
 def _checkpoint(driver: Any, how: str) -> _Round:
-    """Write back what can be."""
     return _Round(*driver.execute(f"PRAGMA wal_checkpoint({how})").fetchone())

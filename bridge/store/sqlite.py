@@ -20,6 +20,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from bridge.store.answers import run
 from bridge.store.errors import UnsupportedStore
 from bridge.store.pool import LOCK_TIMEOUT, Pool
+from config.private_files import create_empty
 
 _PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
 _IMPATIENCE = "PRAGMA busy_timeout = 0"
@@ -56,6 +57,8 @@ def engine(address: URL, pool: Pool) -> Engine:
         pool_use_lifo=True,  # the one that was used last still knows pages and statements (0364)
         **beside.arguments,
     )
+    file = file_of(address)
+    event.listen(made, "do_connect", lambda *_: create_empty(file))  # before SQLite does
     event.listen(made, "connect", _prepare)
     event.listen(made, "begin", _begin)
     return made

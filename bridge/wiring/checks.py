@@ -16,13 +16,14 @@ from bridge.wiring import present, verifying
 from bridge.wiring.activating import differing
 from bridge.wiring.asking import Question, ask_all, greet, reason
 from bridge.wiring.connections import WrongConnection
-from bridge.wiring.database_checks import databases, is_missing, unanswered
+from bridge.wiring.database_checks import databases, is_missing, sqlite_file, unanswered
 from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.shelf import Find, in_force
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
+from config.private_files import Exposure, close, wider
 from config.quantities import Address
 from config.remains import remains
 from config.sections import Destination
@@ -32,7 +33,8 @@ from mappings.errors import MappingErrors
 from mllp.errors import TLSConfigurationError
 
 _CONNECT_SECONDS: Final = 2.0
-_READABLE_BY_OTHERS: Final = 0o077
+_MOST_EXPOSURES: Final = 100
+_BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-large")
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
@@ -49,6 +51,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
     down = unanswered(settings)
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
+        _exposures,
         partial(databases, down=down),
         *(() if down else (_sites, _activations)),
         _listeners,
@@ -166,9 +169,38 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
             read(path)
         except SettingsError as error:
             yield from _errors(error)
-            continue
-        if path.stat().st_mode & _READABLE_BY_OTHERS:
-            yield Finding(Severity.WARNING, str(path), "others can read it: chmod 600")
+
+
+def exposures(settings: Settings) -> Iterator[Exposure]:
+    """Find the files of an installation that other accounts can access."""
+    urls = dict.fromkeys([settings.database_url(), settings.engine_database_url()])
+    databases = [sqlite_file(url) for url in urls if url.startswith("sqlite:///")]
+    others = [Path(f"{file}{end}") for file in databases for end in _BESIDE_DATABASE]
+    others += [settings.path(file) for file in settings.engine.tokens.values()]
+    others += [settings.path(settings.engine.token_file)]
+    others += [settings.path(settings.engine.link_keys_file)]
+    if settings.retention.archive is not None:
+        others.append(settings.path(settings.retention.archive))
+    return wider(settings.home, others)
+
+
+def fix_home(home: Path) -> list[Exposure]:
+    """Correct the modes of an installation's files; give what is still open to others."""
+    try:
+        found = exposures(load(home))
+    except SettingsError:
+        found = wider(home)
+    return close(list(found))
+
+
+def _exposures(settings: Settings) -> Iterator[Finding]:
+    found = list(exposures(settings))
+    for each in found[:_MOST_EXPOSURES]:
+        advice = "; `bridge check --fix` corrects it" if each.fixable else ""
+        yield Finding(Severity.WARNING, str(each.path), f"{each.problem}{advice}")
+    if len(found) > _MOST_EXPOSURES:
+        rest = f"{len(found) - _MOST_EXPOSURES} more files are open to other users"
+        yield Finding(Severity.WARNING, str(settings.home), rest)
 
 
 def _sites(settings: Settings) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
 
 def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
     if is_missing(url):
-        folder = _file(url).parent
+        folder = sqlite_file(url).parent
         if os.access(folder, os.W_OK | os.X_OK):
             yield Finding(Severity.WARNING, place, "does not exist yet; `bridge serve` makes it")
         else:
@@ -110,15 +110,16 @@ def _contents(place: str, url: str) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, place, str(error))
     else:
         if lost:
-            yield Finding(Severity.ERROR, place, _LOST.format(lost, folder_of(_file(url))))
+            yield Finding(Severity.ERROR, place, _LOST.format(lost, folder_of(sqlite_file(url))))
     finally:
         database.dispose()
 
 
 def is_missing(url: str) -> bool:
     """Tell whether a database is a file that is not there yet."""
-    return url.startswith("sqlite:///") and not _file(url).exists()
+    return url.startswith("sqlite:///") and not sqlite_file(url).exists()
 
 
-def _file(url: str) -> Path:
+def sqlite_file(url: str) -> Path:
+    """Give the file of a SQLite database."""
     return Path(url.removeprefix("sqlite:///"))

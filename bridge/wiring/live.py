@@ -21,7 +21,7 @@ from bridge.wiring.checks import as_in_force
 from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_token
 from bridge.wiring.web_peers import ask_web
-from config import Settings, SettingsError, load
+from config import Settings, SettingsError, load, private_files
 from config.addresses import FolderAddress, WebAddress
 from config.sections import Destination
 
@@ -104,8 +104,8 @@ def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[
     path = settings.path(Path(address.path))
     probe = path / f".bridge-check-{os.getpid()}.tmp"
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
+        private_files.make_folder(path)
+        private_files.write(probe, b"")
         probe.unlink()
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from config.private_files import make_folder, open_private
+
 _MOST: Final = 1000
 
 
@@ -30,9 +32,9 @@ class Node:
 def take_slot(home: Path) -> Node:
     """Take the first free slot of a home."""
     folder = home / "run"
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     for number in range(_MOST):
-        descriptor = os.open(folder / f"node-{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = open_private(folder / f"node-{number}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

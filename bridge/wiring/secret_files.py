@@ -6,14 +6,12 @@ A key ring is a line for each key, newest first: its id, a blank, 32 bytes in Ba
 
 import base64
 import binascii
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bridge.store.folders import sync_folder
 from config.errors import Mistake, SettingsError
+from config.writing import replace_all
 
 KEY_BYTES: Final = 32
 
@@ -54,19 +52,9 @@ def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
 
 
 def write_link_keys(path: Path, keys: Sequence[tuple[str, bytes]]) -> None:
-    """Replace the key ring in one step: whoever reads sees the old file or the new one."""
+    """Replace the key ring in one step: a reader sees the old file or the new one."""
     lines = [f"{key_id} {base64.b64encode(key).decode('ascii')}\n" for key_id, key in keys]
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    replace_all({path: "".join(lines).encode("ascii")})
 
 
 class WatchedKeys:

@@ -23,7 +23,11 @@ def little_room(size: int) -> Iterator[None]:
 
 
 def test_all_or_none(tmp_path: Path) -> None:
-    """No room for the second leaves the first as it was, and nothing beside; the file is named."""
+    """
+    No room for the second leaves the first as it was, and nothing beside; the file is named.
+
+    What is replaced is readable by its owner only, whatever it was before.
+    """
     first, second = tmp_path / "a.yaml", tmp_path / "mappings" / "b.yaml"
     first.write_text("before")
     first.chmod(0o640)
@@ -33,7 +37,7 @@ def test_all_or_none(tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [first]
 
     replace_all({first: b"after", second: b"x" * 101})
-    assert (first.read_text(), first.stat().st_mode & 0o777) == ("after", 0o640)
+    assert (first.read_text(), first.stat().st_mode & 0o777) == ("after", 0o600)
     assert second.stat().st_size == 101
 
 
@@ -52,5 +56,5 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     """Not even where somebody was faster than the look."""
     file = tmp_path / "engine.token"
     file.write_text("theirs")
-    assert not write_new(file, b"ours", 0o600)
+    assert not write_new(file, b"ours")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["theirs"]

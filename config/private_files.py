@@ -1,0 +1,176 @@
+"""
+The modes of files that we write: 0600, and 0700 for folders, whatever the umask.
+
+The data directory holds patient data and secrets, so that only the service's account may read it.
+Every module that writes files does so through the functions here. `wider` finds what an older
+release, a copy or an editor left open, and `close` corrects it.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+_FOR_OTHERS: Final = 0o077
+_WRITABLE_FOR_OTHERS: Final = 0o022
+_BEYOND_OWNER: Final = stat.S_ISUID | stat.S_ISGID | _FOR_OTHERS
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """A path that other accounts can reach; `fixable`: its mode is ours to change."""
+
+    path: Path
+    problem: str
+    fixable: bool
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and the missing ones above it, each 0700. Raises OSError."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        with suppress(FileExistsError):  # another process made it
+            each.mkdir(mode=FOLDER_MODE)
+
+
+def open_private(path: Path, flags: int) -> int:
+    """
+    Open a file by `os.open` flags, make it 0600 where it does not exist; give the descriptor.
+
+    A symbolic link is not followed. Raises OSError.
+    """
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+
+
+def create_empty(path: Path) -> None:
+    """
+    Make an empty file 0600 unless the path exists: for libraries that open it afterwards.
+
+    Reports no error: the library does.
+    """
+    with suppress(OSError):
+        os.close(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file 0600, replacing its content; no promise about a crash. Raises OSError."""
+    descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, FILE_MODE)
+        file.write(data)
+
+
+def wider(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure]:
+    """
+    Find what accounts other than the owner of `home` can reach, in `home` and among `others`.
+
+    Symbolic links are not followed. `others` are files and folders outside of `home`, such as
+    databases; a folder is searched too.
+    """
+    try:
+        owner = home.stat().st_uid
+    except OSError:
+        return
+    yield from _parents(home, owner)
+    yield from _below(home, owner)
+    inside = home.resolve()
+    for each in others:
+        if not each.resolve().is_relative_to(inside):
+            yield from _below(each, owner)
+
+
+def close(exposures: Iterable[Exposure]) -> list[Exposure]:
+    """Take the rights of others from what can be fixed; give what is still exposed."""
+    left = []
+    for each in exposures:
+        try:
+            if not each.fixable or not _close(each.path):
+                left.append(each)
+        except OSError as error:
+            reason = f"{each.problem}; not corrected: {error.strerror}"
+            left.append(Exposure(each.path, reason, fixable=False))
+    return left
+
+
+def _parents(home: Path, owner: int) -> Iterator[Exposure]:
+    """Find folders above in which others can replace `home` by a folder of theirs."""
+    for folder in home.resolve().parents:
+        found = folder.stat()
+        if found.st_uid not in (0, owner):
+            yield Exposure(folder, f"belongs to user {found.st_uid}, who can replace {home}", False)
+        if found.st_mode & _WRITABLE_FOR_OTHERS and not found.st_mode & stat.S_ISVTX:
+            problem = f"other users can write to it ({_octal(found)}) and replace {home}"
+            yield Exposure(folder, problem, fixable=False)
+
+
+def _below(path: Path, owner: int) -> Iterator[Exposure]:
+    found = _look(path)
+    if found is None:
+        return
+    yield from _exposures(path, found, owner)
+    if not stat.S_ISDIR(found.st_mode):
+        return
+    try:
+        inside = sorted(path.iterdir())
+    except OSError as error:
+        yield Exposure(path, f"cannot be listed: {error.strerror}", fixable=False)
+        return
+    for each in inside:
+        yield from _below(each, owner)
+
+
+def _exposures(path: Path, found: os.stat_result, owner: int) -> Iterator[Exposure]:
+    if stat.S_ISLNK(found.st_mode):
+        return
+    if found.st_uid != owner:
+        problem = f"belongs to user {found.st_uid}, not to user {owner}"
+        yield Exposure(path, problem, fixable=False)
+    if found.st_mode & _BEYOND_OWNER:
+        is_folder = stat.S_ISDIR(found.st_mode)
+        linked = not is_folder and found.st_nlink > 1
+        problem = f"other users can access it: mode {_octal(found)}, wanted "
+        problem += f"{FOLDER_MODE if is_folder else FILE_MODE:04o}"
+        if linked:
+            problem += "; it has other names (hard links), change it by hand"
+        yield Exposure(path, problem, fixable=found.st_uid == owner and not linked)
+
+
+def _close(path: Path) -> bool:
+    """Change the mode of a file that is no link; False where it is something else by now."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        found = _look(path)
+        if found is None or stat.S_ISLNK(found.st_mode):
+            return False
+        if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+            raise
+        path.chmod(stat.S_IMODE(found.st_mode) & ~_BEYOND_OWNER)  # a socket cannot be opened
+        return True
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1:
+            return False
+        os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & ~_BEYOND_OWNER)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _look(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except OSError:
+        return None
+
+
+def _octal(found: os.stat_result) -> str:
+    return f"{stat.S_IMODE(found.st_mode):04o}"
