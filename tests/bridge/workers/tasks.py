@@ -1,0 +1,54 @@
+"""Tasks that the tests of the pool call in worker processes."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_calls: list[int] = []
+
+
+def length(payload: bytes, given: Mapping[str, Any]) -> int:
+    """Count."""
+    return len(payload) + int(given.get("more", 0))
+
+
+def echo(payload: bytes, given: Mapping[str, Any]) -> bytes:
+    """Give the bytes back."""
+    return payload
+
+
+def count(payload: bytes, given: Mapping[str, Any]) -> int:
+    """Say how often this process was called; remembers it."""
+    _calls.append(1)
+    return len(_calls)
+
+
+def sleep(payload: bytes, given: Mapping[str, Any]) -> None:
+    """Wait."""
+    time.sleep(given["seconds"])
+
+
+def compute(payload: bytes, given: Mapping[str, Any]) -> None:
+    """Never end."""
+    while True:
+        pass
+
+
+def fail(payload: bytes, given: Mapping[str, Any]) -> None:
+    """Raise."""
+    raise KeyError(payload.decode())
+
+
+def leave(payload: bytes, given: Mapping[str, Any]) -> None:
+    """End without an answer."""
+    os._exit(0)
+
+
+def about(payload: bytes, given: Mapping[str, Any]) -> list[Any]:
+    """Say how the process looks from inside."""
+    return [dict(os.environ), os.getppid(), str(Path.cwd())]
+
+
+TASKS = {each.__name__: each for each in (length, echo, count, sleep, compute, fail, leave, about)}

@@ -1,0 +1,217 @@
+"""Foreign code in a worker process cannot read, write, connect, signal or start anything."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.workers import confinement
+from bridge.workers.errors import WorkerError, WorkerFailed
+from bridge.workers.pool import WorkerPool
+from bridge.workers.pools import HOOKS
+
+MESSAGE = "MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r"
+
+pytestmark = pytest.mark.skipif(
+    not {confinement.LANDLOCK, confinement.FILTER} <= set(HOOKS.protections()),
+    reason="this kernel or container has neither Landlock nor a filter of system calls",
+)
+
+SAY = """import os
+def say(data):
+    for fd in range(3, 64):
+        try: os.write(fd, data)
+        except OSError: pass
+"""
+"""Writes to every descriptor that is open."""
+
+_TO_LIBC = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
+
+ATTACKS = {
+    "reads /etc/passwd": "return open('/etc/passwd').read()",
+    "reads it by number": "import os; return os.read(os.open('/etc/passwd', 0), 10)",
+    "reads a secret": "return open('{home}/secrets/key').read()",
+    "reads past the library": "import os; return open(os.__file__ + '/../../../../../etc/passwd')",
+    "reads /proc/self/environ": "return open('/proc/self/environ').read()",
+    "reads the service's environment": "return open('/proc/{service}/environ').read()",
+    "reads the service's memory": "return open('/proc/{service}/mem', 'rb')",
+    "lists the service's descriptors": "import os; return os.listdir('/proc/{service}/fd')",
+    "lists HOME": "import os; return os.listdir('{home}')",
+    "follows a link of the service": "import os; return os.readlink('/proc/{service}/cwd')",
+    "changes its folder": "import os; os.chdir('{home}')",
+    "changes its root": "import os; os.chroot('{home}')",
+    "writes": "open('{home}/made', 'w').write('x')",
+    "appends": "import os; os.open('{home}/secrets/key', os.O_APPEND)",
+    "creates by number": "import os; os.open('{home}/made', os.O_CREAT | os.O_RDONLY)",
+    "makes a file without a name": "import os; os.memfd_create('x')",
+    "removes": "import os; os.unlink('{home}/secrets/key')",
+    "renames": "import os; os.rename('{home}/secrets/key', '{home}/other')",
+    "links": "import os; os.symlink('/etc/passwd', '{home}/link')",
+    "changes a mode": "import os; os.chmod('{home}/secrets/key', 0o777)",
+    "makes a folder": "import os; os.mkdir('{home}/folder')",
+    "truncates": "import os; os.truncate('{home}/secrets/key', 0)",
+    "opens a socket": "import socket; socket.socket(socket.AF_INET)",
+    "opens a local socket": "import socket; socket.socket(socket.AF_UNIX)",
+    "opens a pair of sockets": "import socket; socket.socketpair()",
+    "opens a netlink socket": "import socket; socket.socket(socket.AF_NETLINK, 3)",
+    "resolves a name": "import socket; return socket.getaddrinfo('localhost', {port})",
+    "forks": "import os; os.fork()",
+    "spawns": "import subprocess; subprocess.run(['/bin/true'])",
+    "spawns without fork": "import os; os.posix_spawn('/bin/true', ['true'], {{}})",
+    "executes": "import os; os.execv('/bin/true', ['true'])",
+    "runs a shell": "import os; assert os.system('true') == 0",
+    "starts a thread": "import threading; threading.Thread(target=print).start()",
+    "starts a raw thread": "import _thread; _thread.start_new_thread(print, ())",
+    "kills the service": "import os; os.kill({service}, 9)",
+    "asks for the service": "import os; os.kill({service}, 0)",
+    "kills its parent": "import os; os.kill(os.getppid(), 9)",
+    "kills all": "import os; os.kill(-1, 9)",
+    "kills its group": "import os; os.killpg(0, 9)",
+    "owns a pipe's signals": (
+        "import fcntl; [fcntl.fcntl(fd, fcntl.F_SETOWN, {service}) for fd in range(3, 64)]"
+    ),
+    "takes an alarm": "import signal; signal.setitimer(signal.ITIMER_REAL, 100)",
+    "leaves its session": "import os; os.setsid()",
+    "raises a limit": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))",
+    "limits the service": "import resource; resource.prlimit({service}, resource.RLIMIT_CPU)",
+    "becomes another user": "import os; os.setuid(0)",
+    "traces": _TO_LIBC + "assert libc.ptrace(16, {service}, 0, 0) == 0",
+    "reads memory": _TO_LIBC + "assert libc.syscall(310, {service}, 0, 0, 0, 0, 0) == 0",
+    "mounts": _TO_LIBC + "assert libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0",
+    "leaves its namespaces": _TO_LIBC + "assert libc.unshare(0x10000000) == 0",
+    "makes a key": _TO_LIBC + "assert libc.syscall(248, b'user', b'a', b'b', 1, -3) > 0",
+    "rings": _TO_LIBC + "assert libc.syscall(425, 8, ctypes.create_string_buffer(200)) >= 0",
+    "calls by another ABI": _TO_LIBC + "assert libc.syscall(0x40000000 + 39) > 0",
+    "shares memory": _TO_LIBC + "assert libc.shmget(0, 4096, 0o1600) >= 0",
+    "loads a library": "import ctypes; ctypes.CDLL('libssl.so.3')",
+    "imports the bridge": "import bridge.store.database",
+    "imports what is installed": "import sqlalchemy",
+}
+
+TOO_MUCH = {
+    "hangs": "while True: pass",
+    "sleeps": "import time; time.sleep(1000)",
+    "hangs in C": "return 10 ** 10 ** 8",
+    "hangs in a pattern": "import re; re.match('(a+)+$', 'a' * 60 + '!')",
+    "allocates": "return len([bytearray(10 ** 7) for _ in range(10 ** 6)])",
+    "leaves": "import os; os._exit(0)",
+    "aborts": "import os; os.abort()",
+    "crashes": "import ctypes; ctypes.string_at(0)",
+    "shouts": "return 'x' * 10 ** 8",
+    "raises SystemExit": "raise SystemExit(0)",
+    "hides from its clock": (
+        "import signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
+        "for each in range(1, 65):\n"
+        "    try: signal.signal(each, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\n"
+        "while True: pass"
+    ),
+    "closes its pipe and goes on": ("import os\nos.closerange(3, 64)\nwhile True: pass"),
+    "announces more than it says": SAY + "say(b'\\0\\0\\0\\xffJ1'); os._exit(0)",
+    "announces too much": SAY + "say(b'\\xff' * 100); os._exit(0)",
+    "says no JSON": SAY + "say(b'\\0\\0\\0\\5J{{\"a\"'); os._exit(0)",
+    "says deep JSON": (SAY + "say(b'\\0\\1\\x86\\xa1J' + b'[' * 100000); os._exit(0)"),
+    "says a pickle": SAY + "say(b'\\0\\0\\0\\5\\x80N.xx'); os._exit(0)",
+}
+
+
+def called(body: str, **about: object) -> str:
+    """Run a hook with this body, which may say where HOME and the service are."""
+    lines = body.format(**about).replace("\n", "\n    ")
+    arguments = {"module": "h", "function": "f", "text": MESSAGE}
+    source = f"def f(message):\n    {lines}\n    return 'no objection'\n".encode()
+    return str(HOOKS.call("call", source, arguments, seconds=3, processor=1, wait=60, most=10**6))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A HOME with a secret, which is the same afterwards."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/key").write_text("tops3cret", "utf-8")
+    yield tmp_path
+    assert [each.name for each in tmp_path.rglob("*")] == ["secrets", "key"]
+    assert (tmp_path / "secrets/key").read_text("utf-8") == "tops3cret"
+
+
+@pytest.mark.parametrize("body", ATTACKS.values(), ids=ATTACKS)
+def test_what_is_not_computing_is_refused(body: str, home: Path) -> None:
+    """The call fails; the service is as before, and the next call is answered."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(WorkerError):
+            called(body, home=home, service=os.getpid(), port=port)
+    assert called("return 'fine'") == "fine"
+
+
+@pytest.mark.parametrize("body", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_goes_wrong_in_a_call_ends_with_it(body: str) -> None:
+    """Endless, too large, crashed or forged: the call fails and its worker answers the next."""
+    called("return 'fine'")
+    before = HOOKS.pids
+    with pytest.raises(WorkerError):
+        called(body)
+    assert called("return 'fine'") == "fine"
+    assert HOOKS.pids == before
+
+
+def test_a_hook_changes_nothing_for_the_next_one() -> None:
+    """Not even the parser, the built-in names or the random numbers that it shares with it."""
+    poison = (
+        "import builtins, hl7, json, sys\n"
+        "hl7.parse = json.dumps = builtins.str = builtins.len = None\n"
+        "sys.modules.clear()"
+    )
+    with pytest.raises(WorkerFailed):
+        called(poison)
+    assert called("return str(message.segment('PID')[3])") == "77"
+    chance = "import random; return random.random()"
+    assert called(chance) != called(chance)
+    assert called(_TO_LIBC + "return libc.getpid() > 0") == "True"
+
+
+def test_a_hook_keeps_no_state() -> None:
+    """Each call runs the file again."""
+    arguments = {"module": "h", "function": "f", "text": MESSAGE}
+    source = b"seen = []\ndef f(message):\n    seen.append(1)\n    return len(seen)\n"
+    assert {HOOKS.call("call", source, arguments, seconds=5) for _ in range(4)} == {"1"}
+
+
+def test_a_forged_answer_is_for_its_own_call_only() -> None:
+    """What a hook writes beside its answer reaches no other call."""
+    forged = SAY + "say(b'\\0\\0\\0\\4J\"x\"' * 1000); return 'mine'"
+    assert called(forged) == "x"
+    for _ in range(3):
+        assert called("return 'fine'") == "fine"
+
+
+def test_threads_of_the_service_share_the_workers() -> None:
+    """Each one gets its own answer."""
+    found: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        found[number] = called(f"return {number}")
+
+    threads = [threading.Thread(target=ask, args=(each,)) for each in range(12)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == {each: str(each) for each in range(12)}
+
+
+def test_without_landlock_no_file_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filter then allows no open at all; what is missing is reported."""
+    program = confinement.seccomp.program(can_open=False)
+    assert len(program) < len(confinement.seccomp.program(can_open=True))
+
+
+def test_what_is_active_is_reported() -> None:
+    """By name, in order."""
+    pool = WorkerPool("test", [], size=1)
+    active = pool.protections()
+    pool.close()
+    assert [each for each in confinement.ALL if each in active] == active

@@ -1,0 +1,130 @@
+"""Worker processes: a fresh process for each call, bounded, and gone when the pool is closed."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
+from bridge.workers.pool import WorkerPool
+from tests.eventually import eventually
+
+MODULES = ["tests.bridge.workers.tasks"]
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    """A pool of one process that ends with the test."""
+    made = WorkerPool("test", MODULES, size=1)
+    yield made
+    made.close()
+    assert made.pids == []
+
+
+def test_a_task_takes_bytes_and_arguments(pool: WorkerPool) -> None:
+    """And answers JSON or bytes; the worker is kept for the next call."""
+    assert pool.pids == []
+    assert pool.call("length", b"x" * 10**6, {"more": 3}, seconds=10) == 10**6 + 3
+    before = pool.pids
+    assert pool.call("echo", bytes(range(256)), seconds=10) == bytes(range(256))
+    assert pool.pids == before != []
+
+
+def test_no_call_sees_the_state_of_another(pool: WorkerPool) -> None:
+    """A module's variables are as they were imported, for each call."""
+    assert [pool.call("count", seconds=10) for _ in range(3)] == [1, 1, 1]
+
+
+def test_the_environment_is_empty(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And what lies where the service was started is no program of ours."""
+    (tmp_path / "json.py").write_text("raise SystemExit(1)", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SECRET", "tops3cret")
+    environment, parent, folder = pool.call("about", seconds=10)
+    assert environment.keys() <= {"LC_CTYPE"}
+    assert parent != os.getpid()
+    assert folder == "/"
+    assert os.getsid(parent) == parent
+
+
+@pytest.mark.parametrize("task", ["compute", "sleep"])
+def test_a_call_that_takes_too_long(pool: WorkerPool, task: str) -> None:
+    """It is stopped, and the next one is answered by the same worker."""
+    pool.call("length", seconds=10)
+    before = pool.pids
+    with pytest.raises(WorkerTimeout):
+        pool.call(task, arguments={"seconds": 600}, seconds=0.3, wait=30)
+    with pytest.raises(WorkerTimeout):
+        pool.call("compute", seconds=100, processor=1)
+    assert pool.call("length", seconds=10) == 0
+    assert pool.pids == before
+
+
+def test_a_call_that_fails(pool: WorkerPool) -> None:
+    """The class is passed on, not its text; too large an answer is none, nor is an early end."""
+    with pytest.raises(WorkerFailed) as found:
+        pool.call("fail", b"Doe^John", seconds=10)
+    assert found.value.names[:2] == ("KeyError", "LookupError")
+    assert "Doe" not in str(found.value) + repr(found.value.args)
+    with pytest.raises(WorkerFailed):
+        pool.call("echo", b"x" * 1000, seconds=10, most=999)
+    with pytest.raises(WorkerFailed):
+        pool.call("leave", seconds=10)
+
+
+def test_a_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
+    """The out-of-memory killer takes it while it is idle; nobody notices."""
+    pool.call("length", seconds=10)
+    (before,) = pool.pids
+    os.kill(before, 9)
+    assert pool.call("length", b"x", seconds=10) == 1
+    assert pool.pids != [before]
+
+
+def test_waiting_is_bounded() -> None:
+    """By time and by number; who waits gets the worker when it is free."""
+    pool = WorkerPool("test", MODULES, size=1, waiting=1)
+    pool.call("length", seconds=10)
+    results: list[object] = []
+
+    def call(seconds: float) -> None:
+        with suppress(WorkerFailed):
+            results.append(pool.call("sleep", arguments={"seconds": seconds}, seconds=60))
+
+    first = threading.Thread(target=call, args=(600,))
+    first.start()
+    eventually(lambda: not pool._idle)
+    with pytest.raises(WorkerBusy):
+        pool.call("length", seconds=10, wait=0.05)
+    second = threading.Thread(target=call, args=(0,))
+    second.start()
+    eventually(lambda: pool._waiting == 1)
+    with pytest.raises(WorkerBusy):
+        pool.call("length", seconds=10, wait=60)
+    pool.close()
+    first.join()
+    second.join()
+    assert results == [None]
+    pool.close()
+
+
+def test_closing_ends_everything(pool: WorkerPool) -> None:
+    """Calls too; a later call starts another process."""
+    pool.call("length", seconds=10)
+    (pid,) = pool.pids
+    pool.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert pool.call("length", seconds=10) == 0
+
+
+def test_unused_processes_end() -> None:
+    """After a while without a call."""
+    pool = WorkerPool("test", MODULES, size=1, idle=0.05)
+    pool.call("length", seconds=10)
+    eventually(lambda: pool.pids == [])
