@@ -4,7 +4,6 @@
 Connects, shakes hands as the settings say, writes and removes a file in folders; sends no message.
 """
 
-import os
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,12 +15,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from bridge.contract import TOKEN_HEADER
+from bridge.errors import BridgeError
 from bridge.wiring.asking import First, Question, ask_all, first, greet, reason, root
 from bridge.wiring.checks import as_in_force
 from bridge.wiring.findings import Finding, Severity, placed
+from bridge.wiring.folders import folder_at
 from bridge.wiring.secret_files import read_token
 from bridge.wiring.web_peers import ask_web
-from config import Settings, SettingsError, load, private_files
+from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.sections import Destination
 
@@ -102,11 +103,10 @@ def _service(base_url: str, token: str, file: str) -> Iterator[Finding]:
 
 def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[Finding]:
     path = settings.path(Path(address.path))
-    probe = path / f".bridge-check-{os.getpid()}.tmp"
     try:
-        private_files.make_folder(path)
-        private_files.write(probe, b"")
-        probe.unlink()
+        folder_at(settings, place, address).probe()
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, place, str(error))
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror}"
         yield Finding(Severity.ERROR, place, message)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
@@ -22,11 +21,11 @@ from bridge.intake.sequencing import Sequencer
 from bridge.observability.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.sequence_links import SequenceLinks
-from bridge.transports.folders.files import Folder
 from bridge.transports.folders.intake import FolderListener, FolderRules
 from bridge.transports.web.dialect import read_authorization
 from bridge.transports.web.intake import Desk, WebRules
 from bridge.transports.web.server import MessageSite
+from bridge.wiring.folders import folder_at, require_foreign_secret
 from bridge.wiring.intake import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
@@ -94,7 +93,7 @@ def folder_listener(
     rules = FolderRules(
         every=listener.scan_every, max_file=listener.max_frame, answers=listener.answer_files
     )
-    folder = Folder(settings.path(Path(listener.bind.path)))
+    folder = folder_at(settings, f"listener {listener.name}", listener.bind)
     observer = WireCounter(metrics, listener.name, answering.seen)
     return FolderListener(
         listener.name, folder, answering.handle, answering.unframed, rules, observer
@@ -136,7 +135,7 @@ def web_rules(settings: Settings, listener: Listener, address: WebAddress) -> We
     """Say what an HTTP listener asks for. Raises AuthorizationUnusable."""
     file = listener.authorization_file
     authorization = read_authorization(
-        f"listener {listener.name}", None if file is None else settings.path(file)
+        f"listener {listener.name}", require_foreign_secret(settings, listener.name, file)
     )
     return WebRules(address.path, listener.charset, authorization)
 

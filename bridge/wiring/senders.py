@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -14,10 +13,10 @@ from zope.interface import implementer  # type: ignore[import-untyped]
 from bridge.delivery.courier import Sender
 from bridge.delivery.replies import answers, answers_here
 from bridge.queue.retry import Policy
-from bridge.transports.folders.files import Folder
 from bridge.transports.folders.sender import FolderSender
 from bridge.transports.web.dialect import read_authorization
 from bridge.transports.web.sender import WebSender
+from bridge.wiring.folders import folder_at, require_foreign_secret
 from bridge.wiring.intake import not_reloaded
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
@@ -60,7 +59,7 @@ def _folder(
     settings: Settings, chosen: DestinationSettings, address: FolderAddress
 ) -> FolderSender:
     return FolderSender(
-        Folder(settings.path(Path(address.path))),
+        folder_at(settings, f"destination {chosen.name}", address),
         clock=lambda: datetime.now(UTC),
         answer_within=chosen.ack_timeout if chosen.answer_files else None,
         matches=answers,
@@ -72,7 +71,7 @@ def _web(
 ) -> WebSender:
     file = chosen.authorization_file
     authorization = read_authorization(
-        f"destination {chosen.name}", None if file is None else settings.path(file)
+        f"destination {chosen.name}", require_foreign_secret(settings, chosen.name, file)
     )
     policy: Any = _Trust(tls_options(settings, chosen))
     agent = Agent(reactor, policy, connectTimeout=chosen.connect_timeout)  # type: ignore[no-untyped-call]

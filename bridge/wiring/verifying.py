@@ -13,11 +13,12 @@ from bridge.operations.channels import Kind
 from bridge.store.mapping_versions import Version
 from bridge.transports.web.dialect import read_authorization
 from bridge.wiring import connections, delivery, intake, reading, senders
+from bridge.wiring.folders import folder_at, require_foreign_secret
 from bridge.wiring.rendering import names_of
 from bridge.wiring.shelf import Find
 from bridge.wiring.validation import validator
 from config import Settings
-from config.addresses import FolderAddress
+from config.addresses import FolderAddress, Where
 from config.listeners import Listener
 from config.sections import Destination
 from mappings.hl7.charset import is_codec
@@ -110,6 +111,7 @@ def of_listener(settings: Settings, listener: Listener, find: Find | None = None
         partial(_site, settings, listener, find),
         partial(validator, settings, listener, Metrics()),
         partial(_authorization, settings, listener),
+        partial(_folder, settings, f"listener {listener.name}", listener.bind),
     ]
     if listener.tls is not None:
         found.append(partial(intake.tls_options, settings, listener.tls))
@@ -122,6 +124,7 @@ def of_destination(settings: Settings, chosen: Destination, find: Find | None = 
         partial(delivery.destination, settings, chosen, find),
         partial(senders.tls_options, settings, chosen),
         partial(_authorization, settings, chosen),
+        partial(_folder, settings, f"destination {chosen.name}", chosen.address),
     ]
 
 
@@ -141,7 +144,12 @@ def _explained(owner: str, part: Part) -> None:
 
 def _authorization(settings: Settings, chosen: Listener | Destination) -> None:
     file = chosen.authorization_file
-    read_authorization(chosen.name, None if file is None else settings.path(file))
+    read_authorization(chosen.name, require_foreign_secret(settings, chosen.name, file))
+
+
+def _folder(settings: Settings, owner: str, where: Where) -> None:
+    if isinstance(where, FolderAddress):
+        folder_at(settings, owner, where)
 
 
 def _site(settings: Settings, listener: Listener, find: Find | None) -> None:

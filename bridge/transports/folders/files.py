@@ -1,29 +1,45 @@
 """
-The files of one folder: what waits in it, what is put into it, what is moved aside.
+The files of one folder: list, read, write and move them, without leaving the folder.
 
-Whatever appears under its final name is whole and on disk. Blocking: call it from a thread.
-What files mean is not known here.
+Other accounts may write to the folder, so nothing in it is trusted. Every path is opened relative
+to a descriptor of the folder and without following symbolic links, `done`, `failed` and `acks`
+included. Only regular files with one name (no hard links) are read, and never more than the caller
+allows. What appears under its final name is whole and on disk. Blocking: call it from a thread.
 """
 
 import errno
 import fcntl
 import os
+import stat
+import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from bridge.store.folders import sync_folder
+from config.private_files import FILE_MODE, FOLDER_MODE, make_folder
 
 UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~")
 """Names under which senders write what they rename when it is whole."""
 
 DONE, FAILED, ACKS = "done", "failed", "acks"
-_PRIVATE: Final = 0o700
 _LOCK: Final = ".lock"
+_PROBE: Final = ".bridge-check"
 _LONGEST: Final = 255  # bytes of a name, of all usual file systems
+_PIECE: Final = 2**20
+_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # control, bidirectional, line separators
+
+
+class NotAFile(OSError):  # noqa: N818  # named for what was found
+    """A link, a device, a pipe or a file with several names: it is not read."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ELOOP, "is not a regular file with one name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +53,29 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One folder with its `done`, `failed` and `acks`."""
+    """One folder with its `done`, `failed` and `acks`. The path itself may not be a link."""
 
     path: Path
 
     def prepare(self, *children: str) -> None:
         """Make the folder, and those inside it. Raises OSError."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-        for child in children:
-            (self.path / child).mkdir(exist_ok=True, mode=_PRIVATE)
+        make_folder(self.path)
+        with self._opened() as folder:
+            for child in children:
+                with _inside(folder, child):
+                    pass
+
+    def probe(self) -> None:
+        """Make the folder and see that a file can be made in it. Raises OSError."""
+        self.prepare()
+        self.put(_PROBE, b"")
+        self.remove(_PROBE)
 
     @contextmanager
     def held(self) -> Iterator[bool]:
         """Be the only process that empties the folder, if nobody else is; tells which."""
-        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        with self._opened() as folder:
+            descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE, dir_fd=folder)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,25 +88,41 @@ class Folder:
             os.close(descriptor)
 
     def waiting(self) -> list[Waiting]:
-        """List the files that wait, in their order."""
+        """List the files that wait, in their order; what may not be read is left out."""
         found = []
-        with os.scandir(self.path) as entries:
+        with self._opened() as folder, os.scandir(folder) as entries:
             for entry in entries:
-                name = entry.name
-                if name.startswith(".") or name.lower().endswith(UNFINISHED):
+                if not _is_candidate(entry.name):
                     continue
                 try:
-                    if entry.is_file(follow_symlinks=False):
-                        seen = entry.stat(follow_symlinks=False)
-                        found.append(Waiting(seen.st_mtime_ns, name, seen.st_size))
+                    seen = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:  # its sender took it away again
                     continue
+                if _is_plain(seen):
+                    found.append(Waiting(seen.st_mtime_ns, entry.name, seen.st_size))
         return sorted(found, key=lambda each: (each.written_at, each.name))
 
-    def read(self, name: str, most: int = -1) -> bytes:
-        """Read a file that waits, or its first bytes."""
-        with (self.path / name).open("rb") as file:
-            return file.read(most)
+    def ignored(self) -> int:
+        """Count the entries that are never read: links, pipes, devices, names with controls."""
+        count = 0
+        with self._opened() as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name.lower().endswith(UNFINISHED):
+                    continue
+                with suppress(FileNotFoundError):
+                    seen = entry.stat(follow_symlinks=False)
+                    if not stat.S_ISDIR(seen.st_mode):
+                        count += not (_is_plain(seen) and _is_candidate(entry.name))
+        return count
+
+    def read(self, name: str, most: int) -> bytes:
+        """Read the first bytes of a file; `ACKS/NAME` is in a child. Raises NotAFile, OSError."""
+        with self._parent(name) as (folder, last), _reading(folder, last) as descriptor:
+            pieces, left = [], most
+            while left > 0 and (piece := os.read(descriptor, min(left, _PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
+        return b"".join(pieces)
 
     def move(self, name: str, child: str) -> None:
         """
@@ -89,45 +130,64 @@ class Folder:
 
         `child` may lie on another file system: there it is whole before it is gone from here.
         """
-        source, target = self.path / name, self.path / child / name
-        target.parent.mkdir(exist_ok=True, mode=_PRIVATE)
-        number = 1
-        while target.exists():
-            number += 1
-            target = target.with_name(fitting(Path(name).stem, f".{number}{Path(name).suffix}"))
-        try:
-            source.rename(target)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            self.put(f"{child}/{target.name}", source.read_bytes())
-            source.unlink()
-        sync_folder(self.path / child)
-        sync_folder(self.path)
+        with self._opened() as folder, _inside(folder, child) as target:
+            number, free = 1, name
+            while _exists(target, free):
+                number += 1
+                free = fitting(Path(name).stem, f".{number}{Path(name).suffix}")
+            try:
+                os.rename(name, free, src_dir_fd=folder, dst_dir_fd=target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                with _reading(folder, name) as source:
+                    _write(target, free, _pieces(source))
+                os.unlink(name, dir_fd=folder)
+            os.fsync(target)
+            os.fsync(folder)
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file: under its name it is whole, and on disk; replaces one of this name."""
-        target = self.path / name
-        if target.parent != self.path:  # somebody may have tidied up; but never a folder unmounted
-            target.parent.mkdir(exist_ok=True, mode=_PRIVATE)
-        unfinished = target.with_name(fitting(f".{target.name}", ".tmp"))
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            unfinished.rename(target)
-        except OSError:  # on a full disk the half that is written is in the way of the next try
-            unfinished.unlink(missing_ok=True)
-            raise
-        sync_folder(target.parent)
+        """
+        Write a file: under its name it is whole, and on disk; replaces one of this name.
+
+        `ACKS/NAME` is in a child, which is made where somebody removed it; the folder itself is
+        not, for it may be unmounted.
+        """
+        with self._parent(name) as (folder, last):
+            _write(folder, last, iter([data]))
+            os.fsync(folder)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with self._parent(name) as (folder, last), suppress(FileNotFoundError):
+            os.unlink(last, dir_fd=folder)
 
     def clear(self, ending: str) -> None:
         """Remove what a process that was killed has left of files with this ending."""
-        for each in self.path.iterdir():
-            if each.name.startswith(".") and each.name.endswith(f"{ending}.tmp"):
-                each.unlink(missing_ok=True)
+        with self._opened() as folder:
+            for name in os.listdir(folder):  # noqa: PTH208  # a descriptor, no path
+                if name.startswith(".") and name.endswith(f"{ending}.tmp"):
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        descriptor = os.open(self.path, _FOLDER)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _parent(self, name: str) -> Iterator[tuple[int, str]]:
+        """Open the folder that a name, or a name in a child, is in."""
+        child, _, last = name.rpartition("/")
+        with self._opened() as folder:
+            if not child:
+                yield folder, last
+                return
+            with _inside(folder, child) as inner:
+                yield inner, last
 
 
 def fitting(name: str, ending: str) -> str:
@@ -136,3 +196,68 @@ def fitting(name: str, ending: str) -> str:
         return name + ending
     digest = blake2b(os.fsencode(name), digest_size=16).hexdigest()
     return f"{'.' if name.startswith('.') else ''}{digest}{ending[-64:]}"
+
+
+def _is_candidate(name: str) -> bool:
+    if name.startswith(".") or name.lower().endswith(UNFINISHED):
+        return False
+    return not any(unicodedata.category(each) in _INVISIBLE for each in name)
+
+
+def _is_plain(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
+@contextmanager
+def _inside(folder: int, child: str) -> Iterator[int]:
+    """Open a folder inside another one, made where it is missing; a link is an error."""
+    with suppress(FileExistsError):
+        os.mkdir(child, FOLDER_MODE, dir_fd=folder)
+    descriptor = os.open(child, _FOLDER, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _reading(folder: int, name: str) -> Iterator[int]:
+    """Open a file; what it is is asked of the opened file, so that nothing can take its place."""
+    descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder)
+    try:
+        if not _is_plain(os.fstat(descriptor)):
+            raise NotAFile
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    while piece := os.read(descriptor, _PIECE):
+        yield piece
+
+
+def _write(folder: int, name: str, pieces: Iterator[bytes]) -> None:
+    unfinished = fitting(f".{name}", ".tmp")
+    with suppress(FileNotFoundError):  # left by a process that was killed
+        os.unlink(unfinished, dir_fd=folder)
+    descriptor = os.open(unfinished, _NEW, FILE_MODE, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:  # on a full disk the half that is written is in the way of the next try
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished, dir_fd=folder)
+        raise
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

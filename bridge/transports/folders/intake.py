@@ -22,6 +22,9 @@ from mllp.conversation import HEAD
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
 
+LOOKS_TO_COUNT = 60
+"""Looks from one count of entries that are ignored to the next."""
+
 PATIENCE = 8
 """Looks at a file that we cannot take for a reason of our own, before it is set aside."""
 
@@ -75,6 +78,8 @@ class FolderListener:
         self._tries: dict[str, int] = {}
         self._stop = asyncio.Event()
         self._paused = False
+        self._ignored = 0
+        self._looks = itertools.count()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -116,6 +121,7 @@ class FolderListener:
             if not ours:  # another node empties it
                 return False
             found = await asyncio.to_thread(self._folder.waiting)
+            await self._report_ignored()
             seen = [(each.name, each.size, each.written_at) for each in found]
             ready, self._seen = settled(self._seen, seen)
             sizes = {each.name: each.size for each in found}
@@ -125,6 +131,15 @@ class FolderListener:
                 if not await self._take(name, sizes[name]):
                     return True
         return False
+
+    async def _report_ignored(self) -> None:
+        """Log a change in the number of entries that are no plain files: they are never read."""
+        if next(self._looks) % LOOKS_TO_COUNT:
+            return
+        count = await asyncio.to_thread(self._folder.ignored)
+        if count > self._ignored:
+            self._log.warning("entries ignored: not plain files", count=count)
+        self._ignored = count
 
     async def _take(self, name: str, size: int) -> bool:
         """Take one file; False when it has to be taken again before those behind it."""
@@ -151,12 +166,14 @@ class FolderListener:
         return self._tries[name] < PATIENCE
 
     async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
-        if size > self._rules.max_file:
+        limit = self._rules.max_file
+        most = HEAD if size > limit else limit + 1  # it may have grown since it was listed
+        data = await asyncio.to_thread(self._folder.read, name, most)
+        if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)
-            head = await asyncio.to_thread(self._folder.read, name, HEAD)
-            return [reply for reply in [self._refuse(error, head)] if reply is not None]
-        data = await asyncio.to_thread(self._folder.read, name)
+            reply = self._refuse(error, data[:HEAD])
+            return [] if reply is None else [reply]
         messages = messages_in(data)
         # One message stays as it came, byte for byte; what is none is refused as what it is.
         payloads = messages if len(messages) > 1 else [data]

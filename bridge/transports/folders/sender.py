@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from twisted.internet.defer import Deferred, succeed
@@ -22,6 +21,8 @@ from mllp.errors import LossReason, NotConnected, ReplyLost
 
 SUFFIX: Final = ".hl7"
 LOOK_EVERY: Final = 0.2  # seconds
+_LONGEST_ANSWER: Final = 2**20  # bytes
+_LONGEST_NUMBER: Final = 150  # characters of MSH-10 in a name
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -64,15 +65,15 @@ class FolderSender:
             now = self._clock()
             code, number = AckCode.COMMIT_ACCEPT, f"F{self._last}"
             return build_ack(peek(payload), code, control_id=number, now=now)
-        return await self._answer(payload, Path(ACKS) / f"{name}.ack", self._answer_within)
+        return await self._answer(payload, f"{ACKS}/{name}.ack", self._answer_within)
 
     def _write(self, payload: bytes) -> str:
         self._folder.prepare(*([] if self._answer_within is None else [ACKS]))
-        number = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))
+        number = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))[:_LONGEST_NUMBER]
         self._folder.clear(f"-{number}{SUFFIX}")
         name = self._name(number)
         if self._answer_within is not None:  # an answer to an earlier attempt counts for none
-            (self._folder.path / ACKS / f"{name}.ack").unlink(missing_ok=True)
+            self._folder.remove(f"{ACKS}/{name}.ack")
         self._folder.put(name, payload)
         return name
 
@@ -88,15 +89,14 @@ class FolderSender:
         self._last = max([now, self._last + 1, *(stamp + 1 for stamp in stamps)])
         return f"{self._last:015d}{ending}"
 
-    async def _answer(self, payload: bytes, answer: Path, within: float) -> bytes:
+    async def _answer(self, payload: bytes, answer: str, within: float) -> bytes:
         """Wait for the reader's acknowledgment."""
-        file = self._folder.path / answer
         loop = asyncio.get_running_loop()
         until = loop.time() + within
         loss = LossReason.TIMEOUT
         while loop.time() < until:
             try:
-                reply = await asyncio.to_thread(file.read_bytes)
+                reply = await asyncio.to_thread(self._folder.read, answer, _LONGEST_ANSWER)
             except OSError:
                 reply = b""
             if reply and self._matches(payload, reply):

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -122,13 +123,14 @@ def test_a_file_goes_to_another_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where `done` is mounted from elsewhere, or was removed, a file is put aside all the same."""
+    rename = os.rename
 
-    def elsewhere(source: Path, target: Path) -> None:
-        if source.parent != target.parent:
+    def elsewhere(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        if src_dir_fd != dst_dir_fd:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        os.rename(source, target)  # noqa: PTH104  # what is replaced is Path's own
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(Path, "rename", elsewhere)
+    monkeypatch.setattr(os, "rename", elsewhere)
     for words in (b"one", b"two"):
         (tmp_path / "a.hl7").write_bytes(words)
         Folder(tmp_path).move("a.hl7", "done")
@@ -185,3 +187,112 @@ def test_nothing_overtakes_a_file_that_grows() -> None:
     ready, seen = settled(seen, [("a", 1, 10), ("b", 9, 11), ("c", 5, 12)])
     assert ready == ["a"]
     assert settled(seen, [("b", 9, 11), ("c", 5, 12)])[0] == ["b", "c"]
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A file outside of the folder, as those of other accounts."""
+    file = tmp_path / "outside" / "secret"
+    file.parent.mkdir()
+    file.write_bytes(b"secret")
+    return file
+
+
+@pytest.fixture
+def drop(tmp_path: Path) -> Folder:
+    """A folder that others can write to."""
+    folder = Folder(tmp_path / "drop")
+    folder.prepare("done", "failed", "acks")
+    return folder
+
+
+def test_only_plain_files_are_listed_and_read(drop: Folder, foreign: Path) -> None:
+    """Links of both kinds, pipes, sockets, folders and names with controls stay where they are."""
+    (drop.path / "soft.hl7").symlink_to(foreign)
+    (drop.path / "hard.hl7").hardlink_to(foreign)
+    os.mkfifo(drop.path / "pipe.hl7")
+    (drop.path / "folder.hl7").mkdir()
+    (drop.path / "line\nbreak.hl7").touch()
+    (drop.path / "turned\u202elh7.hl7").touch()
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(drop.path / "socket.hl7"))
+        assert drop.waiting() == []
+        assert drop.ignored() == 6
+    for name in ("soft.hl7", "hard.hl7", "pipe.hl7"):
+        with pytest.raises(OSError, match=r"symbolic links|regular file"):
+            drop.read(name, 100)
+
+
+def test_a_file_that_is_replaced_after_the_look(drop: Folder, foreign: Path) -> None:
+    """What is opened decides, not what was listed; a file that grew is read up to the limit."""
+    (drop.path / "a.hl7").write_bytes(b"0123456789")
+    assert [each.name for each in drop.waiting()] == ["a.hl7"]
+    assert drop.read("a.hl7", 4) == b"0123"
+    (drop.path / "a.hl7").unlink()
+    (drop.path / "a.hl7").symlink_to(foreign)
+    with pytest.raises(OSError, match="symbolic links"):
+        drop.read("a.hl7", 100)
+    drop.move("a.hl7", "done")
+    assert (drop.path / "done" / "a.hl7").is_symlink()  # the link itself, and nothing behind it
+    assert foreign.read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("child", ["done", "failed", "acks"])
+def test_no_child_leads_outside(drop: Folder, foreign: Path, child: str) -> None:
+    """A link in the place of a child is an error: nothing is written or moved behind it."""
+    (drop.path / child).rmdir()
+    (drop.path / child).symlink_to(foreign.parent)
+    (drop.path / "a.hl7").write_bytes(b"x")
+    with pytest.raises(OSError, match=r"directory|symbolic links"):
+        drop.move("a.hl7", child)
+    with pytest.raises(OSError, match=r"directory|symbolic links"):
+        drop.put(f"{child}/a.ack", b"x")
+    with pytest.raises(OSError, match=r"directory|symbolic links"):
+        drop.prepare(child)
+    assert [path.name for path in foreign.parent.iterdir()] == ["secret"]
+
+
+def test_nothing_is_written_through_links(drop: Folder, foreign: Path) -> None:
+    """Names that are known beforehand are prepared as links by somebody else."""
+    for name in (".a.ack.tmp", "a.ack"):
+        (drop.path / "acks" / name).symlink_to(foreign)
+    (drop.path / ".b.hl7.tmp").hardlink_to(foreign)
+    drop.put("acks/a.ack", b"answer")
+    drop.put("b.hl7", b"message")
+    assert foreign.read_bytes() == b"secret"
+    assert (drop.path / "acks" / "a.ack").read_bytes() == b"answer"
+    assert not (drop.path / "acks" / "a.ack").is_symlink()
+    (drop.path / ".lock").symlink_to(foreign.parent / "new")
+    with pytest.raises(OSError, match="symbolic links"), drop.held():
+        pass
+    assert not (foreign.parent / "new").exists()
+
+
+def test_the_folder_itself_is_no_link(tmp_path: Path, foreign: Path) -> None:
+    """A folder that was replaced by a link is neither emptied nor filled."""
+    (tmp_path / "link").symlink_to(foreign.parent)
+    folder = Folder(tmp_path / "link")
+    for refused in (folder.waiting, folder.prepare, folder.probe):
+        with pytest.raises(OSError, match=r"directory|symbolic links"):
+            refused()
+
+
+@pytest.mark.anyio
+async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path) -> None:
+    """The reader's acknowledgment is a plain file of a sane size."""
+    answer = ack(result("A"), AckCode.ACCEPT)
+    await asyncio.to_thread(foreign.write_bytes, answer)
+    waiting = asyncio.create_task(send(sender(tmp_path / "out", 1), result("A")))
+    while not (files := sent(tmp_path / "out")):  # noqa: ASYNC110  # as another process would
+        await asyncio.sleep(0.01)
+    (tmp_path / "out" / "acks" / f"{files[0]}.ack").symlink_to(foreign)
+    with pytest.raises(ReplyLost):
+        await waiting
+
+
+@pytest.mark.anyio
+async def test_the_longest_control_id(tmp_path: Path) -> None:
+    """A message is sent whatever its control id is; the name is cut."""
+    await send(sender(tmp_path), result("A/\u202e" * 500))
+    (name,) = sent(tmp_path)
+    assert len(name) < 200

@@ -1,0 +1,43 @@
+"""Folder transports do not reach the installation's own files, nor do peers get its secrets."""
+
+from pathlib import Path
+
+import pytest
+
+from bridge.wiring.folders import ProtectedPath, folder_at, require_foreign_secret
+from bridge.wiring.homes import make_home
+from config import Settings, load
+from config.addresses import FolderAddress
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of a new data directory."""
+    make_home(tmp_path / "home")
+    (tmp_path / "home" / "away").symlink_to(tmp_path / "home" / "secrets")
+    return load(tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["secrets", "secrets/x", ".", "..", "/", "mappings", "inbox/../mappings/hooks", "run", "away"],
+)
+def test_own_folders_are_refused(settings: Settings, path: str) -> None:
+    """Neither these folders, nor those in them, nor those that they are in."""
+    with pytest.raises(ProtectedPath, match="listener files"):
+        folder_at(settings, "listener files", FolderAddress(f"folder:{path}"))
+
+
+@pytest.mark.parametrize("path", ["inbox", "../elsewhere", "results/street"])
+def test_others_are_allowed(settings: Settings, path: str) -> None:
+    """A folder in the data directory or anywhere else."""
+    assert folder_at(settings, "listener files", FolderAddress(f"folder:{path}"))
+
+
+def test_own_secrets_are_not_sent_to_peers(settings: Settings) -> None:
+    """The service token, or the ring of keys, is nobody's Authorization header."""
+    for own in ("secrets/engine.token", "away/link.keys", "secrets/index.key"):
+        with pytest.raises(ProtectedPath):
+            require_foreign_secret(settings, "destination street", Path(own))
+    assert require_foreign_secret(settings, "destination street", Path("secrets/street.auth"))
+    assert require_foreign_secret(settings, "destination street", None) is None
