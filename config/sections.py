@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from config.addresses import AnyAddress, FolderAddress, WebAddress, web_address
-from config.quantities import HostPort, Seconds, TimeZone, parse_address
+from config.quantities import Bytes, HostPort, Seconds, TimeZone, parse_address
 from config.rendering import Rendering
 
 
@@ -83,6 +83,30 @@ class Http(Section):
     )
     trusted_proxies: list[str] = Field(
         default_factory=list, description="whose X-Forwarded-* headers are believed"
+    )
+    max_connections: int = Field(
+        1000, ge=16, le=50_000, description="at a time; at most half of the file descriptors"
+    )
+    max_connections_per_source: int = Field(
+        250, ge=4, le=50_000, description="from one address (IPv6: /64), but for trusted_proxies"
+    )
+    head_timeout: Seconds = Field(
+        10.0, gt=0, le=300, description="for a request's first line and headers"
+    )
+    body_timeout: Seconds = Field(
+        10.0, gt=0, le=300, description="without a byte of a request's body"
+    )
+    body_rate: Bytes = Field(
+        16 * 2**10, ge=1, description="a second, that a request's body has at least"
+    )
+    idle_timeout: Seconds = Field(
+        75.0, gt=0, le=3600, description="between two requests of a connection"
+    )
+    write_timeout: Seconds = Field(
+        30.0, gt=0, le=3600, description="without the client reading the response"
+    )
+    body_memory: Bytes = Field(
+        128 * 2**20, ge=2**20, description="of all request bodies in progress; then 503"
     )
 
     @field_validator("public_url")

@@ -14,6 +14,7 @@ from bridge.observability.tallies import Counts, Spreads
 
 CONNECTIONS: Final = "bridge_mllp_connections"
 CONNECTIONS_REFUSED: Final = "bridge_mllp_connections_refused"
+HTTP_CLOSED: Final = "bridge_http_connections_closed"
 FRAMES: Final = "bridge_mllp_frames"
 FRAME_BYTES: Final = "bridge_mllp_frame_bytes"
 NOISE_BYTES: Final = "bridge_mllp_noise_bytes"
@@ -59,6 +60,9 @@ class Metrics:
         self.connections = Gauge(CONNECTIONS, "Open connections", ("listener",), registry=registry)
         self.connections_refused = counter(
             CONNECTIONS_REFUSED, "Connections beyond the limit", "listener"
+        )
+        self.http_connections_closed = counter(
+            HTTP_CLOSED, "HTTP connections refused or closed for a limit", "reason"
         )
         self.frames = Counts(FRAMES, "Frames received", ["listener"], registry)
         self.frame_bytes = Counts(FRAME_BYTES, "Bytes in frames", ["listener"], registry)

@@ -38,6 +38,7 @@ from bridge.queue.waking import HEARD, UNHEARD
 from bridge.queue.worker import Apply, Worker
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
+from bridge.runtime.http_connections import HttpLimits
 from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.seconding import SecondEngine
@@ -54,6 +55,7 @@ from bridge.wiring.validation import acquaintance, in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
+from config.sections import Http
 from mllp.bundle import REPLIES
 from mllp.contract import Handler
 
@@ -64,9 +66,20 @@ def engine_part(application: FastAPI) -> Step:
     return Step("engine", engine.start, engine.stop)
 
 
-def web_part(application: Any, bind: Address) -> Step:
+def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) -> Step:
     """Serve HTTP."""
-    web = WebServer(application, bind)
+    limits = HttpLimits(
+        settings.max_connections,
+        settings.max_connections_per_source,
+        settings.head_timeout,
+        settings.body_timeout,
+        settings.body_rate,
+        settings.idle_timeout,
+        settings.write_timeout,
+        tuple(settings.trusted_proxies),
+    )
+    closed = metrics.http_connections_closed
+    web = WebServer(application, bind, limits, lambda reason: closed.labels(reason).inc())
     log = structlog.get_logger("web")
 
     async def start() -> None:

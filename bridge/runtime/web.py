@@ -5,23 +5,28 @@ The socket is bound before anything starts, so that a taken port is an error at 
 """
 
 import asyncio
+import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import uvicorn
 from typing_extensions import override
 
-from bridge.runtime.unreadable import HttpProtocol
+from bridge.runtime.http_connections import HttpConnections, HttpLimits, affordable
+from bridge.runtime.http_protocol import HttpProtocol
 from config.quantities import Address
 
-BACKLOG = 512
+BACKLOG = 128
+"""Connections that wait to be accepted. All of them may be accepted in one turn of the loop, before
+any is closed for being too many, so this many descriptors are needed beyond the limit."""
 DRAIN_SECONDS = 10
 DATE_SECONDS = 1.0
-KEEP_ALIVE_SECONDS = 75
-"""Silence after which a connection is closed. Longer than pages and proxies wait between two
-requests: one that is closed in the moment it is used again is an error to them."""
+
+DEFAULT_LIMITS = HttpLimits()
 
 
 class _Server(uvicorn.Server):
@@ -52,9 +57,20 @@ class _Server(uvicorn.Server):
 class WebServer:
     """One listening address, or a socket that listens already."""
 
-    def __init__(self, application: Any, address: Address | socket.socket) -> None:
+    def __init__(
+        self,
+        application: Any,
+        address: Address | socket.socket,
+        limits: HttpLimits = DEFAULT_LIMITS,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`note` is called with the reason of each connection that is refused or closed."""
         self._socket = address if isinstance(address, socket.socket) else bind(address)
         self.port: int = self._socket.getsockname()[1]
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        fitting = affordable(limits.connections, descriptors)
+        limits = replace(limits, connections=fitting)
+        self._connections = HttpConnections(limits, note)
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -63,8 +79,9 @@ class WebServer:
             server_header=False,
             proxy_headers=False,  # the engine itself believes trusted proxies only
             timeout_graceful_shutdown=DRAIN_SECONDS,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            http=HttpProtocol,
+            backlog=BACKLOG,
+            ws="none",
+            http=partial(HttpProtocol, self._connections),  # type: ignore[arg-type]  # is called, as a class is
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
@@ -82,6 +99,7 @@ class WebServer:
         self._server.end()
         if self._task is not None:
             await self._task
+        self._connections.stop()
         self._socket.close()
 
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from bridge.observability.metrics import Metrics
+from bridge.runtime.http_protocol import MAX_HEADERS
 from bridge.runtime.probes import PATIENCE, Probes, Readiness
-from bridge.runtime.unreadable import MAX_HEADERS
 from bridge.runtime.web import WebServer, bind
 from bridge.store.database import Database
 from config.quantities import Address

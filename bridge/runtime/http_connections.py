@@ -1,0 +1,239 @@
+"""
+The open HTTP connections of a process: how many there may be, and which one gives way.
+
+A connection has one of three ranks. `BUSY`: the application works on its request. `STALLED`: the
+client still sends the body, or does not read the response. `IDLE`: no request has begun, or its
+head is incomplete. Beyond a limit the oldest idle or stalled connection is closed for the new one,
+a busy one never. If all are busy, the new connection may ask for health and metrics only.
+"""
+
+import asyncio
+import ipaddress
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+import structlog
+
+RESERVED = 32
+"""Connections beyond `HttpLimits.connections`, for probes."""
+
+PROBE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+
+_LONGEST_SWEEP, _SHORTEST_SWEEP = 1.0, 0.02
+_SWEEPS_PER_TIMEOUT = 4
+_REPORT_SECONDS = 60.0
+_STALLED_GRACE = 5.0  # seconds by which a transfer in progress counts as younger
+_IPV6_SITE = 64  # bits: an IPv6 host can choose the rest of its address itself
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """
+    Limits of one HTTP listener; durations in seconds, `body_rate` in bytes per second.
+
+    `proxies` are networks whose connections do not count against `per_source`.
+    """
+
+    connections: int = 1000
+    per_source: int = 250
+    head: float = 10.0
+    body: float = 10.0
+    body_rate: int = 16 * 2**10
+    idle: float = 75.0
+    write: float = 30.0
+    proxies: tuple[str, ...] = ()
+
+
+class Rank(IntEnum):
+    """How readily a connection is closed for a new one."""
+
+    BUSY = 0
+    STALLED = 1
+    IDLE = 2
+
+
+class Connection(Protocol):
+    """What the registry needs of a connection."""
+
+    peer: str
+    rank: Rank
+    surplus: bool
+
+    def expire(self, now: float) -> str:
+        """Close the connection if a time limit has passed; return the reason, or ''."""
+
+    def abort(self) -> None:
+        """Close the connection without a response."""
+
+
+class _Order:
+    """Connections that may be closed, by rank, each with the time since when it has that rank."""
+
+    def __init__(self) -> None:
+        self._by_rank: dict[Rank, OrderedDict[Connection, float]] = {
+            Rank.IDLE: OrderedDict(),
+            Rank.STALLED: OrderedDict(),
+        }
+
+    def put(self, connection: Connection, rank: Rank, now: float) -> None:
+        self.drop(connection)
+        if rank in self._by_rank:
+            self._by_rank[rank][connection] = now
+
+    def drop(self, connection: Connection) -> None:
+        for each in self._by_rank.values():
+            each.pop(connection, None)
+
+    def oldest(self, other_than: Connection) -> Connection | None:
+        """Return the connection that gives way first; a stalled one has some seconds' grace."""
+        first: tuple[float, Connection] | None = None
+        for rank, members in self._by_rank.items():
+            found = next((each for each in members.items() if each[0] is not other_than), None)
+            if found is not None:
+                since = found[1] + (_STALLED_GRACE if rank is Rank.STALLED else 0.0)
+                if first is None or since < first[0]:
+                    first = (since, found[0])
+        return None if first is None else first[1]
+
+
+class HttpConnections:
+    """Counts connections in total and per source address, and ends those that take too long."""
+
+    def __init__(self, limits: HttpLimits, note: Callable[[str], None] = lambda _: None) -> None:
+        """`note` is called with the reason of each connection that is refused or closed."""
+        self.limits = limits
+        self._note = note
+        self._proxies = tuple(ipaddress.ip_network(each, strict=False) for each in limits.proxies)
+        self._sources: dict[Connection, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._order = _Order()
+        self._order_of: dict[str, _Order] = {}
+        self._surplus: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed: Counter[str] = Counter()
+        self._reported = 0.0
+        self._log = structlog.get_logger("web")
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def add(self, connection: Connection) -> None:
+        """Register a new connection; another one, or this one, may be closed for it."""
+        source = self._source(connection.peer)
+        self._sources[connection] = source
+        self._counts[source] += 1
+        self._order_of.setdefault(source, _Order())
+        self.rank(connection, connection.rank)
+        self._arm()
+        if source and self._counts[source] > self.limits.per_source:
+            self._make_room(self._order_of[source], connection)
+        elif self._regular() > self.limits.connections:
+            self._make_room(self._order, connection)
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        source = self._sources.pop(connection, None)
+        if source is None:
+            return
+        self._order.drop(connection)
+        self._order_of[source].drop(connection)
+        self._surplus.discard(connection)
+        self._counts[source] -= 1
+        if not self._counts[source]:
+            del self._counts[source], self._order_of[source]
+
+    def rank(self, connection: Connection, rank: Rank) -> None:
+        """Record that the rank of a connection has changed."""
+        source = self._sources.get(connection)
+        if source is not None:
+            now = asyncio.get_running_loop().time()
+            self._order.put(connection, rank, now)
+            self._order_of[source].put(connection, rank, now)
+
+    def admits(self, connection: Connection, path: str) -> bool:
+        """Tell whether a connection may send this request: a surplus one asks for probes only."""
+        if not connection.surplus or path in PROBE_PATHS:
+            return True
+        source = self._sources.get(connection, "")
+        full = self._regular() >= self.limits.connections
+        if full or (source and self._counts[source] > self.limits.per_source):
+            self.closed("no_room")
+            return False
+        connection.surplus = False
+        self._surplus.discard(connection)
+        return True
+
+    def closed(self, reason: str) -> None:
+        """Count a connection that was refused or closed by us."""
+        self._closed[reason] += 1
+        self._note(reason)
+
+    def stop(self) -> None:
+        """End the supervision of time limits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _regular(self) -> int:
+        return len(self._sources) - len(self._surplus)
+
+    def _make_room(self, order: _Order, connection: Connection) -> None:
+        victim = order.oldest(connection)
+        if victim is None or victim in self._surplus:
+            connection.surplus = True
+            self._surplus.add(connection)
+            if len(self._surplus) <= RESERVED:
+                return
+            idle = (each for each in self._surplus if each.rank is Rank.IDLE)
+            victim = victim or next(idle, connection)
+        self.closed("made_room")
+        self.remove(victim)
+        victim.abort()
+
+    def _source(self, peer: str) -> str:
+        """Return what connections are counted by; '' for one that has no limit of its own."""
+        try:
+            address = ipaddress.ip_address(peer.partition("%")[0])
+        except ValueError:
+            return ""
+        if isinstance(address, ipaddress.IPv6Address):
+            address = address.ipv4_mapped or address
+        if any(address in network for network in self._proxies):
+            return ""
+        if isinstance(address, ipaddress.IPv6Address):
+            return str(ipaddress.ip_network((address, _IPV6_SITE), strict=False))
+        return str(address)
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._period(), self._sweep)
+
+    def _period(self) -> float:
+        limits = self.limits
+        shortest = min(limits.head, limits.body, limits.idle, limits.write)
+        return max(_SHORTEST_SWEEP, min(_LONGEST_SWEEP, shortest / _SWEEPS_PER_TIMEOUT))
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._sources):
+            if reason := connection.expire(now):
+                self.closed(reason)
+        self._report(now)
+        if self._sources:
+            self._arm()
+
+    def _report(self, now: float) -> None:
+        """Log once a minute how many connections were closed, and why."""
+        if self._closed and now - self._reported >= _REPORT_SECONDS:
+            self._log.warning("http connections closed", **dict(sorted(self._closed.items())))
+            self._closed.clear()
+            self._reported = now
+
+
+def affordable(wanted: int, descriptors: int) -> int:
+    """Return how many connections fit into half of the file descriptors (the soft limit)."""
+    return wanted if descriptors < 0 else min(wanted, max(RESERVED, descriptors // 2))

@@ -1,0 +1,396 @@
+"""
+One HTTP/1.1 connection: uvicorn's protocol with limits on time, size and ambiguity.
+
+A request that uvicorn would pass on although two parsers could read it differently is refused with
+a problem body (RFC 9457), as is one that is too large, too slow or beyond the limits of
+`bridge.runtime.http_connections`. After a response that left a part of the request body unread,
+the connection is closed, not drained.
+"""
+
+import json
+import uuid
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import httptools
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from bridge.runtime.http_connections import HttpConnections, Rank
+
+MAX_HEADERS = 64 * 1024
+"""Bytes of a request's first line and headers."""
+
+MAX_HEADER_COUNT = 100
+MAX_PIPELINED = 16
+"""Requests of one connection that wait for the one in progress."""
+
+MAX_OVERHEAD, OVERHEAD_FACTOR = 256 * 2**10, 16
+"""Bytes of chunk headers, extensions and trailers: so many, and so many per byte of the body."""
+
+LINGER_BYTES, LINGER_SECONDS = 2**20, 5.0
+"""What is discarded before a closed connection is reset, so that the client reads the response."""
+
+_DETAILS = {
+    HTTPStatus.BAD_REQUEST: ("malformed_http", "the request is not HTTP/1.1"),
+    HTTPStatus.REQUEST_TIMEOUT: ("request_timeout", "the request was not completed in time"),
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: (
+        "headers_too_large",
+        "the request's first line and headers are too large",
+    ),
+    HTTPStatus.SERVICE_UNAVAILABLE: ("too_many_connections", "too many connections are open"),
+}
+_RETRYABLE = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.REQUEST_TIMEOUT})
+
+_WITHOUT_HOST = "1.0"
+_VERSIONS = frozenset({_WITHOUT_HOST, "1.1"})
+
+
+class _Unacceptable(Exception):  # noqa: N818  # raised through the parser, which wraps it
+    """Stops the parser: the request is refused with this status."""
+
+    def __init__(self, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """A connection that registers itself with `HttpConnections`."""
+
+    def __init__(self, registry: HttpConnections, **named: Any) -> None:
+        super().__init__(**named)
+        self._registry = registry
+        self.peer = ""
+        self.rank = Rank.IDLE
+        self.surplus = False
+        self._since = self._progress = self.loop.time()  # of the present state; of the last byte
+        self._requests = 0
+        self._in_head = self._in_body = False
+        self._head_bytes = self._raw_bytes = self._body_bytes = 0
+        self._discarding = self._closes = False
+        self._discarded = 0
+        self._owed: HTTPStatus | None = None  # a refusal that waits for the responses before it
+        self._unsent: tuple[float, int] | None = None  # since when, and bytes of the write buffer
+
+    # What the event loop calls.
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.peer = self.client[0] if self.client else ""
+        self._registry.add(self)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._registry.remove(self)
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._progress = self.loop.time()
+        if self._discarding:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES:
+                self.transport.abort()
+            return
+        if not self._in_head and not self._in_body:
+            self._head_bytes = 0
+        self._raw_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # no other protocol is spoken here
+            self._closes, self._discarding = True, True
+        except httptools.HttpParserError as error:
+            self._refuse(_status_of(error))
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEADERS:
+                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        elif self._in_body and self._is_mostly_overhead():
+            self._refuse(HTTPStatus.BAD_REQUEST)
+        self._settle()
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._settle()
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unsent = None
+        self._settle()
+
+    # What the parser calls.
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise _Unacceptable
+        self._in_head, self._head_bytes = True, 0
+        if self._requests:  # the first request's time began with the connection
+            self._since = self._progress
+        self._requests += 1
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:  # a trailer: no application sees it
+            return
+        if len(self.headers) >= MAX_HEADER_COUNT:
+            raise _Unacceptable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        super().on_header(name, value)
+
+    @override
+    def on_headers_complete(self) -> None:
+        _require_plain(self.parser.get_http_version(), self.parser.get_method(), self.headers)
+        head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if head > MAX_HEADERS:
+            raise _Unacceptable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        path = _path_of(self.url, self.headers)
+        if not self._registry.admits(self, path):
+            raise _Unacceptable(HTTPStatus.SERVICE_UNAVAILABLE)
+        self._in_head, self._in_body = False, True
+        self._since = self._progress
+        self._raw_bytes = self._body_bytes = 0
+        super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        self._since = self._progress
+        super().on_message_complete()
+
+    # What a request in progress calls.
+
+    @override
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        async def serve(scope: Any, receive: Any, send: Any) -> None:
+            async def sending(message: Any) -> None:
+                if message["type"] != "http.response.start" or not (
+                    cycle.more_body or self.surplus
+                ):
+                    await send(message)
+                    return
+                closing = (b"connection", b"close")
+                await send({**message, "headers": [*message.get("headers", ()), closing]})
+                self._closes, cycle.keep_alive = True, True  # we close it, after what is unread
+
+            await app(scope, receive, sending)
+
+        super()._start_asgi_task(cycle, serve)
+
+    @override
+    def on_response_complete(self) -> None:
+        # In the place of uvicorn's, which sets a timer for each response: `expire` is ours.
+        self.server_state.total_requests += 1
+        self._since = self.loop.time()
+        if self._closes:
+            self._linger()
+        elif self.pipeline:
+            self.flow.resume_reading()
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._owed is not None:
+            self._write_refusal(self._owed)
+        elif not self.transport.is_closing():
+            self.flow.resume_reading()
+        self._settle()
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        """Answer 400, and close."""
+        self._refuse(HTTPStatus.BAD_REQUEST)
+
+    # What the registry calls.
+
+    def expire(self, now: float) -> str:
+        """Close the connection if a time limit has passed; return the reason, or ''."""
+        ending = self._discarding or self.transport.is_closing()
+        if self._does_not_read(now):
+            self.transport.abort()
+            return "unread_response"
+        if self._in_body and not ending:
+            return self._expire_body(now)
+        if self._is_working():
+            return ""
+        if ending:
+            return self._expire_ending(now)
+        return self._expire_waiting(now)
+
+    def abort(self) -> None:
+        """Close the connection without a response."""
+        self.transport.abort()
+
+    def _expire_waiting(self, now: float) -> str:
+        limits, waited = self._registry.limits, now - self._since
+        if self._in_head and waited > limits.head:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+            return "slow_head"
+        if waited > (limits.idle if self._requests else limits.head):
+            self.transport.close()
+            return "idle"
+        return ""
+
+    def _expire_ending(self, now: float) -> str:
+        if now - self._since <= LINGER_SECONDS:
+            return ""
+        self.transport.abort()
+        return "lingering"
+
+    def _expire_body(self, now: float) -> str:
+        limits = self._registry.limits
+        if self.flow.read_paused:  # it is the application that is slow
+            self._since, self._body_bytes, self._progress = now, 0, now
+            return ""
+        behind = (now - self._since - limits.body) * limits.body_rate - self._body_bytes
+        if now - self._progress <= limits.body and behind <= 0:
+            return ""
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+        return "slow_body"
+
+    def _does_not_read(self, now: float) -> bool:
+        """Tell whether the client takes less of the response than `body_rate`, for too long."""
+        size, limits = self.transport.get_write_buffer_size(), self._registry.limits
+        if not size:
+            self._unsent = None
+            return False
+        if self._unsent is None or size > self._unsent[1]:
+            self._unsent = (now if self._unsent is None else self._unsent[0], size)
+        since, before = self._unsent
+        if now - since <= limits.write:
+            return False
+        if before - size >= limits.body_rate * limits.write / 4:
+            self._unsent = (now, size)
+            return False
+        return True
+
+    # Rank and end.
+
+    def _is_working(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request
+        return bool(self.pipeline) or (cycle is not None and not cycle.response_complete)
+
+    def _settle(self) -> None:
+        working = self._is_working() and not self.transport.is_closing()
+        if not working:
+            rank = Rank.IDLE
+        elif self._in_body or self.flow.write_paused:
+            rank = Rank.STALLED
+        else:
+            rank = Rank.BUSY
+        if rank is not self.rank:
+            self.rank = rank
+            self._registry.rank(self, rank)
+
+    def _is_mostly_overhead(self) -> bool:
+        return self._raw_bytes > MAX_OVERHEAD + OVERHEAD_FACTOR * self._body_bytes
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer with a problem and close, after the responses to the requests before this one."""
+        if self.transport.is_closing() or self._owed is not None:
+            return
+        in_body, self._in_head, self._in_body = self._in_body, False, False
+        self._discarding = True
+        if not self._is_working():
+            self._write_refusal(status)
+        elif not in_body:
+            self._owed = status
+        elif self.pipeline:
+            self.pipeline.popleft()  # the newest: the one whose body is refused
+            self._owed = status
+        elif self.cycle.response_started:
+            self.transport.abort()
+        else:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self._write_refusal(status)
+        self._settle()
+
+    def _write_refusal(self, status: HTTPStatus) -> None:
+        self._owed = None
+        request_id = uuid.uuid4().hex
+        body = json.dumps(_problem(status, request_id)).encode()
+        head = [
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            "Content-Type: application/problem+json",
+            f"Content-Length: {len(body)}",
+            f"X-Request-Id: {request_id}",
+            "Cache-Control: no-store",
+            "Connection: close",
+        ]
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+            head.append("Retry-After: 1")
+        self.transport.write("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Say that no more is sent, and discard a little: a reset could overtake the response."""
+        if self.transport.is_closing():
+            return
+        self._discarding, self._since = True, self.loop.time()
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+
+def _require_plain(version: str, method: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    """
+    Raise unless every parser reads this head in the same way.
+
+    RFC 9112: exactly one Host (§3.2), no transfer coding but `chunked` (§6.1); obs-fold, a bare LF,
+    two lengths and both framings at once are refused by the parser itself.
+    """
+    hosts = sum(name == b"host" for name, _ in headers)
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if (
+        version not in _VERSIONS
+        or hosts > 1
+        or (not hosts and version != _WITHOUT_HOST)
+        or method == b"CONNECT"
+        or (codings and (codings != [b"chunked"] or version == _WITHOUT_HOST))
+    ):
+        raise _Unacceptable
+
+
+def _path_of(target: bytes, headers: list[tuple[bytes, bytes]]) -> str:
+    """Return the path; raise for a target whose authority is not the Host header's (§3.2.2)."""
+    try:
+        parts = urlsplit(target.decode("ascii"))
+    except ValueError:
+        raise _Unacceptable from None
+    if target.startswith((b"/", b"*")):
+        return target.partition(b"?")[0].decode("ascii", "replace")
+    host = next((value for name, value in headers if name == b"host"), b"")
+    if parts.scheme not in {"http", "https"} or parts.netloc.lower().encode() != host.lower():
+        raise _Unacceptable
+    return parts.path
+
+
+def _status_of(error: httptools.HttpParserError) -> HTTPStatus:
+    cause = error.__context__
+    return cause.status if isinstance(cause, _Unacceptable) else HTTPStatus.BAD_REQUEST
+
+
+def _problem(status: HTTPStatus, request_id: str) -> dict[str, object]:
+    code, detail = _DETAILS[status]
+    return {
+        "type": f"urn:report-engine:problem:{code}",
+        "title": status.phrase,
+        "status": status,
+        "detail": detail,
+        "instance": "",
+        "code": code,
+        "errors": [],
+        "requestId": request_id,
+        "message": detail,
+        "retryable": status in _RETRYABLE,
+    }
