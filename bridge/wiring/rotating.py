@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.engine.links import KeyRing
-from bridge.engine.service import links
+from bridge.engine.service import links, repeats
 from bridge.engine.service.links import Vault
 from bridge.errors import BridgeError
 from bridge.store.database import Database
@@ -70,6 +70,9 @@ def _rotate(
     sleep(_SETTLE_SECONDS)
     vault = Vault(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
     moved, unreadable = _move(database, vault)
+    with database.write() as connection:
+        answers = repeats.reseal(connection, vault.keys)
+    moved, unreadable = moved + answers[0], unreadable + answers[1]
     if drop_old:
         write_link_keys(path, (new,))
     dropped = len(old) if drop_old else 0

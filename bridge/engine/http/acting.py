@@ -128,7 +128,7 @@ async def act(
         _require(work.connection, caller, place)
         if repeat is not None:
             engine.work.database.serialize(work.connection, repeat.name)
-            if stored := stored_answer(work.connection, repeat):
+            if stored := stored_answer(work.connection, engine.keys, repeat):
                 return stored.body
         result = deed(work)
         work.flush()
@@ -136,7 +136,7 @@ async def act(
         work.note(deed_of(request, action, place.site_id, report_id))
         body = None if isinstance(result, Report) else result
         if repeat is not None:
-            store_answer(work.connection, repeat, body, work.now)
+            store_answer(work.connection, engine.keys, repeat, body, work.now)
         return body
 
     body = await engine.work.change(actor_of(caller), engine.clock(), permitted, urgent=urgent)

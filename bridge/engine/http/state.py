@@ -20,7 +20,7 @@ from bridge.engine.live.journal import Journal
 from bridge.engine.live.launches import Launches
 from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
-from bridge.engine.service import tokens
+from bridge.engine.service import repeats, tokens
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
@@ -64,6 +64,7 @@ class Engine:
 
     async def start(self) -> None:
         """Make the service token known and begin to watch for releases that fall due."""
+        await self.work.write(lambda c: repeats.seal_clear(c, self.keys))
         if secret := self.settings.service_token:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))

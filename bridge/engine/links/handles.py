@@ -25,6 +25,7 @@ class Purpose(StrEnum):
     SESSION = "session"
     SHARE = "share"
     SIGN_ON = "sign-on"
+    REPEAT = "repeat"
 
 
 def new_handle(random_bytes: RandomBytes) -> str:

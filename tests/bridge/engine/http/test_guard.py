@@ -1,9 +1,11 @@
 """What every API request passes before its route, and how refusals look (errors, limits)."""
 
+import hashlib
 import json
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from bridge.engine.settings import EngineSettings, Quota, RateLimits, SizeLimits
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, launch_body
@@ -205,6 +207,22 @@ def test_a_repeat_with_an_idempotency_key_changes_nothing(service: Service) -> N
     assert (first.status_code, again.status_code) == (200, 200)
     assert service.post("report/sign", ONE).status_code == 500
     other = service.post("report/sign", {"clinicalInfo": identity("A2")}, headers=headers)
+    assert other.status_code == 409
+
+
+def test_what_is_kept_of_a_repeat_is_sealed(service: Service) -> None:
+    """Neither the link nor a digest of the request can be read where the answer is kept."""
+    headers = {"Idempotency-Key": "k1"}
+    body = {"email": ADMIN, "label": "machine"}
+    first = service.post("admin/sites/SITE1/tokens", body, headers=headers)
+    assert first.status_code == 200, first.text
+    assert service.post("admin/sites/SITE1/tokens", body, headers=headers).json() == first.json()
+    with service.database.read() as connection:
+        kept = str(connection.execute(text("SELECT * FROM engine_idempotency")).all())
+    assert "sealed" in kept
+    assert first.json()["token"] not in kept
+    assert hashlib.sha256(first.request.content).hexdigest() not in kept
+    other = service.post("admin/sites/SITE1/tokens", {**body, "label": "other"}, headers=headers)
     assert other.status_code == 409
 
 
