@@ -8,7 +8,6 @@ headers only.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from mappings.hl7.header import Header
 from mappings.hl7.refusals import (
@@ -20,6 +19,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.nodes import Node
 from mappings.notebook import Notebook, meant
+from mappings.patterns import like
 
 KEYS = ("messages", "senders", "versions", "processing")
 SENDER_KEYS = ("application", "facility", "receiving_application", "receiving_facility")
@@ -45,7 +45,7 @@ class Sender:
     def matches(self, header: Header) -> bool:
         """Compare the first components, ends trimmed."""
         return all(
-            not pattern or fnmatchcase(_first(value, header), pattern)
+            not pattern or like(pattern)(_first(value, header))
             for pattern, value in (
                 (self.application, header.sending_application),
                 (self.facility, header.sending_facility),
@@ -142,4 +142,14 @@ def _without_event(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]
 
 def _sender(node: Node, notebook: Notebook) -> Sender:
     entries = notebook.mapping(node, SENDER_KEYS)
-    return Sender(**{key: notebook.text(value) for key, value in entries.items()})
+    return Sender(**{key: _wildcards(value, notebook) for key, value in entries.items()})
+
+
+def _wildcards(node: Node, notebook: Notebook) -> str:
+    text = notebook.text(node)
+    try:
+        like(text)
+    except ValueError as error:
+        notebook.error(node, "pattern", str(error))
+        return ""
+    return text

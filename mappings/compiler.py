@@ -132,8 +132,7 @@ def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Work
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
     if kind == "orders":
         plan = compile_orders(root, entries, shop)
-        meanings = shop.notebook.meanings
-        specialist = None if meanings.costly else Specialist(plan, meanings)
+        specialist = Specialist(plan, shop.notebook.meanings)
         return InboundMapping(name, "", taken, plan, specialist=specialist)
     return InboundMapping(name, "", taken, compile_patients(root, entries, shop))
 

@@ -5,7 +5,6 @@ What can go wrong with definitions (not with messages: those are `mappings.hl7.r
     * MappingErrors    mistakes in definition files, all at once
     * RuleFailed       a rule could not be followed; the message is parked or refused
         * HookFailed       an administrator's Python hook raised, or took too long
-        * PatternFailed    a regular expression took too long
         * CodeRefused      a result has a code that its receiver's table lacks
     * NotRenderable    an outbound definition has nothing for this event
 """
@@ -37,13 +36,6 @@ class HookFailed(RuleFailed):
     def __init__(self, hook: str, what: str) -> None:
         self.hook = hook
         super().__init__(f"hook {hook} {what}")
-
-
-class PatternFailed(RuleFailed):
-    """A regular expression took too long for a value."""
-
-    def __init__(self) -> None:
-        super().__init__("a regular expression took too long")
 
 
 class CodeRefused(RuleFailed):

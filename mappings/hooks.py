@@ -1,42 +1,63 @@
 """
 Python hooks: `hook: module:function`, the one escape hatch of the mapping language.
 
-The function gets a python-hl7 `hl7.Message` of the header and the group it is asked about,
-and returns text or None. `module` is a file `module.py` of the mappings folder (and then part
-of the mapping's version), else an installed module. It runs in the sandbox.
+`module` is a file `module.py` in the folder of the definitions, the hook folder, and nothing else:
+no installed module, no package, no path. The file is part of the mapping's version. `function` is
+defined in that file. It gets a python-hl7 `hl7.Message` of the header and the group that it is
+asked about, and returns text or None.
+
+This package runs no process: who composes the program says with `run_hooks_by` what runs hooks
+(`bridge.workers.hooks`). Where nothing does, a definition with a hook is a mistake.
 """
 
+import re
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from mappings import sandbox
 from mappings.errors import HookFailed
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook, meant
 from mappings.scope import Scope
 
-_IMPORT_SECONDS = 10.0
-_TOO_LONG = "was stopped: it took too long or too much memory"
+SUFFIX = ".py"
+"""Of hook files."""
+
+_NAME = re.compile(r"(?!__)([A-Za-z_][A-Za-z0-9_]{0,63}):([A-Za-z][A-Za-z0-9_]{0,63})", re.ASCII)
+
+
+class HookStopped(Exception):  # noqa: N818  # named for what happened
+    """A hook has no answer; the text says why, and tells nothing of a message."""
+
+
+class Runner(Protocol):
+    """Runs hook files where they can do no harm. Both methods block, and raise HookStopped."""
+
+    def load(self, module: str, source: str) -> list[str]:
+        """Run a hook file; name the functions that it defines."""
+
+    def call(self, module: str, source: str, function: str, text: str) -> str:
+        """Ask a hook about a message, in the notation of python-hl7."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One function, by its name in the definition; `source` is None for installed modules."""
+    """One function of a hook file, by its name in the definition."""
 
     module: str
     function: str
-    source: str | None = field(repr=False)
+    source: str = field(repr=False)
 
     def value(self, scope: Scope) -> str:
         """Ask the hook; raises HookFailed for whatever goes wrong in it."""
-        about = {"module": self.module, "source": self.source, "function": self.function}
-        name = f"{self.module}:{self.function}"
         try:
-            answer = sandbox.ask({"does": "call", **about, "text": text_of(scope)})
-        except sandbox.Raised as raised:
-            raise HookFailed(name, f"raised {raised}") from None
-        except sandbox.Overrun:
-            raise HookFailed(name, _TOO_LONG) from None
-        return str(answer)
+            return _runner().call(self.module, self.source, self.function, text_of(scope))
+        except HookStopped as error:
+            raise HookFailed(f"{self.module}:{self.function}", str(error)) from None
+
+
+def run_hooks_by(runner: Runner | None) -> None:
+    """Say what runs the hooks of this process from now on."""
+    _installed[:] = [] if runner is None else [runner]
 
 
 def text_of(scope: Scope) -> str:
@@ -45,28 +66,46 @@ def text_of(scope: Scope) -> str:
 
 
 def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str]) -> Hook | None:
-    """Import a hook, in the sandbox; None (with an issue) when that is impossible."""
-    name = notebook.text(node)
-    module, colon, function = name.partition(":")
-    if not (module and colon and function):
-        notebook.error(node, "hook", "a hook is written as module:function")
+    """Find a hook and load its file; None (with an issue) when that is impossible."""
+    name = _NAME.fullmatch(notebook.text(node))
+    if name is None:
+        notebook.error(node, "hook", "a hook is written as module:function, both plain names")
         return None
+    module, function = name.groups()
     notebook.meanings.hooked = True
-    file = f"{module}.py"
-    if file in sources:
-        files.add(file)
-    source = sources.get(file)
-    try:
-        asked = {"does": "load", "module": module, "source": source}
-        known: list[str] = sandbox.ask(asked, _IMPORT_SECONDS)
-    except sandbox.Raised as raised:
-        notebook.error(node, "hook", f"{module} cannot be imported: {raised}")
+    file = f"{module}{SUFFIX}"
+    if file not in sources:
+        known = [each.removesuffix(SUFFIX) for each in sources if each.endswith(SUFFIX)]
+        notebook.error(
+            node, "hook", f"there is no file {file} in the hook folder{meant(module, known)}"
+        )
         return None
-    except sandbox.Overrun:
-        notebook.error(node, "hook", f"{module} cannot be imported: it takes too long")
+    files.add(file)
+    source = sources[file]
+    try:
+        known = _runner().load(module, source)
+    except HookStopped as error:
+        notebook.error(node, "hook", f"{module} cannot be imported: it {error}")
         return None
     if function not in known:
         hint = meant(function, [each for each in known if not each.startswith("_")])
-        notebook.error(node, "hook", f"{module} has no function {function!r}{hint}")
+        notebook.error(node, "hook", f"{file} defines no function {function!r}{hint}")
         return None
     return Hook(module, function, source)
+
+
+class _Nothing:
+    """Stands in where nothing runs hooks."""
+
+    def load(self, module: str, source: str) -> list[str]:
+        raise HookStopped("has no process to run in")
+
+    def call(self, module: str, source: str, function: str, text: str) -> str:
+        raise HookStopped("has no process to run in")
+
+
+_installed: list[Runner] = []
+
+
+def _runner() -> Runner:
+    return _installed[0] if _installed else _Nothing()

@@ -161,8 +161,6 @@ class Meanings:
 
     def __init__(self) -> None:
         self._known: dict[Function, Meaning] = {nothing: Const("")}
-        self.costly = False
-        """Whether a pattern is among them that may take too long for a value."""
         self.hooked = False
         """Whether a hook is among them, which is asked in another process."""
 

@@ -38,7 +38,7 @@ class OutboundMapping:
     over: tuple[str, str] | None = None
     """Name and version of the definition that a destination's words are laid over."""
     is_prompt: bool = True
-    """Whether to write a message asks no other process: no hook, no costly pattern."""
+    """Whether to write a message asks no other process: no hook."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def compile_outbound(
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
         check_needs(root, entries, shop)
     meanings = shop.notebook.meanings
-    prompt = not (meanings.hooked or meanings.costly)
+    prompt = not meanings.hooked
     return OutboundMapping(name, "", manner, statuses, writers, is_prompt=prompt)
 
 

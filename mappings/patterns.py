@@ -1,80 +1,132 @@
 r"""
-Regular expressions with a limit to the time they take; letter case does not count.
+Regular expressions that people write, matched in linear time by RE2; letter case does not count.
 
-Python's `re` cannot be interrupted. A pattern with one repetition of something simple costs at
-most the square of a short text; any other is asked for in the sandbox.
+The one door to `re2`. Python's `re` backtracks: a pattern such as `(a+)+$` can take for ever, and
+cannot be interrupted. RE2 has no such patterns. It lacks look-around, backreferences, atomic
+groups, possessive quantifiers, conditionals, comments and the flag `x`; a check refuses them with
+their place. `\d`, `\w`, `\s` and `\b` mean ASCII; `\pL` is any letter. The end of the text is `$`
+or `\z`. Syntax: https://github.com/google/re2/wiki/Syntax.
+
+The size of a compiled pattern and the length of a value are limited, since the time of a search is
+their product at most.
 """
 
 import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from mappings import sandbox
-from mappings.errors import PatternFailed
+import re2
+
 from mappings.nodes import Node
 from mappings.notebook import Notebook
 
 MAX_MATCHED = 4096
 """Only so many characters of a value meet a regular expression."""
+MAX_PATTERN = 2000
+"""Characters of a pattern."""
+
+_MAX_STEPS = 2000  # instructions of a compiled pattern
+_MAX_MEMORY = 2**20  # bytes of one compiled pattern, with what it caches
 
 Search = Callable[[str], str | None]
 """Gives the first group of a match, or all of it where there is no group; None without one."""
 
+_ENGINE = "patterns are matched in linear time (RE2)"
+_LACKING = {
+    "(?=": "look-ahead (?=",
+    "(?!": "negative look-ahead (?!",
+    "(?<=": "look-behind (?<=",
+    "(?<!": "negative look-behind (?<!",
+    "(?P=": "the backreference (?P=",
+    "(?>": "the atomic group (?>",
+    "(?(": "the conditional group (?(",
+    "(?#": "the comment (?#",
+    "{,": "a repetition such as {,3} (write {0,3})",
+    r"\Z": r"\Z (write \z)",
+    r"\C": r"\C",
+    r"\N": r"\N (write the character itself)",
+    r"\u": r"\u (write the character itself)",
+    r"\U": r"\U (write the character itself)",
+}
 _TOKEN = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?|(\)?)([*+]|\?|\{(\d*)(,?)(\d*)\})[?+]?", re.DOTALL
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:<[=!]|P=|[a-zA-Z-]+(?=[:)])|[=!>(#])|\{,(?=\d)",
+    re.DOTALL,
 )
-_MOST_WAYS = 4096
-"""In how many ways the bounded repetitions of a pattern may be taken, and still be cheap."""
+"""An escape, a set of characters, the start of a special group or of a repetition."""
 
 
 def compile_pattern(node: Node, notebook: Notebook) -> Search:
     """Compile a pattern; after a mistake it matches nothing."""
     text = notebook.text(node)
     try:
-        pattern = re.compile(text, re.IGNORECASE)
-    except re.error as error:
-        notebook.error(node, "pattern", f"not a regular expression: {error.msg}")
+        return search_for(text)
+    except ValueError as error:
+        notebook.error(node, "pattern", str(error))
         return lambda value: None
-    if not is_costly(text):
-        return _here(pattern)
-    notebook.meanings.costly = True
-    return _elsewhere(text)
 
 
-def is_costly(pattern: str) -> bool:
-    """Say whether a pattern may explode: several repetitions, or repetitions of a group."""
-    unbounded, ways = 0, 1
-    for found in _TOKEN.finditer(pattern):
-        of_group, what = bool(found[1]), found[2]
-        if what is None:
-            continue
-        most = int(found[5] or (0 if found[4] else found[3] or 0)) if what[0] == "{" else 1
-        if what in ("*", "+") or (what[0] == "{" and not most):
-            unbounded += 2 if of_group else 1
-        elif of_group:
-            ways *= 2 ** min(most, 20)
-        elif what == "?" or found[4]:
-            ways *= most + 1
-    return unbounded > 1 or ways > _MOST_WAYS
+def search_for(pattern: str) -> Search:
+    """Compile a pattern. Raises ValueError, which says what is wrong with it."""
+    found = _compiled(pattern, case_sensitive=False)
+    group = 1 if found.groups else 0
 
-
-def _here(pattern: re.Pattern[str]) -> Search:
     def search(value: str) -> str | None:
-        found = pattern.search(value[:MAX_MATCHED])
-        if found is None:
+        match = found.search(value[:MAX_MATCHED].encode("utf-8", "surrogatepass"))
+        if match is None:
             return None
-        return (found[1] if pattern.groups else found[0]) or ""
+        text: bytes | None = match[group]
+        return text.decode("utf-8", "replace") if text else ""
 
     return search
 
 
-def _elsewhere(pattern: str) -> Search:
-    @lru_cache(maxsize=1024)
-    def search(value: str) -> str | None:
-        try:
-            found: str | None = sandbox.ask({"does": "search", "pattern": pattern, "text": value})
-        except (sandbox.Overrun, sandbox.Raised):
-            raise PatternFailed from None
-        return found
+@lru_cache(maxsize=1024)
+def like(pattern: str) -> Callable[[str], bool]:
+    """
+    Compile a text with wildcards, `*` for any characters and `?` for one; letter case counts.
 
-    return lambda value: search(value[:MAX_MATCHED])
+    Raises ValueError.
+    """
+    parts = {"*": ".*", "?": "."}
+    text = "".join(parts.get(each) or re.escape(each) for each in pattern)
+    found = _compiled(rf"(?s)\A(?:{text})\z", case_sensitive=True)
+    return lambda value: (
+        len(value) <= MAX_MATCHED
+        and found.search(value.encode("utf-8", "surrogatepass")) is not None
+    )
+
+
+def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
+    lacking = _lacking(pattern)
+    if lacking:
+        raise ValueError(f"not supported in a pattern: {lacking}; {_ENGINE}")
+    options = re2.Options()
+    options.case_sensitive = case_sensitive
+    options.max_mem = _MAX_MEMORY
+    options.log_errors = False  # its log is our standard error
+    try:
+        found = re2.compile(pattern, options)
+    except re2.error as error:
+        said = error.args[0]
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        raise ValueError(f"not a regular expression: {text}; {_ENGINE}") from None
+    except UnicodeError:
+        raise ValueError("not a regular expression: it has no valid characters") from None
+    if found.programsize > _MAX_STEPS:
+        raise ValueError("the pattern is too large: it repeats too much")
+    return found
+
+
+def _lacking(pattern: str) -> str:
+    """Name the first construct of Python's expressions that RE2 lacks; empty where all is well."""
+    for found in _TOKEN.finditer(pattern):
+        token = found[0]
+        if token in _LACKING:
+            return _LACKING[token]
+        if token.startswith("\\") and token[1] in "123456789":
+            return f"the backreference {token}"
+        if token.startswith("(?") and set(token[2:]) & set("xaLu"):
+            return f"the flag in {token})"
+    return ""

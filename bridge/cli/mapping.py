@@ -21,9 +21,11 @@ _Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: al
 @group.command()
 def check(home: Home, name: _Name = None) -> None:
     """Name every mistake of the definitions, with file, line and column."""
+    from bridge.workers.hooks import install
     from mappings.compiler import check as find_mistakes
     from mappings.events import Severity
 
+    install()
     issues = find_mistakes(home / "mappings", name)
     for issue in issues:
         print(issue)

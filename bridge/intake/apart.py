@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.intake.listening import Definition, Listening
+from bridge.workers.hooks import install
 from mappings.acceptance import Acceptance
 from mappings.codes import Missed
 from mappings.compiler import compile_sources
@@ -41,6 +42,7 @@ class Recipe:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _made(recipe: Recipe) -> InboundMapping:
+    install()  # this is another process than the service's
     made = compile_sources(recipe.sources, recipe.name)
     assert isinstance(made, InboundMapping)  # noqa: S101  # it was one where it was asked for
     return made

@@ -41,6 +41,7 @@ from bridge.wiring.engine import (
     engine_tokens,
 )
 from bridge.wiring.node import take_slot
+from bridge.workers.pools import close_pools
 from config import Settings
 from config.quantities import HostPort
 from config.sections import SecondProcess
@@ -62,7 +63,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(_database_part("database", database, stores.migrate_bridge))
         _begin_with_files(settings, database)
     elsewhere = Elsewhere()
-    parts.append(Step("large messages", nothing, partial(asyncio.to_thread, elsewhere.end)))
+    parts.append(Step("worker processes", nothing, partial(asyncio.to_thread, _end, elsewhere)))
     client, closing, second = _client(settings, roles, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
@@ -90,6 +91,12 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(OwnFiles(settings, database, among.leads, node.name).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _end(elsewhere: Elsewhere) -> None:
+    """End all child processes that compute for the service."""
+    elsewhere.end()
+    close_pools()
 
 
 def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:

@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 from weakref import WeakSet
 
-import structlog
-
 from bridge.workers import zygote
 from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
 from bridge.workers.zygote import HEAD
@@ -73,7 +71,6 @@ class WorkerPool:
         self._starting = 0
         self._waiting = 0
         self._retiring: threading.Timer | None = None
-        self._log = structlog.get_logger("workers")
         _pools.add(self)
 
     def call(

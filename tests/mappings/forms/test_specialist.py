@@ -78,11 +78,12 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(mapping.specialist._met) <= 4
 
 
-def test_patterns_that_may_take_too_long_are_left_to_the_rules() -> None:
-    """Whether such a pattern is asked is part of what comes out."""
+def test_patterns_have_code_too() -> None:
+    """None of them takes long."""
     mapping = overlaid("tags: {KeyFindings: {from: NTE-3, when: {NTE-3: {matches: '(a+)+$'}}}}")
-    assert mapping.specialist is None
-    assert by_form(mapping, order(1)) == by_rules(mapping, order(1))
+    for number in range(5):
+        raw = order(number, extra="NTE|1||baaa\r")
+        assert by_form(mapping, raw) == by_rules(mapping, raw)
 
 
 def test_hooks_are_asked_as_ever() -> None:

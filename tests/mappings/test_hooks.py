@@ -1,15 +1,13 @@
-"""Hooks and patterns that hang, throw, allocate or shout harm nobody but their own message."""
+"""Hooks are functions of hook files; those that hang, throw or allocate fail their own message."""
 
-import time
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from mappings import sandbox
+from bridge.workers import hooks
 from mappings.compiler import check_sources
-from mappings.errors import HookFailed, PatternFailed
-from mappings.patterns import is_costly
+from mappings.errors import HookFailed
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
@@ -41,20 +39,18 @@ def test_a_bad_hook_fails_in_time_and_the_next_one_works(
     monkeypatch.chdir(tmp_path)
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(body))
     assert not mine.examine(message(*ORDER), DEFAULTS).refusals
-    monkeypatch.setattr(sandbox, "PATIENCE", 100.0)  # what it uses of a processor ends it
-    began = time.monotonic()
+    monkeypatch.setattr(hooks, "SECONDS", 100.0)  # what it uses of a processor ends it
     with pytest.raises(HookFailed):
         mine.apply(message(*ORDER), DEFAULTS)
-    assert time.monotonic() - began < 60
     assert tag("{hook: 'h:f'}", files=hook("return message.segment('OBR')[1]")) == "1"
 
 
 def test_a_busy_machine_kills_no_quick_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is what a hook uses of a processor; who waits is waited for, and not for ever."""
-    waits = hook(f"import time; time.sleep({sandbox.SECONDS + 0.5}); return 'kept waiting'")
+    waits = hook(f"import time; time.sleep({hooks.PROCESSOR_SECONDS + 0.5}); return 'kept waiting'")
     assert tag("{hook: 'h:f'}", files=waits) == "kept waiting"
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook("import time; time.sleep(600)"))
-    monkeypatch.setattr(sandbox, "PATIENCE", 0.2)
+    monkeypatch.setattr(hooks, "SECONDS", 0.5)
     with pytest.raises(HookFailed):
         mine.apply(message(*ORDER), DEFAULTS)
 
@@ -78,46 +74,80 @@ def test_a_hook_of_an_identity_refuses_the_message() -> None:
 
 def test_a_module_that_never_ends_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """What hangs while it is imported does not hang the check."""
-    monkeypatch.setattr("mappings.hooks._IMPORT_SECONDS", 0.5)
+    monkeypatch.setattr(hooks, "LOADING_SECONDS", 0.6)
     text = "include: orders.yaml\ntags: {Notes: {hook: 'h:f'}}"
     sources = {**SHIPPED, "mine.yaml": text, "h.py": "while True: pass"}
     (issue,) = check_sources(sources, ["mine"], tables=False)
-    assert "takes too long" in issue.message
+    assert "took too long" in issue.message
     assert (issue.file, issue.line, issue.column) == ("mine.yaml", 2, 22)
 
 
-def test_a_pattern_that_explodes_is_stopped() -> None:
-    """`(a+)+$` on a long value fails its message within the limit."""
-    rule = "{from: NTE-3, when: {NTE-3: {matches: '^(a+)+$'}}}"
-    mine = overlaid(f"tags: {{KeyFindings: {rule}}}")
-    with pytest.raises(PatternFailed):
-        mine.apply(message(*ORDER, f"NTE|1||{'a' * 60}!"), DEFAULTS)
-    assert tag(rule, *ORDER, "NTE|1||aaa") == "aaa"
+STANDARD_LIBRARY = (
+    "_osx_support:_read_output",
+    "os:system",
+    "subprocess:getoutput",
+    "builtins:eval",
+)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "costly"),
+    "name",
     [
-        (r"^AI-", False),
-        (r"(^|\^|&)\s*printset:", False),
-        (r"^\d{4}(\d\d){0,2}$", False),
-        (r"[*+]{3}\*\+", False),
-        (r"(?i)colou?r", False),
-        (r"(a+)+$", True),
-        (r"(a|a)*b", True),
-        (r"\s*x\s*y", True),
-        (r"(a?){30}a{30}", True),
-        (r"(?:ab){2,}", True),
+        *STANDARD_LIBRARY,
+        "sqlalchemy:text",
+        "h.f:f",
+        "os.path:join",
+        "h:f.__call__",
+        "h:_private",
+        "h:__init__",
+        "__main__:f",
+        "../h:f",
+        "/tmp/h:f",
+        "include/h:f",
+        "h:f:f",
+        "h :f",
+        "h:system",
+        "h:Path",
+        "h:made",
+        "h:again",
+        "\uff48:f",
+        "h",
+        ":f",
+        "h:",
     ],
 )
-def test_which_patterns_are_asked_elsewhere(pattern: str, costly: bool) -> None:
-    """Those with several repetitions or one of a group; none that we ship."""
-    assert is_costly(pattern) is costly
+def test_a_hook_is_a_function_of_a_hook_file(name: str) -> None:
+    """No module that is installed, no path, nothing private, nothing that the file imports."""
+    text = f"include: orders.yaml\ntags:\n  Notes: {{hook: '{name}'}}\n"
+    source = (
+        "from os import system\nfrom pathlib import Path\nfrom textwrap import dedent as again\n"
+        "made = type('C', (), {'__call__': lambda self, message: 'x'})()\n"
+        "def _private(message): return 'x'\ndef f(message): return 'x'\n"
+    )
+    sources = {**SHIPPED, "mine.yaml": text, "h.py": source, "include/h.py": source}
+    (issue,) = check_sources(sources, ["mine"], tables=False)
+    assert (issue.code, issue.file, issue.line, issue.column) == ("hook", "mine.yaml", 3, 17)
 
 
-def test_shipped_patterns_are_cheap() -> None:
-    """No definition of ours pays for the sandbox."""
-    texts = [line.split("matches:")[1] for text in SHIPPED.values() for line in text.splitlines()
-             if "matches:" in line]  # fmt: skip
-    assert texts
-    assert not any(is_costly(each.split("'")[1]) for each in texts)
+@pytest.mark.parametrize("name", STANDARD_LIBRARY)
+def test_an_include_references_no_installed_module(name: str) -> None:
+    """Not in an included file, and not in a part of an outbound definition."""
+    inner = f"tags: {{Notes: {{hook: '{name}'}}}}\n"
+    text = "include: [orders.yaml, include/more.yaml]\n"
+    sources = {**SHIPPED, "mine.yaml": text, "include/more.yaml": inner}
+    (issue,) = check_sources(sources, ["mine"], tables=False)
+    assert (issue.code, issue.file) == ("hook", "include/more.yaml")
+
+
+def test_a_hook_file_may_have_the_name_of_a_module() -> None:
+    """It is the file that runs."""
+    files = {"os.py": "def system(message):\n    return 'ours'\n"}
+    assert tag("{hook: 'os:system'}", files=files) == "ours"
+
+
+def test_an_exceptions_class_tells_nothing_of_the_message() -> None:
+    """A name that is neither Python's nor written in the file is left out."""
+    secret = "raise type(str(message.segment('OBR')[4][0][1]), (ValueError,), {})"
+    mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(secret))
+    with pytest.raises(HookFailed, match=r"^hook h:f raised ValueError$"):
+        mine.apply(message(*ORDER), DEFAULTS)

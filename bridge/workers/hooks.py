@@ -1,0 +1,71 @@
+"""
+Run the hooks of mappings in worker processes (`mappings.hooks.Runner`).
+
+A hook gets its file and one message, and answers text. An exception is told by its class: one of
+Python's own, or a name that the hook's file contains; anything else could be a patient's name.
+"""
+
+import builtins
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
+from bridge.workers.pool import MEBIBYTE, WorkerPool
+from bridge.workers.pools import HOOKS
+from mappings.hooks import HookStopped, run_hooks_by
+
+SECONDS = 5.0
+"""By the clock, for one answer; a machine that is busy with other work takes its time."""
+PROCESSOR_SECONDS = 1
+"""Of computing, for one answer."""
+LOADING_SECONDS = 10.0
+"""By the clock and of computing, for a file to be loaded."""
+WAIT = 20.0
+"""Seconds that a call waits for a free process."""
+
+_MOST_ANSWER = 4 * MEBIBYTE
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+
+
+class HookRunner:
+    """Runs hooks in a pool of worker processes."""
+
+    def __init__(self, pool: WorkerPool = HOOKS) -> None:
+        self._pool = pool
+
+    def load(self, module: str, source: str) -> list[str]:
+        """Run a hook file; name the functions that it defines. Raises HookStopped."""
+        limits = {"seconds": LOADING_SECONDS, "processor": round(LOADING_SECONDS)}
+        known = self._asked("load", source, {"module": module}, limits)
+        return [each for each in known if isinstance(each, str)] if isinstance(known, list) else []
+
+    def call(self, module: str, source: str, function: str, text: str) -> str:
+        """Ask a hook about a message. Raises HookStopped."""
+        given = {"module": module, "function": function, "text": text}
+        limits = {"seconds": SECONDS, "processor": PROCESSOR_SECONDS}
+        answer = self._asked("call", source, given, limits)
+        return answer if isinstance(answer, str) else ""
+
+    def _asked(self, task: str, source: str, given: dict[str, str], limits: dict[str, Any]) -> Any:
+        payload = source.encode("utf-8", "replace")
+        try:
+            return self._pool.call(task, payload, given, most=_MOST_ANSWER, wait=WAIT, **limits)
+        except WorkerTimeout:
+            raise HookStopped("was stopped: it took too long or too much memory") from None
+        except WorkerBusy:
+            raise HookStopped("was not asked: all worker processes are busy") from None
+        except WorkerFailed as error:
+            raise HookStopped(_reason(error.names, source)) from None
+
+
+def install() -> None:
+    """Let hooks of this process run in its worker processes."""
+    run_hooks_by(HookRunner())
+
+
+def _reason(names: Iterable[str], source: str) -> str:
+    for name in names:
+        if _NAME.fullmatch(name) and (hasattr(builtins, name) or name in source):
+            return f"raised {name}"
+    return "was stopped: it ended without an answer, took too much memory or answered too much"

@@ -1,0 +1,148 @@
+"""Patterns are matched in linear time; what the engine lacks is refused with its place."""
+
+import threading
+
+import pytest
+
+from mappings.compiler import check_sources
+from mappings.patterns import MAX_MATCHED, MAX_PATTERN, like, search_for
+from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid, tag
+
+ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
+
+EXPLODING = (
+    r"^(a+)+$",
+    r"^(a|aa)*$",
+    r"^(a|aa) *$",
+    r"(a*)*b",
+    r"(.*)*x",
+    r"(?:a?){100}a{100}b",
+    r"(([a-z])+.)+[A-Z]([a-z])+$",
+    r"\s*x\s*y\s*z",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$",
+)
+
+
+@pytest.mark.parametrize("pattern", EXPLODING)
+def test_no_pattern_explodes(pattern: str) -> None:
+    """Python's own engine would not come back from any of them."""
+    search = search_for(pattern)
+    for character in ("a", " ", "A"):
+        search(character * (MAX_MATCHED - 1) + "!")
+    assert search("?") is None
+
+
+LACKING = {
+    r"^(?=a)": "look-ahead",
+    r"^(?!a)": "negative look-ahead",
+    r"(?<=a)b": "look-behind",
+    r"(?<!a)b": "negative look-behind",
+    r"(a)\1": r"backreference \\1",
+    r"(?P<x>a)(?P=x)": "backreference",
+    r"(?>a)b": "atomic group",
+    r"(a)(?(1)b|c)": "conditional",
+    r"a(?#why)": "comment",
+    r"(?x)^(a|aa) *$": r"flag in \(\?x\)",
+    r"(?ix)a": r"flag in \(\?ix\)",
+    r"(?a:x)": "flag in",
+    r"a\Z": r"\\Z",
+    r"a\C": r"\\C",
+    r"\u00e4": r"\\u",
+    r"\N{BULLET}": r"\\N",
+    r"a{,3}": "repetition",
+    r"a*+": "repetition",
+    r"a{2}+": "repetition",
+    r"(a": "missing",
+    r"a)": "unexpected",
+    r"[z-a]": "range",
+    r"a{1001}": "repetition size",
+    r"(?:a{200}){100}": "regular expression|too large",
+    "a" * (MAX_PATTERN + 1): "at most",
+    r"(\pL+\s*){90}": "too large",
+}
+
+
+@pytest.mark.parametrize(("pattern", "said"), LACKING.items())
+@pytest.mark.parametrize("rule", ["extract", "matches"])
+def test_a_check_names_what_is_lacking(
+    pattern: str, said: str, rule: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With file, line and column; the engine prints nothing."""
+    rules = {
+        "extract": f"tags:\n  Notes: {{from: PID-3, extract: '{pattern}'}}",
+        "matches": f"tags:\n  Notes: {{from: PID-3, when: {{PID-3: {{matches: '{pattern}'}}}}}}",
+    }
+    sources = {**SHIPPED, "mine.yaml": f"include: orders.yaml\n{rules[rule]}\n"}
+    (issue,) = check_sources(sources, ["mine"], tables=False)
+    assert (issue.code, issue.file, issue.line) == ("pattern", "mine.yaml", 3)
+    assert issue.column == rules[rule].splitlines()[1].index(f"'{pattern}'") + 1
+    with pytest.raises(ValueError, match=said):
+        search_for(pattern)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "found"),
+    [
+        (r"^AI-", "ai-7", "ai-"),
+        (r"(\d+)$", "room 12", "12"),
+        (r"b(x)?", "abc", ""),
+        (r"[(?=]\\1[{,3}]", r"=\1,", r"=\1,"),
+        (r"[](?!]+", "](?!", "](?!"),
+        (r"(?i)colou?r", "COLOR", "COLOR"),
+        (r"(?P<word>[a-z]+)!", "hallo!", "hallo"),
+        (r"straße|grün", "GRÜN", "GRÜN"),
+        (r"\pL+", "Ärzte 7", "Ärzte"),
+        (r".", "\U0001f600", "\U0001f600"),
+        (r"c$", "a\udc80c", "c"),
+    ],
+)
+def test_what_a_pattern_finds(pattern: str, value: str, found: str) -> None:
+    """Its first group, else all of it; letter case does not count."""
+    assert search_for(pattern)(value) == found
+
+
+def test_only_the_beginning_of_a_value_is_looked_at() -> None:
+    """As it says in the guide."""
+    assert search_for("z")("a" * (MAX_MATCHED - 1) + "z") == "z"
+    assert search_for("z")("a" * MAX_MATCHED + "z") is None
+
+
+def test_others_go_on_while_a_large_value_is_searched() -> None:
+    """The worst pattern that a check lets pass holds up no other thread for ever."""
+    search = search_for(r"((a?){40}(b?){40}){5}$")
+    threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+        assert not each.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "matches"),
+    [
+        ("RIS*", "RIS_NORTH", True),
+        ("RIS*", "ris_north", False),
+        ("R?S", "RIS", True),
+        ("R?S", "RS", False),
+        ("*", "", True),
+        ("A.B", "AxB", False),
+        ("A[B", "A[B", True),
+        ("A\nB*", "A\nBC\n", True),
+        ("*a" * 100, "a" * 4000, True),
+        ("*a" * 100 + "b", "a" * 4000, False),
+        ("*", "a" * (MAX_MATCHED + 1), False),
+    ],
+)
+def test_wildcards_of_senders(pattern: str, value: str, matches: bool) -> None:
+    """`*` for any characters, `?` for one; all else means itself."""
+    assert like(pattern)(value) is matches
+
+
+def test_a_pattern_in_a_mapping() -> None:
+    """What once stopped the service is a value like any other."""
+    rule = "{from: NTE-3, when: {NTE-3: {matches: '^(a+)+$'}}}"
+    mine = overlaid(f"tags: {{KeyFindings: {rule}}}")
+    mine.apply(message(*ORDER, f"NTE|1||{'a' * 60}!"), DEFAULTS)
+    assert tag(rule, *ORDER, "NTE|1||aaa") == "aaa"
