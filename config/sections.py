@@ -106,7 +106,7 @@ class Http(Section):
         30.0, gt=0, le=3600, description="without the client reading the response"
     )
     body_memory: Bytes = Field(
-        128 * 2**20, ge=2**20, description="of all request bodies in progress; then 503"
+        96 * 2**20, ge=2**20, description="of all request bodies in progress; then 503"
     )
 
     @field_validator("public_url")

@@ -11,6 +11,7 @@ Why the console refuses; each has its HTTP status and a stable code.
     ├── BadEdit          400  an edited message cannot be written
     ├── Mistaken         422  a definition has mistakes
     ├── TooLarge         413  a request with more than any form of ours has
+    ├── Overloaded       503  too much is in progress
     ├── NotTaken         4xx  the report service refuses it, in its own words
     └── Unreachable      503  the report service does not say who is there
 """
@@ -126,6 +127,16 @@ class TooLarge(ConsoleError):
 
     def __init__(self) -> None:
         super().__init__("the request is too large")
+
+
+class Overloaded(ConsoleError):
+    """Too many requests are in progress; the person may try again."""
+
+    status = 503
+    code = "overloaded"
+
+    def __init__(self) -> None:
+        super().__init__("too many requests are in progress; try again in a moment")
 
 
 class NotTaken(ConsoleError):

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from typing_extensions import override
 
 from bridge.engine_client.calling import Answer, Caller, Request, no_answer, target
+from bridge.request_body import IN_PROCESS
 
 Message = MutableMapping[str, Any]
 Application = Callable[
@@ -72,6 +73,7 @@ class InProcess(Caller):
             "headers": headers,
             "client": _US,
             "server": self._server,
+            "extensions": {IN_PROCESS: {}},
         }
 
 

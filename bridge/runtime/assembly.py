@@ -72,8 +72,8 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         console = console_application(settings, database, client, belonging, now_ms)
     if (bind := _bind(settings, roles)) is not None:
         probes = Probes(metrics, readiness, database, now_ms)
-        serving = probes.over(application, console)
-        parts.append(web_part(serving, bind, settings.http, metrics))
+        web = probes.over(application, console)
+        parts.append(web_part(web, bind, settings.http, metrics))
     if application is not None:
         parts.append(Step("long polls", nothing, _hush(application)))
     if database is not None and client is not None and closing is not None:

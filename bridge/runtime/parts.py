@@ -36,6 +36,7 @@ from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.queue.worker import Apply, Worker
+from bridge.request_body import BUDGET
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
 from bridge.runtime.http_connections import HttpLimits
@@ -78,6 +79,7 @@ def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) 
         settings.write_timeout,
         tuple(settings.trusted_proxies),
     )
+    BUDGET.size = settings.body_memory
     closed = metrics.http_connections_closed
     web = WebServer(application, bind, limits, lambda reason: closed.labels(reason).inc())
     log = structlog.get_logger("web")

@@ -35,7 +35,6 @@ from bridge.console.http import (
     worklist,
 )
 from bridge.console.http.guard import backstage_of, person_of
-from bridge.console.http.limits import SizeLimit
 from bridge.console.http.problems import HEADERS, Kept, problem
 
 PLACE: Final = "/console"
@@ -56,7 +55,6 @@ def create_application(backstage: Backstage) -> FastAPI:
         default_response_class=Kept,
     )
     application.state.backstage = backstage
-    application.add_middleware(SizeLimit)
     for module in _PARTS:
         application.include_router(module.router)
     application.add_api_route("/", _page, include_in_schema=False)

@@ -16,9 +16,10 @@ from bridge.console.http.guard import (
     act,
     act_and_wait,
 )
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api/channels")
+router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 Kind = Literal["listener", "destination"]
 Name = Annotated[str, Path(max_length=64)]
 ALL = "*"

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Path, Request
 from bridge.console.desk import Entry
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.mapping_bodies import NAME, TABLE, CodeBody, LeaveBody
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 Name = Annotated[str, Path(pattern=NAME)]
 Table = Annotated[str, Path(pattern=TABLE)]
 

@@ -11,11 +11,12 @@ from bridge.console.backstage import Backstage
 from bridge.console.errors import Unknown
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.messages import sites_of
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.store import concerns as kept
 from bridge.store.concerns import Subject
 
-router = APIRouter(prefix="/api/concerns")
+router = APIRouter(prefix="/api/concerns", route_class=ConsoleRoute)
 Row = Annotated[int, Path(ge=1, lt=2**63)]
 
 

@@ -10,9 +10,10 @@ from bridge.console.connections import Change, Plan
 from bridge.console.http.channels import Kind, Name
 from bridge.console.http.connection_bodies import BackBody, ConnectionName, PlanBody, SettingsBody
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api/connections")
+router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
 _NEEDS = (Permission.CONNECT,)
 
 

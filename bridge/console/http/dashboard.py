@@ -11,9 +11,10 @@ from bridge.console.backstage import Backstage
 from bridge.console.figures import figures
 from bridge.console.http.channels import own_channels
 from bridge.console.http.guard import BackstageDep, Person, PersonDep
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 _TELLS_NO_NUMBERS = frozenset({"paused", "circuit", "certificate"})
 
 

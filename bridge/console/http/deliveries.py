@@ -11,6 +11,7 @@ from bridge.console.deliveries import search
 from bridge.console.errors import Impossible, Unknown
 from bridge.console.http.bodies import DeliverySearch
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, within_reach
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.ownership import delivery_sites
 from bridge.console.permissions import Permission
 from bridge.console.tree import readable, tree
@@ -19,7 +20,7 @@ from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.rows import DeliveryDetail
 from bridge.store.database import Database
 
-router = APIRouter(prefix="/api/deliveries")
+router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
 Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 

@@ -11,10 +11,11 @@ from bridge.console.errors import Impossible
 from bridge.console.http.bodies import EditedMessage, SentMessage
 from bridge.console.http.guard import BackstageDep, Person, PersonDep, act, within_reach
 from bridge.console.http.messages import Key, about, found, sites_of
+from bridge.console.http.route import MessageRoute
 from bridge.console.permissions import Permission
 from bridge.errors import BridgeError
 
-router = APIRouter(prefix="/api/messages")
+router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
 _NEEDS = (Permission.EDIT, Permission.BODIES)
 
 

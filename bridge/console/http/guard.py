@@ -165,5 +165,11 @@ def _from_our_page(request: Request) -> bool:
     return bool(host) and host == request.headers.get("host", "").lower()
 
 
-PersonDep = Annotated[Person, Depends(person_of)]
+async def _person(request: Request) -> Person:
+    """Return whom `ConsoleRoute` has identified before the body was read."""
+    person: Person = request.state.person
+    return person
+
+
+PersonDep = Annotated[Person, Depends(_person)]
 BackstageDep = Annotated[Backstage, Depends(backstage_of)]

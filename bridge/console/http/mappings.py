@@ -16,10 +16,11 @@ from bridge.console.http.mapping_bodies import (
     ReadingBody,
     RollbackBody,
 )
+from bridge.console.http.route import AuthoringRoute
 from bridge.console.permissions import Permission
 from mappings.schema.document import text as schema_text
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=AuthoringRoute)
 Name = Annotated[str, Path(pattern=NAME)]
 VersionName = Annotated[str, Path(pattern=r"^[0-9a-f]{4,16}$")]
 

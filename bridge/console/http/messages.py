@@ -12,6 +12,7 @@ from bridge.console.edits import edits_of
 from bridge.console.errors import Impossible, Unknown
 from bridge.console.http.bodies import MessageSearch
 from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act, within_reach
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.numbers import numbers
 from bridge.console.ownership import origin_of
 from bridge.console.permissions import Permission
@@ -23,7 +24,7 @@ from bridge.queue import browse, operate
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.rows import MessageDetail
 
-router = APIRouter(prefix="/api/messages")
+router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 

@@ -10,12 +10,13 @@ from bridge.console.asking import asked
 from bridge.console.backstage import Backstage
 from bridge.console.http.bodies import OrderNumber
 from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.numbers import Kind
 from bridge.console.permissions import Permission
 from bridge.console.timeline import journey
 from bridge.engine_client.errors import EngineFailure
 
-router = APIRouter(prefix="/api/orders")
+router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
 
 
 @router.post("/find")

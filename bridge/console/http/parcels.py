@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.parcel_bodies import ParcelBody, TakenBody
+from bridge.console.http.route import AuthoringRoute
 from bridge.console.parcels import Parcel
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api/interfaces")
+router = APIRouter(prefix="/api/interfaces", route_class=AuthoringRoute)
 _NEEDS = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
 """To take one in: a parcel may hold Python, and says where ports are opened."""
 

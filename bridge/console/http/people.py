@@ -14,11 +14,12 @@ from bridge.console import grants
 from bridge.console.errors import Impossible, NotPermitted, Unknown
 from bridge.console.http.bodies import GrantBody
 from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Json, Name, Site, change
 from bridge.console.permissions import Permission
 from bridge.store.database import Database
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
 
 @router.post("/sites/{site}/users")

@@ -11,13 +11,14 @@ from bridge.console.backstage import Backstage
 from bridge.console.errors import ConsoleError, Impossible
 from bridge.console.http.bodies import MessageSearch
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.console.searching import Search, search
 from bridge.errors import BridgeError
 from bridge.queue.browse import ATTENTION
 from bridge.queue.states import State
 
-router = APIRouter(prefix="/api/messages")
+router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 MOST = 1000
 _PAGE = 2000
 

@@ -19,9 +19,10 @@ from bridge.console.http.guard import (
     allowed,
     backstage_of,
 )
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api/sites")
+router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
 Site = Annotated[str, Path(min_length=1, max_length=128)]
 Name = Annotated[str, Path(min_length=1, max_length=320)]
 Number = Annotated[int, Path(ge=1, le=999_999_999)]

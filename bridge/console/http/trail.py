@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query, Request
 from bridge.console import trail
 from bridge.console.http.bodies import AuditFilter, DeedFilter, SentFilter
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act_and_wait
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.console.sent import sent
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
 
 @router.get("/deeds")

@@ -16,9 +16,10 @@ from bridge.console.backstage import Backstage
 from bridge.console.desk import Question, Specimen
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.mapping_bodies import NAME, CompareBody, Material, StoredBody, TrialBody
+from bridge.console.http.route import AuthoringRoute
 from bridge.console.permissions import Permission
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=AuthoringRoute)
 Name = Annotated[str, Path(pattern=NAME)]
 T = TypeVar("T")
 

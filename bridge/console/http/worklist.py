@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request
 from bridge.console.errors import NotTaken, Unreachable
 from bridge.console.http.bodies import WorklistSearch
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act_and_wait
+from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Site
 from bridge.console.permissions import Permission
 from bridge.engine_client.errors import EngineFailure
 
-router = APIRouter(prefix="/api/sites")
+router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
 _REPORT: Final = ("reportId", "status", "ownerName", "createdAt", "updatedAt", "signedAt")
 _ORDER: Final = ("SiteLocation", "Accession")
 """What is told without bodies: whoever may find may know an order's number, and no patient's."""

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from bridge.engine.http.auditing import refused
-from bridge.engine.http.guard import Handler, StrictRequest, json_body
+from bridge.engine.http.guard import TEXT_BODY, Handler, bounded, json_body
 from bridge.engine.http.problems import Problem, Refused
 from bridge.engine.http.same_origin import require_our_page
 from bridge.engine.http.state import Engine, engine_of
@@ -71,8 +71,6 @@ class AccountRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             engine = engine_of(request)
-            strict = StrictRequest(request.scope, request.receive)
-            strict.limit = engine.settings.sizes.body
             if request.method not in ("GET", "HEAD"):
                 require_our_page(engine, request)
             signed = await whoever_signed_in(engine, request)
@@ -84,8 +82,9 @@ class AccountRoute(APIRoute):
             request.state.caller = Caller(
                 NO_TOKEN, account.id, account.email, site_id=signed.only_site
             )
-            await json_body(strict)
-            return await handler(strict)
+            with bounded(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
+                await json_body(strict)
+                return await handler(strict)
 
         return guarded
 

@@ -52,6 +52,7 @@ ROUTERS = (
     reading.router,
     exporting.router,
     orders.router,
+    orders.files,
     patients.router,
     administration.router,
     supplying.router,

@@ -5,7 +5,8 @@ In this order (401, 429, 413, 400), so that strangers learn nothing from the res
 The role on a site is checked later, by the use cases.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
@@ -30,9 +31,14 @@ from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.http.strict_json import parse
 from bridge.engine.service.caller import Caller, Scope
 from bridge.engine.settings import SizeLimits
+from bridge.request_body import BodyTooLarge, BoundedRequest, BudgetExhausted, TooManyValues
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
+SMALL_BODY = 4 * 2**20
+"""Bytes of a request that names orders: 500 of them, each name of the greatest length."""
+TEXT_BODY = 20 * 2**20
+"""Bytes of a request with a report's text or a site's code map, as JSON."""
 SINGLE = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
 """Query parameters that name one thing: with two values, neither is what was meant."""
 
@@ -47,33 +53,28 @@ class Rate(StrEnum):
     EXPORTS = "exports"
 
 
-class StrictRequest(Request):
+class StrictRequest(BoundedRequest):
     """A request whose body is read within limits and parsed without surprises."""
 
-    limit: int = 0
-
     @override
-    async def body(self) -> bytes:
-        if not hasattr(self, "_body"):
-            self._body = await self._read()
-        return self._body
+    def parse(self, body: bytes) -> Any:
+        return parse(body)
 
-    @override
-    async def json(self) -> Any:
-        if not hasattr(self, "_json"):
-            self._json = parse(await self.body())
-        return self._json
 
-    async def _read(self) -> bytes:
-        declared = self.headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > self.limit:
-            raise too_large(self.limit)
-        body = bytearray()
-        async for chunk in self.stream():
-            body += chunk
-            if len(body) > self.limit:
-                raise too_large(self.limit)
-        return bytes(body)
+@contextmanager
+def bounded(request: Request, limit: int) -> Iterator[StrictRequest]:
+    """Give a request that reads its body within a limit; raise 413, or 503 for the budget."""
+    try:
+        with StrictRequest(request, limit) as strict:
+            yield strict
+    except TooManyValues as refusal:
+        raise Refused(Problem(413, "too_many_values", str(refusal))) from None
+    except BodyTooLarge as refusal:
+        raise too_large(refusal.limit) from None
+    except BudgetExhausted as refusal:
+        headers = {"Retry-After": "1"}
+        problem = Problem(503, "overloaded", str(refusal), headers=headers, retryable=True)
+        raise Refused(problem) from None
 
 
 class GuardedRoute(APIRoute):
@@ -82,21 +83,24 @@ class GuardedRoute(APIRoute):
     rate = Rate.READS
     scope = Scope.READ
 
+    def limited(self, sizes: SizeLimits) -> int:
+        """Return how many bytes a request may bring."""
+        return min(sizes.body, SMALL_BODY)
+
     @override
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
-            strict = StrictRequest(request.scope, request.receive)
             engine = engine_of(request)
-            strict.limit = engine.settings.sizes.body
             caller = await authenticated(engine, request)
             request.state.caller = caller
             _count(engine, caller, self.rate, request)
             try:
                 _require(caller, self.scope)
-                await json_body(strict)
-                return await handler(strict)
+                with bounded(request, self.limited(engine.settings.sizes)) as strict:
+                    await json_body(strict)
+                    return await handler(strict)
             except Forbidden:
                 refused(request, "permission", code=Forbidden.code)
                 raise
@@ -110,11 +114,23 @@ class WriteRoute(GuardedRoute):
     scope = Scope.WRITE
 
 
+class FileRoute(WriteRoute):
+    """A route to which files are sent."""
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return sizes.body
+
+
 class LaunchRoute(GuardedRoute):
-    """A route that launches or prepares sessions."""
+    """A route that launches or prepares sessions; files and images come with launches."""
 
     rate = Rate.LAUNCHES
     scope = Scope.LAUNCH
+
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return sizes.body
 
 
 class ExportRoute(GuardedRoute):
@@ -128,13 +144,17 @@ class AdminRoute(GuardedRoute):
 
     scope = Scope.ADMIN
 
+    @override
+    def limited(self, sizes: SizeLimits) -> int:
+        return min(sizes.body, TEXT_BODY)
+
 
 class SessionRoute(APIRoute):
     """A route behind a page's session, that opening a report began."""
 
     def limited(self, sizes: SizeLimits) -> int:
         """Return how many bytes a request may bring."""
-        return sizes.body
+        return min(sizes.body, TEXT_BODY)
 
     async def check(self, request: StrictRequest) -> None:
         """Read the body; raise 400 unless it is JSON."""
@@ -145,11 +165,10 @@ class SessionRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
-            strict = StrictRequest(request.scope, request.receive)
-            strict.limit = self.limited(engine_of(request).settings.sizes)
             request.state.desk = await session_desk(request)
-            await self.check(strict)
-            return await handler(strict)
+            with bounded(request, self.limited(engine_of(request).settings.sizes)) as strict:
+                await self.check(strict)
+                return await handler(strict)
 
         return guarded
 

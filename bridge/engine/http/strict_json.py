@@ -10,6 +10,7 @@ import math
 from typing import Any, Never
 
 from bridge.engine.http.problems import FieldError, Refused, bad_request
+from bridge.request_body import require_few_values
 
 MAX_DEPTH = 64
 _NESTING = frozenset({dict, list})
@@ -19,6 +20,7 @@ def parse(body: bytes) -> Any:
     """Return the value; raise `Refused` (400) with the reason and never with the text."""
     try:
         text = body.decode("utf-8-sig")
+        require_few_values(text)
         value = json.loads(
             text,
             parse_constant=_not_a_number,

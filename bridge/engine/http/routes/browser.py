@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from bridge.engine.app import built
 from bridge.engine.http import pages, signing_in, single_sign_on, visiting
-from bridge.engine.http.problems import bad_request, too_large
+from bridge.engine.http.guard import bounded
+from bridge.engine.http.problems import bad_request
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
 
@@ -36,16 +37,17 @@ async def init(request: Request) -> Response:
 @router.post("/login")
 async def login(request: Request) -> Response:
     """Sign in by a form and open a link."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            raise too_large(MAX_FORM)
+    return await signing_in.sign_in(request, await read_form(request))
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Read a form that people send before they are known; raise 413, 400."""
+    with bounded(request, MAX_FORM) as small:
+        body = await small.body()
     try:
-        form = dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
+        return dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
     except ValueError:
         raise bad_request("not a form") from None
-    return await signing_in.sign_in(request, form)
 
 
 @router.get("/login/oidc")

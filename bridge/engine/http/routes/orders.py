@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.http.acting import Place, act, expect, place_of, triple_of
-from bridge.engine.http.guard import WriteRoute
+from bridge.engine.http.guard import FileRoute, WriteRoute
 from bridge.engine.http.models.reports import (
     DeleteBody,
     FlatIdentity,
@@ -24,6 +24,7 @@ from bridge.engine.service.linking import link_orders
 from bridge.engine.service.unlinking import unlink_orders
 
 router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
+files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
 DONE = {**NO_BODY, **problems()}
 
@@ -47,7 +48,7 @@ async def delete(body: DeleteBody, request: Request) -> Response:
     return response
 
 
-@router.post("/update-dicomsr", response_class=Response, responses=DONE)
+@files.post("/update-dicomsr", response_class=Response, responses=DONE)
 async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
     """Replace or extend the DICOM SR files of an unsigned report."""
     triple, engine, place = (

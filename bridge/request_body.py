@@ -1,0 +1,148 @@
+"""
+The body of an HTTP request, read within the limit of its route and the budget of the process.
+
+Used by engine and console after they have authenticated the request. A JSON body is refused before
+it is parsed if it has so many values that they would need much more memory than its text.
+"""
+
+import re
+from typing import Any, Final, Self
+
+from starlette.requests import Request
+from typing_extensions import override
+
+from bridge.errors import BridgeError
+
+MAX_VALUES: Final = 250_000
+"""Members and items of a JSON body; each needs up to 100 bytes, however short its text is."""
+
+SMALL: Final = 64 * 2**10
+"""Bytes of a body that always has room: the number of connections bounds these."""
+
+IN_PROCESS: Final = "bridge.in_process"
+"""The key of the ASGI scope's extensions that marks a call of this process to itself."""
+
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_OPENING = ("[", "{", ",")
+
+
+class BodyTooLarge(BridgeError):  # noqa: N818  # named for what happened
+    """A request has more bytes than its route takes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request is larger than {limit} bytes")
+        self.limit = limit
+
+
+class TooManyValues(BodyTooLarge):
+    """A JSON body has too many members and items."""
+
+    def __init__(self) -> None:
+        BridgeError.__init__(self, f"the body has more than {MAX_VALUES} values")
+        self.limit = MAX_VALUES
+
+
+class BudgetExhausted(BridgeError):  # noqa: N818  # named for what happened
+    """The bodies in progress use all memory that is set aside for them; retry later."""
+
+    def __init__(self) -> None:
+        super().__init__("too many large requests are in progress; try again")
+
+
+class BodyBudget:
+    """Memory for the bodies of all requests in progress, in bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.used = 0
+
+    def take(self, count: int) -> None:
+        """
+        Reserve memory. Raises BudgetExhausted.
+
+        A body that is alone may be of any size; a small one is never refused.
+        """
+        if count > SMALL and self.used and self.used + count > self.size:
+            raise BudgetExhausted
+        self.used += count
+
+    def give_back(self, count: int) -> None:
+        """Release what was reserved."""
+        self.used -= count
+
+
+BUDGET: Final = BodyBudget(96 * 2**20)
+"""The budget of this process; `serve` sets its size."""
+
+
+class BoundedRequest(Request):
+    """
+    A request whose body is read within `limit` bytes, and within the budget.
+
+    A context: its memory counts as used until the request has been handled.
+    """
+
+    def __init__(self, request: Request, limit: int) -> None:
+        super().__init__(request.scope, request.receive)
+        self.limit = limit
+        self._reserved = 0
+        self._is_ours = IN_PROCESS in (request.scope.get("extensions") or {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        BUDGET.give_back(self._reserved)
+        self._reserved = 0
+
+    @override
+    async def body(self) -> bytes:
+        """Read the body once. Raises BodyTooLarge, BudgetExhausted."""
+        if not hasattr(self, "_body"):
+            self._body = await self._read()
+        return self._body
+
+    @override
+    async def json(self) -> Any:
+        """Parse the body once. Raises TooManyValues and what `parse` raises."""
+        if not hasattr(self, "_json"):
+            self._json = self.parse(await self.body())
+        return self._json
+
+    def parse(self, body: bytes) -> Any:
+        """Parse JSON; subclasses may be stricter."""
+        raise NotImplementedError
+
+    async def _read(self) -> bytes:
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit():
+            if int(declared) > self.limit:
+                raise BodyTooLarge(self.limit)
+            self._reserve(int(declared))
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in self.stream():
+            size += len(chunk)
+            if size > self.limit:
+                raise BodyTooLarge(self.limit)
+            if size > self._reserved:  # no length was declared
+                self._reserve(max(size - self._reserved, self._reserved, SMALL))
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _reserve(self, count: int) -> None:
+        if not self._is_ours:
+            BUDGET.take(count)
+            self._reserved += count
+
+
+def require_few_values(text: str) -> None:
+    """Raise TooManyValues for a JSON text with more than MAX_VALUES; costs no memory per value."""
+    if _openings(text) > MAX_VALUES:  # some of them may be within strings
+        outside = sum(_openings(each) for each in _STRING.split(text))
+        if outside > MAX_VALUES:
+            raise TooManyValues
+
+
+def _openings(text: str) -> int:
+    return sum(map(text.count, _OPENING))

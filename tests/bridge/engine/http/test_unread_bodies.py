@@ -1,0 +1,106 @@
+"""Who may ask is decided before the body of a request is read; and bodies have bounds."""
+
+import json
+
+import pytest
+
+from bridge.request_body import BUDGET, MAX_VALUES, SMALL
+from tests.bridge.engine.http.house import ADMIN, OTHER, Service
+from tests.unread import METHODS, Asked, paths_of
+
+
+def test_no_route_reads_the_body_of_a_stranger(service: Service) -> None:
+    """Every path, every method: refused by the head alone, as are paths that there are not."""
+    application = service.application
+    read = []
+    for path in [*paths_of(application.router.routes), "/", "/nowhere", "/api/nowhere"]:
+        for method in METHODS:
+            asked = service.runner.run(Asked(method, path).send(application))
+            assert 200 <= asked.status < 600, (method, path)
+            if asked.reads:
+                read.append((method, path))
+            if asked.status < 300 and method not in ("GET", "OPTIONS"):
+                read.append((method, path))
+    assert read == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-access-token": "wrong"},
+        {"authorization": "Bearer wrong"},
+        {"cookie": "report_account=wrong; __Host-report_account=wrong"},
+    ],
+)
+def test_nor_of_whoever_has_a_wrong_secret(service: Service, headers: dict[str, str]) -> None:
+    """A secret that is none is none."""
+    for path in paths_of(service.application.router.routes):
+        asked = Asked("POST", path, headers)
+        assert not service.runner.run(asked.send(service.application)).reads, path
+
+
+def test_nor_without_the_scope(service: Service) -> None:
+    """A token for launching only sends no site's settings."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]}).json()
+    headers = {"x-access-token": made["token"]}
+    asked = Asked("POST", "/api/admin/sites", headers)
+    service.runner.run(asked.send(service.application))
+    assert (asked.status, asked.reads) == (403, 0)
+
+
+def test_only_files_and_launches_may_be_large(service: Service) -> None:
+    """Requests that name orders are refused by their declared length."""
+    headers = {"x-access-token": service.tokens[ADMIN]}
+    for path, reads in (("/api/report/sign", 0), ("/api/report/launch/clinical", 1)):
+        asked = service.runner.run(Asked("POST", path, headers).send(service.application))
+        assert bool(asked.reads) is bool(reads), path
+
+
+@pytest.mark.parametrize("form", ["[%s]", '{"a":[%s]}', '{"a":{"b":[%s]}}'])
+@pytest.mark.parametrize("value", ["0", "[]", "{}", '""', "[[]]"])
+def test_a_body_of_many_small_values_is_refused(service: Service, form: str, value: str) -> None:
+    """Each value would need far more memory than its text; it is refused before it is parsed."""
+    body = form % ",".join([value] * (MAX_VALUES + 1))
+    headers = {"content-type": "application/json"}
+    path = "/api/report/launch/clinical"
+    answer = service.call("POST", path, ADMIN, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_many_values")
+
+
+def test_commas_in_a_text_are_no_values(service: Service) -> None:
+    """A long text is refused for nothing but itself."""
+    body = json.dumps({"clinicalInfo": ',[{"\\' * MAX_VALUES})
+    headers = {"content-type": "application/json"}
+    path = "/api/report/launch/clinical"
+    answer = service.call("POST", path, ADMIN, content=body, headers=headers)
+    assert answer.json()["code"] == "invalid_request"
+
+
+def test_bodies_in_progress_have_a_budget(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it a request is told to come again, unread; what was used is given back."""
+    application = service.application
+    monkeypatch.setattr(BUDGET, "size", 1000)
+    headers = {"x-access-token": service.tokens[OTHER]}
+    path = "/api/report/launch/clinical"
+    large = {"content-type": "application/json"}
+    BUDGET.take(900)
+    try:
+        refused = service.runner.run(Asked("POST", path, headers).send(application))
+        answer = service.call("POST", path, ADMIN, content=b" " * 2 * SMALL, headers=large)
+        assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+        assert answer.headers["retry-after"] == "1"
+        assert service.launch().status_code == 200, "a small one always has room"
+    finally:
+        BUDGET.give_back(900)
+    assert (refused.status, refused.reads) == (503, 0)
+    assert BUDGET.used == 0
+
+
+def test_a_body_that_is_alone_may_be_larger_than_the_budget(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of the settings that is larger than the budget refuses nothing for good."""
+    monkeypatch.setattr(BUDGET, "size", 10)
+    assert service.launch().status_code == 200
