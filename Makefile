@@ -43,7 +43,7 @@ setup: app
 
 app: $(READY) ## the web apps, built when their sources have changed; and our own byte code
 	@$(BIN)/python web/build.py
-	@$(BIN)/python -m compileall -q bridge mllp mappings config
+	@$(BIN)/python -m compileall -q bridge mllp mappings config parsers
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Report Bridge needs Python 3.11 or newer; set PYTHON=…")'

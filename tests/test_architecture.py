@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("bridge", "mllp", "mappings", "config")
+PACKAGES = ("bridge", "mllp", "mappings", "config", "parsers")
 MODULES = sorted(
     path
     for package in PACKAGES

@@ -54,12 +54,13 @@ class Administration:
 
     def site(self, site_id: str) -> dict[str, Any]:
         """Return a site as the API shows it."""
-        with _refusing(), self._database.read() as connection:
+        with refusing(), self._database.read() as connection:
             return site_changes.site_json(sites.get_site(connection, site_id))
 
     def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
         """Change members of a site, by the names that the API has for them."""
-        members = _checked(changes)
+        with refusing():
+            members = site_changes.prepare(_checked(changes))
         with self.deed("site-update", site_id, members=sorted(members)) as (connection, _):
             current = sites.get_site(connection, site_id)
             sites.update_site(connection, site_changes.changed(current, members))
@@ -109,7 +110,7 @@ class Administration:
 
     def tokens(self, site_id: str | None) -> Sequence[tokens.TokenView]:
         """Return the tokens of a site's users, or all of them, without their secrets."""
-        with _refusing(), self._database.read() as connection:
+        with refusing(), self._database.read() as connection:
             if site_id is None:
                 return tokens.all_tokens(connection)
             sites.get_site(connection, site_id)
@@ -126,7 +127,7 @@ class Administration:
     @contextmanager
     def reading(self, site_id: str) -> Iterator[Connection]:
         """Give a transaction that reads what a site has; the site must exist."""
-        with _refusing(), self._database.read() as connection:
+        with refusing(), self._database.read() as connection:
             sites.get_site(connection, site_id)
             yield connection
 
@@ -136,7 +137,7 @@ class Administration:
     ) -> Iterator[tuple[Connection, int]]:
         """Give a transaction and its moment; what was done in it is recorded with it."""
         now = time.time_ns() // 1_000_000
-        with _refusing(), self._database.write() as connection:
+        with refusing(), self._database.write() as connection:
             yield connection, now
             note(connection, self._database, now, action, site_id, details)
 
@@ -166,7 +167,8 @@ def administer(settings: Settings) -> Iterator[Administration]:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def refusing() -> Iterator[None]:
+    """Turn refusals of the engine into `Refused`."""
     try:
         yield
     except EngineError as error:

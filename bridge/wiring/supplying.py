@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
+from bridge.engine.documents.mrrt import BadTemplate, write_template
+from bridge.engine.documents.mrrt import import_template as read
 from bridge.engine.rules.document import BadDocument, parse, to_json
 from bridge.engine.service import coding, site_changes, sites, users
-from bridge.wiring.administration import Administration, Refused
+from bridge.wiring.administration import Administration, Refused, refusing
 
 
 def groups(engine: Administration, site_id: str) -> list[dict[str, Any]]:
@@ -43,7 +44,7 @@ def import_template(
 ) -> str:
     """Create or replace a template from an IHE MRRT file; return the name it bears."""
     try:
-        title, document = read_template(html)
+        title, document = read(html)
     except (BadTemplate, BadDocument) as error:
         raise Refused(str(error)) from None
     name = name or title or f"Template {number}"
@@ -81,18 +82,20 @@ def code_map(engine: Administration, site_id: str) -> str:
 
 def import_codes(engine: Administration, site_id: str, text: str) -> int:
     """Replace a site's billing code map by a CSV; return how many rows it has."""
+    with refusing():
+        rows = coding.read_code_map(text)
     with engine.deed("code-map-update", site_id) as (connection, _):
         sites.get_site(connection, site_id)
-        rows = coding.read_code_map(text)
         coding.set_code_map(connection, site_id, rows)
     return len(rows)
 
 
 def set_signature(engine: Administration, email: str, uri: str | None) -> None:
     """Set the image (a data URI; None removes it) that stands under a user's reports from now."""
+    with refusing():
+        image = site_changes.image_uri(uri, "signature")
     with engine.deed("signature-update") as (connection, _):
         account = users.find_account(connection, email)
         if account is None:
             raise Refused("there is no such user")
-        image = site_changes.image_uri(uri, "signature")
         users.tell(connection, account.id, signature=image)

@@ -26,6 +26,7 @@ class SrFault(StrEnum):
     MALFORMED = "sr-malformed"
     TOO_DEEP = "sr-too-deep"
     TOO_MANY_ITEMS = "sr-too-many-items"
+    TOO_COSTLY = "sr-too-costly"
 
 
 SR_DETAILS = {
@@ -35,6 +36,7 @@ SR_DETAILS = {
     SrFault.MALFORMED: "the structured report is damaged or incomplete",
     SrFault.TOO_DEEP: "the content tree is nested too deeply",
     SrFault.TOO_MANY_ITEMS: "the content tree has too many items",
+    SrFault.TOO_COSTLY: "the file takes too long to read",
 }
 
 
@@ -56,6 +58,7 @@ class ImageFault(StrEnum):
     NOT_AN_IMAGE = "image-not-recognized"
     TOO_MANY_PIXELS = "image-too-many-pixels"
     MALFORMED = "image-malformed"
+    TOO_COSTLY = "image-too-costly"
 
 
 IMAGE_DETAILS = {
@@ -65,6 +68,7 @@ IMAGE_DETAILS = {
     ImageFault.NOT_AN_IMAGE: "the data is not a PNG, JPEG, GIF or WebP image",
     ImageFault.TOO_MANY_PIXELS: "the image has more pixels than this service takes",
     ImageFault.MALFORMED: "the image is damaged or incomplete",
+    ImageFault.TOO_COSTLY: "the image takes too long to read",
 }
 
 

@@ -3,8 +3,10 @@ Report templates as HTML5 by IHE MRRT: read them into our document, write them f
 
 Only text, sections, lists and fields are taken over: no script, style, link or attribute
 survives, because nothing of the markup is kept. Pick lists become fields `one / two`.
+`import_template` reads a user's file in a worker process.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
@@ -26,8 +28,10 @@ from bridge.engine.rules.document import (
     parse,
     to_json,
 )
+from bridge.workers.documents import TooCostly, Unparsable
+from bridge.workers.documents import parse as parse_in_worker
+from parsers.limits import TEMPLATE
 
-MAX_CHARACTERS = 1_000_000
 PICK = " / "
 """Between the choices of a pick list, in a field's label."""
 
@@ -42,10 +46,24 @@ class BadTemplate(DocumentError):  # noqa: N818  # named for what was sent
     """HTML that is no template; the text holds nothing of it."""
 
 
+def import_template(html: str) -> tuple[str, Document]:
+    """Do as `read_template`, in a worker process and within its limits of time and memory."""
+    data = html[: TEMPLATE.size + 1].encode("utf-8", "surrogatepass")
+    try:
+        found = parse_in_worker("template", data, limits=TEMPLATE)
+    except TooCostly:
+        raise BadTemplate("the template takes too long to read") from None
+    except Unparsable:
+        raise BadTemplate("the template cannot be read") from None
+    if "fault" in found:
+        raise BadTemplate(found["fault"])
+    return found["title"], parse(found["document"])
+
+
 def read_template(html: str) -> tuple[str, Document]:
     """Return a template's title ('' where there is none) and document; raise `BadTemplate`."""
-    if len(html) > MAX_CHARACTERS:
-        raise BadTemplate(f"more than {MAX_CHARACTERS} characters")
+    if len(html) > TEMPLATE.size:
+        raise BadTemplate(f"more than {TEMPLATE.size} characters")
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -61,21 +79,26 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.title = ""
         self._open: list[str] = []
+        self._counts: Counter[str] = Counter()  # of open elements by name
+        self._tags = 0
         self._blocks: list[Block] = []
         self._inlines: list[Inline] = []
-        self._heading = ""
-        self._select: tuple[str, list[str], str] | None = None  # name, options, the chosen one
+        self._heading: list[str] = []
+        self._select: tuple[str, list[str]] | None = None  # name, options
+        self._choice = ""
         self._chosen = False
         self._items: list[tuple[Inline, ...]] | None = None
         self._area: str | None = None
 
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._count()
         values = {name: value or "" for name, value in attrs}
         if tag == "meta" and values.get("name", "").lower() == "dcterms.title":
             self.title = values.get("content", "")
         if tag not in _VOID:
             self._open.append(tag)
+            self._counts[tag] += 1
         if self._silent():
             return
         if tag in _BLOCKS or tag in _HEADINGS:
@@ -89,7 +112,7 @@ class _Reader(HTMLParser):
         if tag == "input" and values.get("type", "text") in ("text", "number", "date", ""):
             self._inlines.append(Field(name, values.get("value", "")))
         elif tag == "select":
-            self._select = (name, [], "")
+            self._select, self._choice = (name, []), ""
         elif tag == "option" and self._select is not None:
             self._chosen = "selected" in values
         elif tag == "textarea":
@@ -98,9 +121,7 @@ class _Reader(HTMLParser):
     @override
     def handle_endtag(self, tag: str) -> None:
         silent = self._silent()
-        if tag in self._open:
-            while self._open.pop() != tag:
-                continue
+        self._close(tag)
         if silent:
             return
         if tag in _HEADINGS:
@@ -110,28 +131,28 @@ class _Reader(HTMLParser):
         if tag in ("ul", "ol"):
             self._end_list(ordered=tag == "ol")
         elif tag == "select" and self._select is not None:
-            (name, options, chosen), self._select = self._select, None
+            (name, options), self._select = self._select, None
             label = PICK.join(options) if len(options) > 1 else name
-            self._inlines.append(Field(label, chosen))
+            self._inlines.append(Field(label, self._choice))
         elif tag == "textarea" and self._area is not None:
             self._inlines.append(Field(self._area))
             self._area = None
 
     @override
     def handle_data(self, data: str) -> None:
-        if "title" in self._open:
+        if self._counts["title"]:
             self.title = self.title or data
         if self._silent() or self._area is not None:
             return
         text = " ".join(data.split())
         if self._select is not None:
             self._option(text)
-        elif any(tag in _HEADINGS for tag in self._open):
-            self._heading = f"{self._heading} {text}".strip()
+        elif self._is_inside(_HEADINGS):
+            self._heading.append(text)
         elif text:
             before = " " if data[:1].isspace() and self._inlines else ""
             after = " " if data[-1:].isspace() else ""
-            marks = tuple(dict.fromkeys(_MARKS[tag] for tag in self._open if tag in _MARKS))
+            marks = tuple(dict.fromkeys(_MARKS[tag] for tag in _MARKS if self._counts[tag]))
             self._inlines.append(Text(f"{before}{text}{after}", marks))
         elif data and self._inlines:
             self._inlines.append(Text(" "))
@@ -139,16 +160,36 @@ class _Reader(HTMLParser):
     def _option(self, text: str) -> None:
         if self._select is None or not text:
             return
-        name, options, chosen = self._select
-        self._select = (name, [*options, text], text if self._chosen else chosen)
+        self._select[1].append(text)
+        if self._chosen:
+            self._choice = text
+
+    def _count(self) -> None:
+        self._tags += 1
+        if self._tags > TEMPLATE.count:
+            raise BadTemplate(f"more than {TEMPLATE.count} tags")
+        if len(self._open) > TEMPLATE.depth:
+            raise BadTemplate(f"more than {TEMPLATE.depth} elements in each other")
+
+    def _close(self, tag: str) -> None:
+        """Close an element and those in it; an end tag without a beginning closes none."""
+        self._count()
+        while self._counts[tag]:
+            closed = self._open.pop()
+            self._counts[closed] -= 1
+            if closed == tag:
+                return
+
+    def _is_inside(self, tags: frozenset[str]) -> bool:
+        return any(self._counts[tag] for tag in tags)
 
     def _silent(self) -> bool:
-        return any(tag in _SILENT for tag in self._open)
+        return self._is_inside(_SILENT)
 
     def _end_heading(self) -> None:
-        if self._heading:
-            self._blocks.append(Section(self._heading))
-        self._heading = ""
+        if heading := " ".join(filter(None, self._heading)):
+            self._blocks.append(Section(heading))
+        self._heading = []
 
     def _end_line(self) -> None:
         while self._inlines and self._inlines[-1] == Text(" "):

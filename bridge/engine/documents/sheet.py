@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bridge.engine.documents.errors import BadImage
-from bridge.engine.documents.images import KeyImage, accept
+from bridge.engine.documents.images import KeyImage, accept_stored
 from bridge.engine.documents.model import Exported, Image, Person
 from bridge.engine.documents.wording import day_text, labels, moment_text
 from bridge.engine.rules.document import (
@@ -169,6 +169,6 @@ def _picture(image: Image | None) -> KeyImage | None:
     if image is None:
         return None
     try:
-        return accept(image.data, image.media_type)
+        return accept_stored(image.data, image.media_type)
     except BadImage:
         return None

@@ -2,10 +2,10 @@
 Read a DICOM structured report: clinical information, measurements, findings as text.
 
 Takes any SR document of DICOM PS3.3 A.35 in one go or refuses it as a whole. What the
-values mean for a report (which tag wins, where the text goes) is decided elsewhere.
+values mean for a report (which tag wins, where the text goes) is decided elsewhere. Runs in a
+worker process (`bridge.engine.documents.tasks`): pydicom needs minutes for some short files.
 """
 
-import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +20,6 @@ from bridge.engine.documents.sr_tags import clinical_info, text_of
 SR_STORAGE = "1.2.840.10008.5.1.4.1.1.88."  # every SR document class of PS3.4 B.5 begins so
 
 UNEXPECTED_END = r".* in file "  # pydicom only warns when a sequence ends too early
-
-_quiet = threading.Lock()  # filters of warnings belong to the process, not to a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
     """Return what the file says, or raise `BadStructuredReport`; no value leaves by an error."""
     try:
         # pydicom's warnings quote the values that it dislikes: they must not reach a log.
-        with _quiet, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.filterwarnings("error", message=UNEXPECTED_END)
             return _read(data, limits or SrLimits())

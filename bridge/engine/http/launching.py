@@ -31,6 +31,7 @@ from bridge.engine.service.links import Vault
 from bridge.engine.service.runs import OneByOne
 from bridge.engine.service.work import Work
 from bridge.store.haste import LITTLE
+from bridge.workers.documents import Budget
 
 PATHS = {
     Purpose.LAUNCH: "/reporting/launch-report/clinical",
@@ -88,7 +89,10 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     engine, desk = engine_of(request), desk_of(engine_of(request), request)
     long = any(map(_takes_long, bodies))
     quick = len(bodies) <= FEW and not long
-    read = await _done(engine, lambda: [_read(engine, each) for each in bodies], quick=quick)
+    budget = Budget()
+    read = await _done(
+        engine, lambda: [_read(engine, each, budget) for each in bodies], quick=quick
+    )
     wanted = [each[1] for each in read if isinstance(each, tuple)]
 
     def deed(work: Work, *, at_once: bool) -> list[Launched | EngineError]:
@@ -129,11 +133,11 @@ def _takes_long(body: object) -> bool:
 _Read = tuple[LaunchBody, LaunchRequest, QrCodeOptions]
 
 
-def _read(engine: Engine, item: Any) -> _Read | EngineError | ValidationError:
+def _read(engine: Engine, item: Any, budget: Budget) -> _Read | EngineError | ValidationError:
     try:
         body = LaunchBody.model_validate(item)
         options = qr_options(body.response)
-        return body, read_launch(_parts(body), engine.settings.sizes), options
+        return body, read_launch(_parts(body), engine.settings.sizes, budget), options
     except (ValidationError, EngineError) as error:
         return error
 

@@ -18,12 +18,20 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http import heads
 from bridge.engine.http.problems import FieldError, Problem, Refused
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
+from bridge.workers.errors import WorkerBusy
 
 UNAVAILABLE = Problem(
     503,
     "unavailable",
     "the database is not available at the moment",
     headers={"Retry-After": "1"},
+    retryable=True,
+)
+BUSY = Problem(
+    503,
+    "busy",
+    "too many documents are being read at the moment",
+    headers={"Retry-After": "2"},
     retryable=True,
 )
 LONGEST_PATH = 1024
@@ -42,6 +50,7 @@ def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
     for failure in (StoreUnavailable, Busy):
         application.add_exception_handler(failure, _unavailable)
     application.add_exception_handler(Conflict, _changed)
+    application.add_exception_handler(WorkerBusy, _busy)
 
 
 def answer(request: Request, problem: Problem) -> Response:
@@ -114,6 +123,10 @@ def _methods(request: Request) -> list[str]:
 
 async def _unavailable(request: Request, error: Exception) -> Response:
     return answer(request, UNAVAILABLE)
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    return answer(request, BUSY)
 
 
 async def _changed(request: Request, error: Exception) -> Response:

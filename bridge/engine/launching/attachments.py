@@ -1,85 +1,104 @@
 """
 Decode and check the files of a launch: all of them, or none is taken.
 
-Limits are applied before anything is decoded. What a file says is not judged here.
+Limits are applied before anything is decoded; worker processes read the files. What a file says
+is not judged here.
 """
 
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from bridge.engine.documents.errors import BadImage, BadStructuredReport, ImageFault
+from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
 from bridge.engine.documents.images import ImageLimits, accept
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.request import Attachment
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
-
-if TYPE_CHECKING:
-    from bridge.engine.documents.structured_report import StructuredReport
+from bridge.workers.documents import Budget, TooCostly, Unparsable, parse
+from parsers.limits import STRUCTURED_REPORT
 
 NAME_LENGTH = 255
 
 
+@dataclass(frozen=True, slots=True)
+class SrFile:
+    """A DICOM SR file: the clinicalInfo tags that it has a value for, and how it is kept."""
+
+    tags: Mapping[str, str]
+    kept: Attachment
+
+
 def structured_reports(
-    files: Sequence[str], limits: SizeLimits
-) -> list[tuple["StructuredReport", Attachment]]:
-    """Return what each base64 file says and how it is kept; raise `BadLaunch` with its index."""
+    files: Sequence[str], limits: SizeLimits, budget: Budget | None = None
+) -> list[SrFile]:
+    """Read base64 files in worker processes; raise `BadLaunch` with the index of a bad one."""
+    budget = budget or Budget()
     if len(files) > limits.structured_reports:
         detail = f"at most {limits.structured_reports} DICOM SR files in one request"
         raise BadLaunch("too_many_files", detail, pointer="/dicomSR")
-    return [_structured_report(text, index, limits) for index, text in enumerate(files)]
+    return [_structured_report(text, index, limits, budget) for index, text in enumerate(files)]
 
 
-def _structured_report(
-    text: str, index: int, limits: SizeLimits
-) -> tuple["StructuredReport", Attachment]:
-    from bridge.engine.documents.sr_file import SrLimits  # noqa: PLC0415  # slow to load, not every site has such files
-    from bridge.engine.documents.structured_report import read  # noqa: PLC0415  # slow to load, not every site has such files
-
+def _structured_report(text: str, index: int, limits: SizeLimits, budget: Budget) -> SrFile:
     pointer = f"/dicomSR/{index}/fileData"
     data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
-    try:
-        report = read(data, SrLimits(max_bytes=limits.structured_report))
-    except BadStructuredReport as error:
-        detail = f"dicomSR[{index}]: {error.detail}"
-        raise BadLaunch(error.code.value.replace("-", "_"), detail, pointer=pointer) from None
-    details = {
-        "title": report.title,
-        "text": report.text,
-        "measurements": [asdict(each) for each in report.measurements],
-    }
+    report = _read(data, limits, budget)
+    if "fault" in report:
+        fault = SrFault(report["fault"])
+        detail = f"dicomSR[{index}]: {SR_DETAILS[fault]}"
+        raise BadLaunch(fault.value.replace("-", "_"), detail, pointer=pointer)
+    details = {name: report[name] for name in ("title", "text", "measurements")}
     kept = Attachment(
         FileKind.STRUCTURED_REPORT,
         hashlib.sha256(data).hexdigest(),
         data,
         "application/dicom",
-        sop_instance_uid=report.sop_instance_uid,
+        sop_instance_uid=report["sop_instance_uid"],
         details=details,
     )
-    return report, kept
+    return SrFile(report["tags"], kept)
+
+
+def _read(data: bytes, limits: SizeLimits, budget: Budget) -> dict[str, Any]:
+    """Return the members of a `StructuredReport`, or `fault`."""
+    size = {"size": limits.structured_report}
+    try:
+        found: dict[str, Any] = parse(
+            "structured report", data, size, limits=STRUCTURED_REPORT, budget=budget
+        )
+    except TooCostly:
+        return {"fault": SrFault.TOO_COSTLY.value}
+    except Unparsable:
+        return {"fault": SrFault.MALFORMED.value}
+    return found
 
 
 def key_images(
-    images: Sequence[tuple[str, str, str | None]], limits: SizeLimits
+    images: Sequence[tuple[str, str, str | None]],
+    limits: SizeLimits,
+    budget: Budget | None = None,
 ) -> list[Attachment]:
     """Return the images `(base64, content type, file name)` re-encoded; raise `BadLaunch`."""
     if len(images) > limits.key_images:
         detail = f"at most {limits.key_images} key images in one request"
         raise BadLaunch("too_many_files", detail, pointer="/keyImages")
-    return [_key_image(*image, index, limits) for index, image in enumerate(images)]
+    budget = budget or Budget()
+    return [_key_image(image, index, limits, budget) for index, image in enumerate(images)]
 
 
 def _key_image(
-    text: str, declared: str, name: str | None, index: int, limits: SizeLimits
+    sent: tuple[str, str, str | None], index: int, limits: SizeLimits, budget: Budget
 ) -> Attachment:
+    text, declared, name = sent
     pointer = f"/keyImages/{index}/imageData"
     data = _decoded(text, limits.key_image, f"keyImages[{index}]", pointer)
     try:
-        image = accept(data, declared, ImageLimits(limits.key_image, limits.key_image_pixels))
+        bounds = ImageLimits(limits.key_image, limits.key_image_pixels)
+        image = accept(data, declared, bounds, budget=budget)
     except BadImage as error:
         if error.code is ImageFault.UNSUPPORTED_TYPE:
             pointer = f"/keyImages/{index}/contentType"

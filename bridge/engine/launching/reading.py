@@ -19,6 +19,7 @@ from bridge.engine.launching.request import App, Attachment, LaunchRequest, Name
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
+from bridge.workers.documents import Budget
 
 IDENTITY_TAGS = ("PatientMRN", "Accession")
 _LOCATION = "SiteLocation"
@@ -42,13 +43,16 @@ class LaunchParts:
     emptied: Sequence[str] = ()  # tags that were sent, and sent empty
 
 
-def read_launch(parts: LaunchParts, limits: SizeLimits) -> LaunchRequest:
+def read_launch(
+    parts: LaunchParts, limits: SizeLimits, budget: Budget | None = None
+) -> LaunchRequest:
     """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
-    reports = structured_reports(parts.structured_reports, limits)
-    attachments = [kept for _, kept in reports]
-    attachments += key_images(parts.key_images, limits)
+    budget = budget or Budget()
+    reports = structured_reports(parts.structured_reports, limits, budget)
+    attachments = [each.kept for each in reports]
+    attachments += key_images(parts.key_images, limits, budget)
     tags = _tags(parts.clinical_info, limits)
-    for report, _ in reports:
+    for report in reports:
         for name, value in report.tags.items():
             if value and not tags.get(name):
                 tags[name] = value

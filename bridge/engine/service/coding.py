@@ -4,8 +4,6 @@ Billing codes: the code maps that a site supplies, and the codes that follow for
 No table of codes is shipped (CPT is licensed content): a site without a map gets no codes.
 """
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +16,12 @@ from bridge.engine.records.tables import Billing, Report, metadata
 from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
 from bridge.engine.service.finding import group_of, key_of
 from bridge.engine.service.work import Work
+from parsers.csv import read_rows
+from parsers.errors import DocumentRefused
+from parsers.limits import TABLE
 
 CODES = metadata.tables["engine_code_map"]
 COLUMNS = ("system", "match", "code", "description")
-MAX_ROWS = 50_000
 
 
 class BadCodeMap(EngineError):  # noqa: N818  # named for what was sent
@@ -34,22 +34,22 @@ class BadCodeMap(EngineError):  # noqa: N818  # named for what was sent
 def read_code_map(text: str) -> list[CodeRow]:
     """Read `system,match,code,description` rows of a CSV with a header; raise `BadCodeMap`."""
     try:
-        reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff")), strict=True)
-        missing = set(COLUMNS[:3]) - set(reader.fieldnames or ())
+        lines = read_rows(text.lstrip("\ufeff"), TABLE)
+        _, header = next(lines, (1, []))
+        missing = set(COLUMNS[:3]) - set(header)
         if missing:
             raise BadCodeMap(f"the first line lacks {', '.join(sorted(missing))}", pointer="/csv")
-        return [_row(reader.line_num, row) for row in reader]
-    except csv.Error:
-        raise BadCodeMap("not a CSV file", pointer="/csv") from None
+        return [_row(line, dict(zip(header, row, strict=False))) for line, row in lines if row]
+    except DocumentRefused as refused:
+        place = f"line {refused.line}: " if refused.line else ""
+        raise BadCodeMap(f"{place}{refused.reason}", pointer="/csv") from None
 
 
-def _row(line: int, row: dict[str, Any]) -> CodeRow:
-    system, match, code = ((row.get(name) or "").strip() for name in COLUMNS[:3])
+def _row(line: int, row: dict[str, str]) -> CodeRow:
+    system, match, code = (row.get(name, "").strip() for name in COLUMNS[:3])
     if system.lower() not in set(CodeSystem) or not match or not code:
         raise BadCodeMap(f"line {line}: system is cpt or icd10, match and code are needed")
-    if line > MAX_ROWS:
-        raise BadCodeMap(f"more than {MAX_ROWS} lines")
-    return CodeRow(CodeSystem(system.lower()), match, code, (row.get("description") or "").strip())
+    return CodeRow(CodeSystem(system.lower()), match, code, row.get("description", "").strip())
 
 
 def set_code_map(connection: Connection, site_id: str, rows: Sequence[CodeRow]) -> None:

@@ -7,7 +7,7 @@ Images come in as anybody sends them and are kept only as we encoded them.
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NewType
 
 from pydantic import ValidationError
 
@@ -18,6 +18,9 @@ from bridge.engine.service.sites import BadSite, SiteSettings
 
 IMAGE_LIMITS = ImageLimits(max_bytes=2 * 2**20, max_pixels=4_000_000)
 """Of header, footer and signature images: they go into every export."""
+
+Changes = NewType("Changes", Mapping[str, Any])
+"""Members to change by their names in the API, with images as we encoded them."""
 
 _MEMBERS = {
     "name": "name",
@@ -44,7 +47,22 @@ def site_json(site: SiteSettings) -> dict[str, Any]:
     }
 
 
-def changed(site: SiteSettings, changes: Mapping[str, Any]) -> SiteSettings:
+def prepare(changes: Mapping[str, Any]) -> Changes:
+    """
+    Encode the images of changes anew; raise `BadSite` with the place.
+
+    Worker processes do it: call it in a thread, before the transaction.
+    """
+    values = dict(changes)
+    if "headerImg" in changes:
+        kind, data = header_image(changes.get("headerImgType"), changes["headerImg"])
+        values |= {"headerImgType": kind, "headerImg": data}
+    if "footerImg" in changes:
+        values["footerImg"] = image_uri(changes["footerImg"], "/footerImg")
+    return Changes(values)
+
+
+def changed(site: SiteSettings, changes: Changes) -> SiteSettings:
     """
     Return the site with the members that are given; raise `BadSite` with the place.
 
@@ -60,10 +78,10 @@ def changed(site: SiteSettings, changes: Mapping[str, Any]) -> SiteSettings:
     if "settings" in changes:
         values["settings"] = _preferences(site, changes["settings"] or {})
     if "headerImg" in changes:
-        kind, data = header_image(changes.get("headerImgType"), changes["headerImg"])
-        values |= {"header_img_type": kind, "header_img": data}
+        values["header_img_type"] = changes["headerImgType"]
+        values["header_img"] = changes["headerImg"]
     if "footerImg" in changes:
-        values["footer_img"] = image_uri(changes["footerImg"], "/footerImg")
+        values["footer_img"] = changes["footerImg"]
     return replace(site, **values)
 
 

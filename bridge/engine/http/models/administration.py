@@ -10,7 +10,7 @@ from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifie
 from bridge.engine.rules.authority import Role
 from bridge.engine.service.caller import Scope
 from bridge.engine.service.preferences import Preferences
-from bridge.engine.service.site_changes import changed
+from bridge.engine.service.site_changes import changed, prepare
 from bridge.engine.service.sites import MAX_SIGN_DELAY, SiteSettings
 from bridge.engine.service.trail import TrailQuery
 
@@ -40,7 +40,8 @@ class SiteBody(Body):
     def to_settings(self, site_id: str) -> SiteSettings:
         """Return the settings as the use case takes them; works on images: off the loop."""
         given = self.model_dump(exclude={"SiteID"})
-        return changed(SiteSettings(site_id), {**given, "name": self.name or site_id})
+        changes = prepare({**given, "name": self.name or site_id})
+        return changed(SiteSettings(site_id), changes)
 
 
 class SiteChange(Body):

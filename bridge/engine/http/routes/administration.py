@@ -31,7 +31,7 @@ from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
 from bridge.engine.service.observing import observed_hosts
-from bridge.engine.service.site_changes import changed, image_uri, site_json
+from bridge.engine.service.site_changes import changed, image_uri, prepare, site_json
 from bridge.engine.service.work import Work
 
 router = APIRouter(
@@ -108,7 +108,7 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
 @router.patch("/sites/{site_id}", response_model=dict[str, Any])
 async def change_site(site_id: str, body: SiteChange, request: Request) -> Response:
     """Change members of a site's settings; the others stay."""
-    changes = body.changes()
+    changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
     def deed(work: Work) -> dict[str, Any]:
         site = changed(sites.get_site(work.connection, site_id), changes)

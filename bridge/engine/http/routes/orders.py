@@ -59,7 +59,7 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     await expect(request, place)
     texts = [each.fileData for each in body.dicomSR]
     read = await engine.work.run(lambda: structured_reports(texts, engine.settings.sizes))
-    files = [kept for _, kept in read]
+    files = [each.kept for each in read]
     return await act(
         request,
         "update-dicomsr",

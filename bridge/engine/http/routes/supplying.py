@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
+from bridge.engine.documents.mrrt import BadTemplate, write_template
+from bridge.engine.documents.mrrt import import_template as read
 from bridge.engine.errors import NotFound
 from bridge.engine.http.acting import Place, act, look
 from bridge.engine.http.guard import AdminRoute
@@ -45,7 +46,7 @@ async def import_template(
 ) -> Response:
     """Create or replace a template from an IHE MRRT file; only text and fields are taken over."""
     try:
-        title, document = await engine_of(request).work.run(lambda: read_template(body.html))
+        title, document = await engine_of(request).work.run(lambda: read(body.html))
     except (BadTemplate, BadDocument) as error:
         problem = FieldError("/html", str(error))
         raise bad_request(str(error), problem, code="bad_template") from None

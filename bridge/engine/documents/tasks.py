@@ -1,0 +1,53 @@
+"""
+Tasks for documents that users bring to the engine; worker processes import this (`parse`).
+
+Each gives what JSON can say: `{"fault": CODE}` for a document that is refused, or what it says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from PIL import Image
+
+from bridge.engine.documents import mrrt, pixels, structured_report
+from bridge.engine.documents.errors import BadImage, BadStructuredReport
+from bridge.engine.documents.images import DIMENSIONS
+from bridge.engine.documents.sr_file import SrLimits
+from bridge.engine.rules.document import BadDocument, to_json
+
+Image.init()  # imports every format now: the process of a call reads no files
+
+
+def read_structured_report(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a DICOM SR file of at most `size` bytes."""
+    try:
+        report = structured_report.read(document, SrLimits(max_bytes=given["size"]))
+    except BadStructuredReport as error:
+        return {"fault": error.code.value}
+    return asdict(report)
+
+
+def encode_image(document: bytes, given: Mapping[str, Any]) -> Any:
+    """Decode a picture of a `kind` with at most so many `pixels`, and encode it anew."""
+    try:
+        encoded, width, height = pixels.reencode(document, given["kind"], given["pixels"])
+    except BadImage as error:
+        return {"fault": error.code.value}
+    return DIMENSIONS.pack(width, height) + encoded
+
+
+def read_template(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read an MRRT template; a fault is text for people here."""
+    try:
+        title, found = mrrt.read_template(document.decode("utf-8", "surrogatepass"))
+    except (mrrt.BadTemplate, BadDocument) as error:
+        return {"fault": str(error)}
+    return {"title": title, "document": to_json(found)}
+
+
+TASKS = {
+    "structured report": read_structured_report,
+    "image": encode_image,
+    "template": read_template,
+}

@@ -1,0 +1,65 @@
+"""
+Every limit of documents that users bring, in one table.
+
+`size` is in bytes (in characters, where a reader takes text), `depth` counts levels, `count` what
+the document consists of: values, elements, rows. `seconds` is processor time in a worker process.
+A limit on the memory of worker processes is in `bridge.workers.pools`.
+"""
+
+from dataclasses import dataclass
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a document of one kind may cost."""
+
+    size: int
+    depth: int
+    count: int
+    seconds: int = 2
+
+
+JSON = Limits(64 * MEBIBYTE, depth=64, count=250_000)
+"""A request body; routes have smaller sizes. `count`: members and entries."""
+
+TOML = Limits(MEBIBYTE // 2, depth=16, count=20_000)
+"""`bridge.toml`, `interface.toml`. `depth`: of brackets, and parts of a key; `count`: values."""
+
+YAML = Limits(400_000, depth=40, count=20_000)
+"""One file of a definition. `count`: nodes, with aliases written out."""
+
+YAML_TOKENS = 60_000
+"""What the scanner of YAML may find in one file: keys, values, brackets, changes of indentation."""
+
+TABLE = Limits(4 * MEBIBYTE, depth=64, count=50_000)
+"""A code table as CSV. `depth`: columns; `count`: rows."""
+
+PACKAGE = Limits(8 * MEBIBYTE, depth=3, count=300, seconds=3)
+"""An interface package (ZIP). `size`: unpacked; `depth`: folders; `count`: entries."""
+
+PROFILE = Limits(8 * MEBIBYTE, depth=32, count=100_000)
+"""A conformance profile (XML). `count`: elements and attributes."""
+
+TEMPLATE = Limits(1_000_000, depth=10_000, count=50_000)
+"""A report template (MRRT, HTML). `depth`: open elements (end tags are optional); `count`: tags."""
+
+STRUCTURED_REPORT = Limits(10 * MEBIBYTE, depth=64, count=250_000, seconds=3)
+"""A DICOM SR file. `size`: inflated; `depth`: of the content tree; `count`: data elements."""
+
+STRUCTURED_REPORT_ITEMS = 20_000
+STRUCTURED_REPORT_SEQUENCES = 200
+"""Levels of sequences within each other, whatever they mean; the content tree has fewer."""
+
+STRUCTURED_REPORT_TEXT = 4 * MEBIBYTE
+"""Characters of what a DICOM SR file says."""
+
+META_INFORMATION = 2**16
+"""Bytes of a DICOM file's group 0002."""
+
+IMAGE = Limits(10 * MEBIBYTE, depth=1, count=40_000_000, seconds=6)
+"""A picture. `count`: pixels."""
+
+DOCUMENTS_OF_A_REQUEST = 12.0
+"""Seconds by the clock that the worker processes spend on all documents of one request."""
