@@ -35,7 +35,7 @@ class Decision:
     What somebody puts into force, and why.
 
     `begun_on` must be in force still; `revision` is the draft's; `listeners` are to read with the
-    definition from now on.
+    definition from now on. `code`: they may change Python.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Decision:
     revision: int = 0
     version: str = ""
     listeners: Sequence[str] = ()
+    code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ class Question:
     last: int
     values: bool = field(default=False)
     """Whether values are told; else only which fields differ, and how often."""
+    code: bool = field(default=False)
+    """Whether they may change Python."""
 
 
 class Desk(Protocol):
@@ -132,8 +135,10 @@ class Bench(Protocol):
     def stored(self, name: str, last: int, control: str) -> Sequence[Told]:
         """Give the last stored messages that a definition concerns, or those of a control id."""
 
-    def try_out(self, name: str, actor: str, word: str, specimens: Sequence[Specimen]) -> Told:
-        """Give what a version makes of messages."""
+    def try_out(
+        self, name: str, actor: str, word: str, specimens: Sequence[Specimen], *, code: bool = False
+    ) -> Told:
+        """Give what a version makes of messages; `code`: the actor may change Python."""
 
     def compare(self, question: Question) -> Told:
         """Say which stored messages come out differently."""

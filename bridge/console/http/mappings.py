@@ -101,6 +101,7 @@ async def activate(
         body.begun_on,
         body.revision,
         listeners=tuple(body.listeners),
+        code=Permission.CODE in person.grant.permissions,
     )
     return await act(request, person, wanted, lambda: backstage.desk.activate(decision))
 
@@ -111,7 +112,14 @@ async def rollback(
 ) -> Mapping[str, Any]:
     """Put the version before, or the one that is named, into force again."""
     wanted = Act((Permission.AUTHOR,), "roll back", f"mapping {name}", reason=body.reason)
-    decision = Decision(name, person.grant.email, body.reason, body.begun_on, version=body.version)
+    decision = Decision(
+        name,
+        person.grant.email,
+        body.reason,
+        body.begun_on,
+        version=body.version,
+        code=Permission.CODE in person.grant.permissions,
+    )
     return await act(request, person, wanted, lambda: backstage.desk.rollback(decision))
 
 

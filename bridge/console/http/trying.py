@@ -52,9 +52,9 @@ async def try_out(
     """Give what a version makes of messages that the page has."""
     person.grant.require(Permission.AUTHOR)
     specimens = [Specimen(each.data, each.listener) for each in body.messages]
-    email = person.grant.email
+    email, code = person.grant.email, Permission.CODE in person.grant.permissions
     work = backstage.bench.try_out
-    return await _bounded(backstage, lambda: work(name, email, body.word, specimens))
+    return await _bounded(backstage, lambda: work(name, email, body.word, specimens, code=code))
 
 
 @router.post("/mappings/{name}/compare")
@@ -63,7 +63,8 @@ async def compare(
 ) -> Mapping[str, Any]:
     """Say which stored messages two versions map differently; values for who may read bodies."""
     values = Permission.BODIES in person.grant.permissions
-    question = Question(name, person.grant.email, body.before, body.after, body.last, values)
+    code = Permission.CODE in person.grant.permissions
+    question = Question(name, person.grant.email, body.before, body.after, body.last, values, code)
     subject = f"mapping {name}, last {body.last} messages"
     wanted = Act((Permission.AUTHOR,), "compare", subject)
     async with backstage.gate:

@@ -21,9 +21,10 @@ from bridge.wiring import present
 from bridge.wiring.authoring import trying
 from bridge.wiring.authoring.checking import checked
 from bridge.wiring.authoring.differing import answer, as_read_now
+from bridge.wiring.authoring.hook_permission import require_code
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.authoring.told import issue
-from bridge.wiring.choosing import DRAFT, sources_of
+from bridge.wiring.choosing import ACTIVE, DRAFT, sources_of
 from bridge.wiring.comparing import compared, comparing
 from bridge.wiring.drafting import NoDraft
 from bridge.wiring.samples import Sample, stored, stored_one
@@ -62,10 +63,10 @@ class AuthorsBench(Bench):
 
     @override
     def try_out(
-        self, name: str, actor: str, word: str, specimens: Sequence[Specimen]
+        self, name: str, actor: str, word: str, specimens: Sequence[Specimen], *, code: bool = False
     ) -> Mapping[str, Any]:
         with refusals():
-            made = self._made(name, actor, word)
+            made = self._made(name, actor, word, code=code)
         reader = trying.Reader(lambda: self._reader(name))
         late = _deadline()
         samples = (self._sample(name, each) for each in specimens)
@@ -77,11 +78,11 @@ class AuthorsBench(Bench):
         name, actor = question.name, question.actor
         samples = self._last(name, question.last)
         with refusals():
-            after = self._made(name, actor, question.after)
+            after = self._made(name, actor, question.after, code=question.code)
             if question.before == NOW:
                 look = as_read_now(self._settings, self._database, after)
             else:
-                before = self._made(name, actor, question.before)
+                before = self._made(name, actor, question.before, code=question.code)
                 look = comparing(before, after, lambda: self._reader(name))
         return answer(compared(samples, look, _deadline()), after.version, values=question.values)
 
@@ -114,7 +115,7 @@ class AuthorsBench(Bench):
         defaults = Defaults(listener.site, listener.time_zone, now)
         return Sample("", specimen.payload, defaults, listener.charset, listener.name)
 
-    def _made(self, name: str, actor: str, word: str) -> Compiled:
+    def _made(self, name: str, actor: str, word: str, *, code: bool) -> Compiled:
         """Compile a version; a draft that does not exist is what is in force."""
         try:
             sources = sources_of(self._settings, self._database, name, word, actor)
@@ -122,6 +123,7 @@ class AuthorsBench(Bench):
             if word != DRAFT:
                 raise
             sources = whole(self._settings, self._database, name)
+        require_code(self._settings, self._database, name, sources, code=code)
         found = checked(sources, name)
         if found.made is None:
             raise Mistaken(
@@ -134,7 +136,7 @@ class AuthorsBench(Bench):
         current = present.current(self._settings, self._database)
         names = [each for listener in current.listener for each in listener.mappings]
         first = next(iter(names), "orders")
-        return self._made(first, "", "active")
+        return self._made(first, "", ACTIVE, code=False)
 
 
 def _deadline() -> Callable[[], bool]:

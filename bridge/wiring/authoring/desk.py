@@ -6,22 +6,23 @@ has a mistake, or that a listener or destination could not work with.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from typing_extensions import override
 
 from bridge.console.desk import Decision, Desk, Entry, Writing
-from bridge.console.errors import NotPermitted, Unknown
-from bridge.console.permissions import Permission
+from bridge.console.errors import Unknown
 from bridge.store import mapping_versions as kept
 from bridge.store import unknown_codes
 from bridge.store.database import Database
 from bridge.store.mapping_versions import Draft, Version
 from bridge.store.unknown_codes import Place
 from bridge.wiring import drafting, present, reading
-from bridge.wiring.activating import Who, activate, resolve, rollback
+from bridge.wiring.activating import Who, activate, before, resolve, rollback
 from bridge.wiring.authoring import entries, overview, told
 from bridge.wiring.authoring.checking import checked
+from bridge.wiring.authoring.hook_permission import require_code
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.drafting import SavedElsewhere
 from bridge.wiring.shelf import files_of, whole
@@ -69,21 +70,20 @@ class AuthorsDesk(Desk):
     @override
     def save(self, writing: Writing) -> Mapping[str, Any]:
         known = whole(self._settings, self._database, writing.name)
-        code = {file: text for file, text in writing.files.items() if file.endswith(".py")}
-        if not writing.code and any(known.get(file) != text for file, text in code.items()):
-            raise NotPermitted(Permission.CODE)
+        sources = {**known, **writing.files}
+        self._require_code(writing, sources, writing.files)
         draft = Draft(
             writing.name,
             writing.actor,
             writing.files,
             writing.begun_on,
             writing.revision,
-            checked({**known, **writing.files}, writing.name).version,
+            checked(sources, writing.name).version,
             self._clock(),
         )
         with refusals():
             saved = drafting.keep(self._database, draft)
-        return {**told.draft(saved), **self._checked(writing.name, {**known, **writing.files})}
+        return {**told.draft(saved), **self._checked(writing.name, sources)}
 
     @override
     def discard(self, name: str, actor: str) -> None:
@@ -111,7 +111,9 @@ class AuthorsDesk(Desk):
                 raise drafting.NoDraft(name)
             if draft.revision != decision.revision:
                 raise SavedElsewhere(name)
-            chosen = [(name, whole(self._settings, self._database, name, draft.sources))]
+            sources = whole(self._settings, self._database, name, draft.sources)
+            self._require_code(decision, sources, draft.sources)
+            chosen = [(name, sources)]
             begun_on, records = {name: decision.begun_on}, self._lists(decision)
             (done,) = activate(
                 self._settings,
@@ -126,13 +128,21 @@ class AuthorsDesk(Desk):
 
     @override
     def rollback(self, decision: Decision) -> Mapping[str, Any]:
+        name = decision.name
         with refusals():
+            with self._database.read() as connection:
+                wanted = (
+                    resolve(connection, name, decision.version)
+                    if decision.version
+                    else before(connection, name)
+                )
+            self._require_code(decision, wanted.sources)
             done = rollback(
                 self._settings,
                 self._database,
-                decision.name,
+                name,
                 self._who(decision),
-                decision.version,
+                wanted.version,
                 {decision.name: decision.begun_on},
             )
         return {"version": done.version, "before": done.before}
@@ -216,6 +226,11 @@ class AuthorsDesk(Desk):
             "needed": list(found.made.files) if found.made else [],
             "issues": [told.issue(each) for each in found.issues],
         }
+
+    def _require_code(
+        self, by: Writing | Decision, sources: Sources, written: Sources = MappingProxyType({})
+    ) -> None:
+        require_code(self._settings, self._database, by.name, sources, written, code=by.code)
 
     def _who(self, decision: Decision) -> Who:
         return Who(decision.actor, self._clock(), decision.reason)

@@ -1,0 +1,169 @@
+"""Without the permission `code` nobody brings code into a definition that is not active there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.console.desk import Decision, Question, Specimen, Writing
+from bridge.console.errors import Mistaken, NotPermitted
+from bridge.wiring.authoring.bench import AuthorsBench
+from bridge.wiring.authoring.desk import AuthorsDesk
+from bridge.wiring.homes import make_home
+from bridge.wiring.stores import bridge_database
+from config import load
+
+ANN, ROOT = "ann@example.org", "root@example.org"
+HOOKS = "def f(message):\n    return 'F'\n\n\ndef g(message):\n    return 'G'\n"
+BASE = "include: orders.yaml\n"
+NAME = "ris-c"
+ORDER = (
+    b"MSH|^~\\&|RIS|H|B|H|20260101||ORM^O01|1|P|2.5\rPID|1||77\r"
+    b"ORC|NW|P1\rOBR|1|P1||X^Test|||||||||||||||A1\r"
+)
+
+
+def rule(hook: str) -> str:
+    """A definition with this hook."""
+    return f"{BASE}tags:\n  Notes: {{hook: '{hook}'}}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An installation with a hook file of the operator, which no definition uses."""
+    home = tmp_path / "home"
+    make_home(home)
+    (home / "bridge.toml").write_text(
+        '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
+    )
+    (home / "mappings/mine.py").write_text(HOOKS, "utf-8")
+    return home
+
+
+@pytest.fixture
+def desk(home: Path) -> Iterator[AuthorsDesk]:
+    """Where authors write."""
+    with bridge_database(home) as database:
+        yield AuthorsDesk(load(home), database, lambda: 1_000)
+
+
+@pytest.fixture
+def bench(desk: AuthorsDesk) -> AuthorsBench:
+    """Where they try."""
+    return AuthorsBench(desk._settings, desk._database)
+
+
+def save(
+    desk: AuthorsDesk,
+    text: str,
+    files: dict[str, str] | None = None,
+    *,
+    code: bool = False,
+    revision: int = 0,
+    begun_on: str = "",
+) -> Any:
+    """Write a draft."""
+    actor = ROOT if code else ANN
+    files = {f"{NAME}.yaml": text, **(files or {})}
+    return desk.save(Writing(NAME, actor, files, begun_on, revision, code=code))
+
+
+def activate(
+    desk: AuthorsDesk, *, code: bool = False, begun_on: str = "", revision: int = 1
+) -> str:
+    """Activate it; gives the version."""
+    actor = ROOT if code else ANN
+    decision = Decision(NAME, actor, "why", begun_on, revision, code=code)
+    return str(desk.activate(decision)["version"])
+
+
+HOSTILE: dict[str, tuple[str, dict[str, str]]] = {
+    "the standard library": (rule("_osx_support:_read_output"), {}),
+    "a hook that is there": (rule("mine:f"), {}),
+    "a file of its own": (rule("evil:f"), {"evil.py": HOOKS}),
+    "a file that nothing uses": (BASE, {"evil.py": HOOKS}),
+    "a changed file": (BASE, {"mine.py": f"{HOOKS}# more"}),
+    "an include": (f"{BASE[:-1]}\n", {"orders.yaml": "tags: {Notes: {hook: 'mine:f'}}"}),
+    "an include of an include": (
+        "include: [orders.yaml, include/a.yaml]",
+        {
+            "include/a.yaml": "include: include/b.yaml",
+            "include/b.yaml": "tags: {Notes: {first: {hook: 'mine:f'}}}",
+        },
+    ),
+    "a list": (f"{BASE}tags: {{Notes: [PID-3, {{join: [{{hook: 'mine:f'}}]}}]}}", {}),
+    "an alias": (f"{BASE}tags: {{Notes: &a {{hook: 'mine:f'}}, KeyFindings: *a}}", {}),
+    "a merged key": (
+        f"{BASE}metadata: {{values: {{x: &a {{hook: 'mine:f'}}, y: {{<<: *a}}}}}}",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "files"), HOSTILE.values(), ids=HOSTILE)
+def test_an_author_brings_no_code(desk: AuthorsDesk, text: str, files: dict[str, str]) -> None:
+    """The draft is not kept; with the permission it is, whatever is wrong with it."""
+    with pytest.raises(NotPermitted):
+        save(desk, text, files)
+    assert desk.definition("orders", ANN)["draft"] is None
+    assert save(desk, text, files, code=True)["revision"] == 1
+
+
+def test_an_author_keeps_the_hooks_that_are_active(desk: AuthorsDesk, bench: AuthorsBench) -> None:
+    """The same function of the same file, wherever it stands; no other function of the file."""
+    save(desk, rule("mine:f"), {"mine.py": HOOKS}, code=True)
+    now = activate(desk, code=True)
+    more = f"{rule('mine:f')}  KeyFindings: {{hook: 'mine:f'}}\n"
+    save(desk, more, {"mine.py": HOOKS}, begun_on=now)
+    tried = bench.try_out(NAME, ANN, "draft", [Specimen(ORDER)], code=False)
+    assert tried["trials"][0]["events"]
+    after = activate(desk, begun_on=now)
+    with pytest.raises(NotPermitted):
+        save(desk, rule("mine:g"), begun_on=after)
+    save(desk, BASE, begun_on=after)
+    without = activate(desk, begun_on=after)
+    with pytest.raises(NotPermitted):  # they are not active any more
+        save(desk, rule("mine:f"), begun_on=without)
+    with pytest.raises(NotPermitted):
+        desk.rollback(Decision(NAME, ANN, "why", without))
+    with pytest.raises(NotPermitted):
+        desk.rollback(Decision(NAME, ANN, "why", without, version=now))
+    for word in (now, "previous"):
+        with pytest.raises(NotPermitted):
+            bench.try_out(NAME, ANN, word, [Specimen(ORDER)], code=False)
+        with pytest.raises(NotPermitted):
+            bench.compare(Question(NAME, ANN, word, "active", 5))
+    assert desk.rollback(Decision(NAME, ROOT, "why", without, code=True))["version"] == after
+
+
+def test_a_permission_that_is_gone(desk: AuthorsDesk, bench: AuthorsBench) -> None:
+    """A draft from before is neither tried nor activated."""
+    files = {f"{NAME}.yaml": rule("mine:f")}
+    desk.save(Writing(NAME, ANN, files, "", 0, code=True))
+    with pytest.raises(NotPermitted):
+        bench.try_out(NAME, ANN, "draft", [Specimen(ORDER)], code=False)
+    with pytest.raises(NotPermitted):
+        activate(desk)
+
+
+def test_a_file_of_the_operator_that_uses_a_hook(home: Path, desk: AuthorsDesk) -> None:
+    """What nobody has activated is as its file says; another definition's hook is another's."""
+    (home / f"mappings/{NAME}.yaml").write_text(rule("mine:f"), "utf-8")
+    save(desk, f"{rule('mine:f')}  KeyFindings: PID-3\n")
+    files = {"orders.yaml": f"include: {NAME}.yaml"}
+    with pytest.raises(NotPermitted):
+        desk.save(Writing("orders", ANN, files, "", 0))
+
+
+def test_an_installed_module_is_a_mistake_even_with_the_permission(
+    desk: AuthorsDesk, bench: AuthorsBench
+) -> None:
+    """The hook of the attack is refused by the check, and nothing runs."""
+    saved = save(desk, rule("_osx_support:_read_output"), code=True)
+    (issue,) = saved["issues"]
+    assert issue["code"] == "hook"
+    with pytest.raises(Mistaken):
+        bench.try_out(NAME, ROOT, "draft", [Specimen(ORDER)], code=True)
+    with pytest.raises(Mistaken):
+        activate(desk, code=True)
