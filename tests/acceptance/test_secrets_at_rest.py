@@ -1,0 +1,180 @@
+"""No secret that was ever issued is in a file of the data directory or in a row of the database."""
+
+import base64
+import re
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy
+
+from tests.acceptance.house import TOKEN, House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender
+from tests.conftest import empty
+
+PASSWORD = "correct horse battery staple 4711"  # a test's own
+NAMED = {"engine.token", "link.keys", "index.key"}
+"""Files of `secrets` that hold what they are named for."""
+_HANDLE = re.compile(r"(?:token|handle|share|init)[=/]([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
+_TOKEN = re.compile(r"rbt_[A-Za-z0-9_-]+")
+_BOOT = re.compile(r'"session":\s*"([A-Za-z0-9_-]{20,})"')
+
+
+@dataclass
+class Used:
+    """A house through which secrets of all kinds went, and these secrets."""
+
+    house: House
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, kind: str, text: str) -> None:
+        """Remember what a text issues."""
+        for pattern in (_HANDLE, _TOKEN, _BOOT):
+            for number, found in enumerate(pattern.findall(text)):
+                self.secrets[f"{kind} {pattern.pattern[:12]} {number}"] = found
+
+    def heard(self, kind: str, answer: httpx.Response) -> httpx.Response:
+        """Remember what an answer issues, its cookies included."""
+        assert answer.status_code < 400, (kind, answer.status_code, answer.text)
+        self.keep(kind, f"{answer.text} {answer.headers.get('location', '')}")
+        for cookie in answer.headers.get_list("set-cookie"):
+            value = cookie.partition("=")[2].partition(";")[0]
+            if len(value) > 8:
+                self.secrets[f"{kind} cookie {cookie.partition('=')[0]}"] = value
+        return answer
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
+    """A house that has issued secrets; it still runs, and its log is not copied back."""
+    database = ""
+    if request.param == "postgresql":
+        database = request.getfixturevalue("postgres_url")
+        empty(database)
+    house = House(tmp_path / "home", database=database)
+    house.settings = '[log]\nlevel = "debug"\n'
+    house.make()
+    (house.home / TOKEN).unlink()
+    used = Used(house)
+    used.keep("command", house.token)
+    add_person(used)
+    house.start()
+    issue_all(used)
+    used.keep("later command", house.bridge("token", "create", "--user", "ada@example.org"))
+    house.bridge("rotate-keys", "--drop-old")
+    yield used
+    house.kill()
+
+
+def add_person(used: Used) -> None:
+    """An account with a password, by the command line."""
+    command = [sys.executable, "-m", "bridge", "user", "add", "pia@example.org", "--name", "Pia"]
+    where = ["--site", "SITE1", "--password-stdin", "--home", str(used.house.home)]
+    subprocess.run([*command, *where], input=PASSWORD, text=True, check=True, timeout=60)
+    used.secrets["password"] = PASSWORD
+
+
+def issue_all(used: Used) -> None:
+    """Tokens, links of each kind, sessions, repeats, guesses, and messages with all of them."""
+    house = used.house
+    with httpx.Client(
+        base_url=house.url, headers={"x-access-token": house.token}, timeout=30
+    ) as machine:
+        body = {"email": "ada@example.org", "label": "machine"}
+        for _ in range(2):
+            answer = machine.post(
+                "/api/admin/sites/SITE1/tokens", json=body, headers={"idempotency-key": "a-key-1"}
+            )
+            used.heard("repeated token", answer)
+        links = [
+            used.heard(f"launch {number}", machine.post("/api/report/launch/clinical", json=each))
+            for number, each in enumerate(launches())
+        ]
+        init = {"clinicalInfo": {"SiteID": "SITE1"}, "response": {"type": "link"}}
+        answer = machine.post("/api/report/init", json=init)
+        if answer.status_code == 200:
+            used.heard("init", answer)
+    with httpx.Client(base_url=house.url, timeout=30) as browser:
+        page = used.heard("opened", browser.get(links[0].json()["reportLink"], follow_redirects=True))
+        (session,) = _BOOT.findall(page.text)[:1]
+        head = {"authorization": f"Bearer {session}", "origin": house.url}
+        shares = browser.post("/reporting/api/session/shares", json={}, headers=head)
+        used.heard("share", shares)
+        form = {"email": "pia@example.org", "password": PASSWORD}
+        headers = {"origin": house.url, "accept": "application/json"}
+        answer = browser.post("/reporting/login", data=form, headers=headers)
+        used.heard("sign-in", answer)
+        guess = form | {"password": "guess of mine 815"}
+        browser.post("/reporting/login", data=guess, headers=headers)
+        used.secrets["guess"] = "guess of mine 815"
+        browser.get("/api/worklist", headers={"x-access-token": "rbt_never-issued-0815"})
+        used.secrets["unknown token"] = "rbt_never-issued-0815"
+        browser.get("/launch-report/clinical?token=AAAAAAAAAAAAAAAAAAAA15")
+        used.secrets["unknown link"] = "AAAAAAAAAAAAAAAAAAAA15"
+    with Sender(house.mllp_port) as sender:
+        sender.ask(order(1, mrn="M1"))
+    house.settle()
+
+
+def launches() -> Iterator[dict[str, Any]]:
+    """Launches with each kind of answer."""
+    for number, kind in enumerate(("link", "qrcode", "all")):
+        clinical = {"SiteID": "SITE1", "PatientMRN": "M9", "Accession": f"A9{number}"}
+        yield {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": kind}}
+
+
+def forms(secret: str) -> set[bytes]:
+    """How a secret may be written."""
+    raw = secret.encode()
+    found = {raw, raw.hex().encode(), raw.hex().upper().encode()}
+    found |= {urllib.parse.quote(secret, safe="").encode(), base64.b64encode(raw).rstrip(b"=")}
+    found |= {base64.urlsafe_b64encode(raw).rstrip(b"="), secret.encode("utf-16-le")}
+    found |= {base64.b64encode(b"." * n + raw + b"...")[4:-8] for n in (1, 2)}
+    if re.fullmatch(r"[A-Za-z0-9_-]{22,}", secret):  # the bytes behind a handle
+        found.add(base64.urlsafe_b64decode(secret + "=" * (-len(secret) % 4)))
+    return found
+
+
+def everything(used: Used) -> Iterator[tuple[str, bytes]]:
+    """Each file of the data directory, and each row of each table on PostgreSQL."""
+    for path in used.house.home.rglob("*"):
+        if path.is_file() and not (path.parent.name == "secrets" and path.name in NAMED):
+            yield str(path.relative_to(used.house.home)), path.read_bytes()
+    if not used.house.database:
+        return
+    engine = sqlalchemy.create_engine(used.house.database)
+    with engine.connect() as connection:
+        tables = sqlalchemy.inspect(engine).get_table_names()
+        for table in tables:
+            rows = connection.exec_driver_sql(f'SELECT t.*, t::text FROM "{table}" AS t').all()  # noqa: S608
+            yield f"table {table}", b"\n".join(_bytes(value) for row in rows for value in row)
+    engine.dispose()
+
+
+def _bytes(value: object) -> bytes:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value)
+    return str(value).encode("utf-8", "surrogateescape")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_no_secret_is_stored_in_clear(used: Used) -> None:
+    """In no usual form: plain, hexadecimal, Base64, percent-encoded, UTF-16."""
+    kinds = " ".join(used.secrets)
+    for kind in ("command", "repeated token", "launch", "share", "opened", "sign-in cookie"):
+        assert kind in kinds, f"{kind} was not issued: {kinds}"
+    found = {
+        (place, kind)
+        for place, content in everything(used)
+        for kind, secret in used.secrets.items()
+        if any(form in content for form in forms(secret))
+    }
+    assert found == set()
