@@ -60,6 +60,11 @@ class Database(Section):
         30.0, gt=0, le=300, description="how long work waits for one before it is tried again"
     )
 
+    index_key_file: Path = Field(
+        Path("secrets/index.key"),
+        description="keys the hashes of patient identifiers; the same for all nodes",
+    )
+
     @field_validator("url", "engine_url")
     @classmethod
     def _known_dialect(cls, value: str) -> str:

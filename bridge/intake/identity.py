@@ -6,6 +6,7 @@ Pure. Hashes, as `bridge.queue.hashing` makes them, so that no patient is in an 
 
 import re
 
+from bridge.index_key import keyed64
 from bridge.queue.hashing import digest, identity, lane, signed64
 from mappings.hl7.header import Header
 
@@ -48,4 +49,5 @@ def single_identity(listener: str, unique: str) -> int:
 
 def signal(kind: str, value: str) -> int:
     """Give a link signal's number; signals that differ in case or outer blanks are equal."""
-    return signed64(kind.encode(), value.strip().casefold().encode("utf-8", "surrogatepass"))
+    named = value.strip().casefold().encode("utf-8", "surrogatepass")
+    return keyed64(signed64(kind.encode(), named))

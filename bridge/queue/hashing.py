@@ -2,11 +2,13 @@
 The integers the queue finds things by.
 
 Hashes, so that no index, log or error can tell a patient: 64 bits for keys that are compared
-among what is unfinished or shares a control id, never for what must be secret.
+among what is unfinished or shares a control id. What names a patient is keyed (`bridge.index_key`).
 """
 
 from functools import lru_cache
 from hashlib import blake2b
+
+from bridge.index_key import keyed64
 
 _WIDTH = 8
 _DIGITS = b"0123456789"
@@ -88,4 +90,4 @@ def digest(payload: bytes) -> bytes:
 
 def lane(*key: str) -> int:
     """Give the lane of a key, such as a site and its patient's number."""
-    return signed64(*[part.encode() for part in key])
+    return keyed64(signed64(*[part.encode() for part in key]))

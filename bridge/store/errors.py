@@ -8,6 +8,7 @@ What the database can refuse.
     * Conflict            a unique key is taken
     * StatementRefused    the statement is wrong: a defect of ours
     * SchemaTooNew        the database was migrated by a newer release
+    * WrongIndexKey       its hashes have another key than secrets/index.key
     * SchemaInUse         others use the tables that are to be migrated
     * UnsupportedStore    no database we can keep messages in
     * NameTaken           another process goes by our name
@@ -95,6 +96,16 @@ class SchemaInUse(StoreError):
         super().__init__(
             f"{package}: not migrated, nothing was changed: others use the tables;"
             " stop all nodes, wait for back-ups, and start again"
+        )
+
+
+class WrongIndexKey(StoreError):
+    """The hashes of the database have another key than this installation."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "secrets/index.key is not the key of this database: copy the file from another node "
+            "that uses the database, or from the back-up of it"
         )
 
 

@@ -6,15 +6,19 @@ from pathlib import Path
 
 from sqlalchemy.exc import ArgumentError
 
+from bridge import index_key
 from bridge.errors import BridgeError
 from bridge.queue.large_files import folder_of
 from bridge.queue.parcels import contentless
+from bridge.store import keyed_columns
 from bridge.store.database import Database
+from bridge.store.errors import WrongIndexKey
 from bridge.store.migrate import current, heads, is_ready
 from bridge.store.suitability import doubts
 from bridge.wiring import stores
 from bridge.wiring.findings import Finding, Severity
-from config import Settings
+from bridge.wiring.secret_files import read_index_key
+from config import Settings, SettingsError
 
 _LOST = "the content of {} large messages is missing; restore {} from the same back-up"
 
@@ -50,6 +54,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
         yield from _database(place, own, "bridge.store", "alembic_version")
         yield from _doubts(place, own)
         yield from _contents(place, own)
+        yield from _index_key(settings, own, keyed_columns.BRIDGE_TABLE)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
         return
@@ -60,6 +65,8 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, place, down[url])
     if url not in {*down, own}:
         yield from _doubts(place, url)
+    if url not in down:
+        yield from _index_key(settings, url, keyed_columns.ENGINE_TABLE)
 
 
 def _database(place: str, url: str, package: str, versions: str) -> Iterator[Finding]:
@@ -95,6 +102,27 @@ def _doubts(place: str, url: str) -> Iterator[Finding]:
             yield Finding(Severity.ERROR if each.hinders else Severity.WARNING, place, each.text)
     except BridgeError as error:
         yield Finding(Severity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
+def _index_key(settings: Settings, url: str, table: str) -> Iterator[Finding]:
+    """See that the key of index hashes is the one that the rows of the database have."""
+    if is_missing(url):
+        return
+    path = settings.path(settings.database.index_key_file)
+    database = Database(url)
+    try:
+        kept = keyed_columns.fingerprint_of(database, table)
+        if kept is None:
+            return  # `bridge migrate` or `bridge serve` makes the key, and keys the rows
+        own = index_key.fingerprint(read_index_key(path))
+        if own != kept:
+            yield Finding(Severity.ERROR, str(path), str(WrongIndexKey()))
+    except SettingsError:
+        yield Finding(Severity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
+    except BridgeError as error:
+        yield Finding(Severity.ERROR, str(path), str(error))
     finally:
         database.dispose()
 

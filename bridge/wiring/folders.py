@@ -40,7 +40,7 @@ def require_foreign_secret(settings: Settings, owner: str, file: Path | None) ->
     path = settings.path(file)
     engine = settings.engine
     own = [*engine.tokens.values(), engine.token_file, engine.link_keys_file]
-    own.append(Path("secrets/index.key"))
+    own.append(settings.database.index_key_file)
     if path.resolve() in {settings.path(each).resolve() for each in own}:
         raise ProtectedPath(owner, path)
     return path

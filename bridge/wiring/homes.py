@@ -7,6 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
+from bridge.wiring.secret_files import new_index_key
 from config.home import create
 
 _TOKEN_BYTES: Final = 32
@@ -16,7 +17,11 @@ _KEY_ID_BYTES: Final = 4
 
 def make_home(home: Path) -> tuple[list[Path], list[Path]]:
     """Make what is missing of HOME; return (written, kept) paths."""
-    made = {"engine.token": _service_token, "link.keys": _link_keys}
+    made = {
+        "engine.token": _service_token,
+        "link.keys": _link_keys,
+        "index.key": new_index_key,
+    }
     return create(home, dict(_definitions(files("mappings") / "definitions", "")), made)
 
 

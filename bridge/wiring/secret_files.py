@@ -6,6 +6,7 @@ A key ring is a line for each key, newest first: its id, a blank, 32 bytes in Ba
 
 import base64
 import binascii
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -49,6 +50,19 @@ def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
     if mistakes:
         raise SettingsError(mistakes)
     return tuple(keys)
+
+
+def new_index_key() -> bytes:
+    """Make the content of a new file for the key of index hashes."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
+
+
+def read_index_key(path: Path) -> bytes:
+    """Return the key of index hashes; raise SettingsError naming the file."""
+    key = _decoded(_text(path).strip())
+    if len(key) != KEY_BYTES:
+        raise SettingsError([Mistake(str(path), "must hold one line: 32 bytes in Base64")])
+    return key
 
 
 def write_link_keys(path: Path, keys: Sequence[tuple[str, bytes]]) -> None:

@@ -5,19 +5,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from bridge import index_key
+from bridge.store import keyed_columns
 from bridge.store.database import Database
 from bridge.store.migrate import is_ready, upgrade
 from bridge.store.partitions import make_room
 from bridge.store.pool import Pool
+from bridge.wiring.secret_files import new_index_key, read_index_key
 from config import Settings, load
+from config.errors import Mistake, SettingsError
+from config.private_files import make_folder
+from config.writing import write_new
 
 ENGINE_PACKAGE: Final = "bridge.engine.records"
 ENGINE_VERSIONS: Final = "alembic_engine"
+_NO_KEY: Final = (
+    "is missing, and the database has keyed rows: copy the file from another node that uses the "
+    "database, or from the back-up of it"
+)
 
 
 def open_bridge_database(settings: Settings) -> Database:
-    """Open the bridge's own database; nothing is migrated here."""
-    return Database(settings.database_url(), _pool(settings))
+    """Open the bridge's own database; nothing is migrated here. Raises SettingsError."""
+    database = Database(settings.database_url(), _pool(settings))
+    _use_index_key(settings, database, keyed_columns.BRIDGE_TABLE)
+    return database
 
 
 @contextmanager
@@ -32,30 +44,36 @@ def bridge_database(home: Path) -> Iterator[Database]:
 
 
 def open_engine_database(settings: Settings, pool: Pool | None = None) -> Database:
-    """Open the internal engine's database; nothing is migrated here."""
-    return Database(settings.engine_database_url(), pool or _pool(settings))
+    """Open the internal engine's database; nothing is migrated here. Raises SettingsError."""
+    database = Database(settings.engine_database_url(), pool or _pool(settings))
+    _use_index_key(settings, database, keyed_columns.ENGINE_TABLE)
+    return database
 
 
 def migrate_bridge(database: Database) -> tuple[str, ...]:
     """Bring the bridge's tables to this release, with room; give the revisions then in force."""
     revisions = upgrade(database)
+    keyed_columns.establish(database, keyed_columns.BRIDGE_TABLE, keyed_columns.BRIDGE)
     make_room(database)
     return revisions
 
 
 def migrate_engine(database: Database) -> tuple[str, ...]:
     """Bring the engine's tables to this release; give the revisions then in force."""
-    return upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    revisions = upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    keyed_columns.establish(database, keyed_columns.ENGINE_TABLE, keyed_columns.ENGINE)
+    return revisions
 
 
 def bridge_is_ready(database: Database) -> bool:
     """Tell whether the bridge's tables are at this release. Raises SchemaTooNew."""
-    return is_ready(database)
+    return is_ready(database) and _is_keyed(database, keyed_columns.BRIDGE_TABLE)
 
 
 def engine_is_ready(database: Database) -> bool:
     """Tell whether the engine's tables are at this release. Raises SchemaTooNew."""
-    return is_ready(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    ready = is_ready(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    return ready and _is_keyed(database, keyed_columns.ENGINE_TABLE)
 
 
 def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
@@ -73,6 +91,25 @@ def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
         finally:
             engine.dispose()
     return done
+
+
+def _is_keyed(database: Database, table: str) -> bool:
+    return keyed_columns.fingerprint_of(database, table) is not None
+
+
+def _use_index_key(settings: Settings, database: Database, table: str) -> None:
+    """
+    Give this process the index key; make one where neither a file nor a keyed row needs it.
+
+    A database that cannot be asked is no reason to make one: whoever uses it reports that.
+    """
+    path = settings.path(settings.database.index_key_file)
+    if not path.exists():
+        if keyed_columns.fingerprint_of(database, table) is not None:
+            raise SettingsError([Mistake(str(path), _NO_KEY)])
+        make_folder(path.parent)
+        write_new(path, new_index_key())
+    index_key.use(read_index_key(path))
 
 
 def _pool(settings: Settings) -> Pool:

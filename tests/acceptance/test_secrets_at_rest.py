@@ -102,7 +102,9 @@ def issue_all(used: Used) -> None:
         if answer.status_code == 200:
             used.heard("init", answer)
     with httpx.Client(base_url=house.url, timeout=30) as browser:
-        page = used.heard("opened", browser.get(links[0].json()["reportLink"], follow_redirects=True))
+        page = used.heard(
+            "opened", browser.get(links[0].json()["reportLink"], follow_redirects=True)
+        )
         (session,) = _BOOT.findall(page.text)[:1]
         head = {"authorization": f"Bearer {session}", "origin": house.url}
         shares = browser.post("/reporting/api/session/shares", json={}, headers=head)

@@ -32,7 +32,7 @@ class Link(Record, table=True):
     site_id: str = Field(foreign_key="engine_site.site_id")
     key_id: str
     sealed: bytes = octets()
-    target: str | None = Field(default=None, index=True)  # SHA-256 of site, patient and accession
+    target: str | None = Field(default=None, index=True)  # keyed hash of site, patient, accession
     account_id: int | None = refers("engine_account.id", required=False)
     token_id: int | None = refers("engine_access_token.id", required=False)
     framed: bool = False

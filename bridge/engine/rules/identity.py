@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from bridge.index_key import keyed_text
+
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
@@ -49,6 +51,6 @@ def _folded(text: str) -> str:
 
 
 def link_target(triple: Triple) -> str:
-    """Return the SHA-256 by which the links of an order are found without naming it."""
+    """Return the keyed hash by which the links of an order are found without naming it."""
     text = f"{triple.site_id}\x1f{triple.mrn}\x1f{triple.accession}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return keyed_text(hashlib.sha256(text.encode()).hexdigest())

@@ -1,0 +1,17 @@
+"""The fingerprint of the key that hashes of patient identifiers have; the rows are keyed later."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "engine_index_key",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("fingerprint", sa.Text, nullable=False),
+    )

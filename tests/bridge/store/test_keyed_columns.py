@@ -1,0 +1,101 @@
+"""Hashes of identifiers are keyed; rows of an older release are keyed once, on both databases."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+
+from bridge import index_key
+from bridge.console.numbers import Kind, hashed
+from bridge.index_key import keyed64, keyed_text
+from bridge.intake.identity import signal
+from bridge.queue.hashing import lane, signed64
+from bridge.store.database import Database
+from bridge.store.errors import WrongIndexKey
+from bridge.store.keyed_columns import (
+    BRIDGE,
+    BRIDGE_TABLE,
+    ENGINE,
+    ENGINE_TABLE,
+    establish,
+    fingerprint_of,
+)
+
+OLD = signed64(b"SITE1|4711")
+OTHER = b"x" * index_key.KEY_BYTES
+
+
+@pytest.fixture
+def _own_key() -> Iterator[None]:
+    yield
+    index_key.use(bytes(range(index_key.KEY_BYTES)))
+
+
+def fill(database: Database) -> None:
+    """Write rows as an older release did, with unkeyed hashes."""
+    with database.write() as connection:
+        for statement in (
+            "INSERT INTO message_number (number, message_id) VALUES (:old, 1), (:old, 2), (7, 2)",
+            (
+                "INSERT INTO bridge_order (id, site, mrn, accession, state, placer, filler, tags,"
+                " echo, report_id, first_message, place, last_message)"
+                " VALUES (1, 'S', 'M', 'A', 'ordered', '', '', '{}', '[]', '', 1, 0, 1)"
+            ),
+            (
+                "INSERT INTO order_signal (order_id, kind, signal)"
+                " VALUES (1, 'study', :old), (1, 'held-later', 1800000000000)"
+            ),
+        ):
+            given = {"old": OLD} if ":old" in statement else {}
+            connection.execute(text(statement), given)
+
+
+def test_rows_of_an_older_release_are_keyed_once(database: Database) -> None:
+    """Each hash becomes the keyed one, times stay, and a second start changes nothing."""
+    fill(database)
+    for _ in range(2):
+        establish(database, BRIDGE_TABLE, BRIDGE)
+        with database.read() as connection:
+            numbers = connection.execute(text("SELECT number, message_id FROM message_number"))
+            assert {tuple(each) for each in numbers} == {
+                (keyed64(OLD), 1),
+                (keyed64(OLD), 2),
+                (keyed64(7), 2),
+            }
+            signals = connection.execute(text("SELECT kind, signal FROM order_signal"))
+            assert {tuple(each) for each in signals} == {
+                ("study", keyed64(OLD)),
+                ("held-later", 1_800_000_000_000),
+            }
+    assert fingerprint_of(database, BRIDGE_TABLE) == index_key.fingerprint()
+
+
+@pytest.mark.usefixtures("_own_key")
+def test_another_key_is_refused(database: Database) -> None:
+    """A node with a key of its own does not start; the rows stay as they are."""
+    for table, columns in ((BRIDGE_TABLE, BRIDGE), (ENGINE_TABLE, ENGINE)):
+        index_key.use(bytes(range(index_key.KEY_BYTES)))
+        establish(database, table, columns)
+        index_key.use(OTHER)
+        with pytest.raises(WrongIndexKey, match=r"secrets/index\.key"):
+            establish(database, table, columns)
+
+
+@pytest.mark.usefixtures("_own_key")
+def test_every_hash_of_an_identifier_depends_on_the_key() -> None:
+    """With another key all of them are others: none can be computed by who has no key."""
+
+    def all_of_them() -> list[object]:
+        return [
+            lane("SITE1|4711"),
+            signal("study", "1.2.3"),
+            keyed64(hashed(Kind.PATIENT, "4711")),
+            keyed_text("a digest"),
+            index_key.fingerprint(),
+        ]
+
+    ours = all_of_them()
+    assert ours == all_of_them()
+    index_key.use(OTHER)
+    assert not set(map(str, ours)) & set(map(str, all_of_them()))
+    assert lane("SITE1|4711") != signed64(b"SITE1|4711")
