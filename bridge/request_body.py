@@ -2,18 +2,23 @@
 The body of an HTTP request, read within the limit of its route and the budget of the process.
 
 Used by engine and console after they have authenticated the request. A JSON body is refused before
-it is parsed if it has so many values that they would need much more memory than its text.
+it is parsed if it has so many values that they would need much more memory than its text; a model
+reports few mistakes (`Model`).
 """
 
+import asyncio
 import re
 from typing import Any, Final, Self
 
+from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from typing_extensions import override
 
 from bridge.errors import BridgeError
+from parsers.limits import JSON
 
-MAX_VALUES: Final = 250_000
+MAX_VALUES: Final = JSON.count
 """Members and items of a JSON body; each needs up to 100 bytes, however short its text is."""
 
 SMALL: Final = 64 * 2**10
@@ -22,8 +27,12 @@ SMALL: Final = 64 * 2**10
 IN_PROCESS: Final = "bridge.in_process"
 """The key of the ASGI scope's extensions that marks a call of this process to itself."""
 
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_OPENING = ("[", "{", ",")
+MAX_MISTAKES: Final = 100
+"""Mistakes of a body that are told one by one."""
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or one that does not end: no character is looked at twice."""
+_OPENING = (b"[", b"{", b",")
 
 
 class BodyTooLarge(BridgeError):  # noqa: N818  # named for what happened
@@ -106,7 +115,10 @@ class BoundedRequest(Request):
     async def json(self) -> Any:
         """Parse the body once. Raises TooManyValues and what `parse` raises."""
         if not hasattr(self, "_json"):
-            self._json = self.parse(await self.body())
+            body = await self.body()
+            # A large body takes a tenth of a second, in which a listener would answer nobody.
+            large = len(body) > SMALL
+            self._json = await asyncio.to_thread(self.parse, body) if large else self.parse(body)
         return self._json
 
     def parse(self, body: bytes) -> Any:
@@ -136,13 +148,40 @@ class BoundedRequest(Request):
             self._reserved += count
 
 
-def require_few_values(text: str) -> None:
+def require_few_values(text: bytes) -> None:
     """Raise TooManyValues for a JSON text with more than MAX_VALUES; costs no memory per value."""
-    if _openings(text) > MAX_VALUES:  # some of them may be within strings
-        outside = sum(_openings(each) for each in _STRING.split(text))
-        if outside > MAX_VALUES:
+    if _openings(text, 0, len(text)) <= MAX_VALUES:  # some of them may be within strings
+        return
+    outside = end = 0
+    for strings, found in enumerate(_STRING.finditer(text)):
+        outside += _openings(text, end, found.start())
+        end = found.end()
+        # Each value has a name at most; strings without a comma between them are no JSON.
+        if outside > MAX_VALUES or strings > 2 * MAX_VALUES:
             raise TooManyValues
+    if outside + _openings(text, end, len(text)) > MAX_VALUES:
+        raise TooManyValues
 
 
-def _openings(text: str) -> int:
-    return sum(map(text.count, _OPENING))
+def _openings(text: bytes, start: int, end: int) -> int:
+    return sum(text.count(each, start, end) for each in _OPENING)
+
+
+class Model(BaseModel):
+    """
+    A request body, or a part of one.
+
+    Beyond MAX_MISTAKES it reports one mistake: to report each costs a thousand bytes, and a
+    hostile body has as many as it has values.
+    """
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _limit_mistakes(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            if error.error_count() <= MAX_MISTAKES:
+                raise
+        message = f"more than {MAX_MISTAKES} members are wrong"
+        raise PydanticCustomError("too_many_mistakes", message)

@@ -8,6 +8,7 @@ Why the console refuses; each has its HTTP status and a stable code.
     ├── Unknown          404  there is no such row or channel
     ├── Impossible       409  it does not follow from the present state
     ├── Conflict         409  somebody was faster
+    ├── BadJson          400  the body is no JSON, or more than is read
     ├── BadEdit          400  an edited message cannot be written
     ├── Mistaken         422  a definition has mistakes
     ├── TooLarge         413  a request with more than any form of ours has
@@ -106,6 +107,13 @@ class Mistaken(ConsoleError):
     def __init__(self, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.more = more
+
+
+class BadJson(ConsoleError):
+    """The body is not JSON, or exceeds a limit of JSON bodies."""
+
+    status = 400
+    code = "bad_request"
 
 
 class BadEdit(ConsoleError):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from bridge.console.deliveries import DeliverySearching
 from bridge.console.numbers import Kind
@@ -11,13 +11,14 @@ from bridge.console.searching import Search
 from bridge.console.sent import SentQuery
 from bridge.console.trail import DeedQuery
 from bridge.queue.states import State
+from bridge.request_body import Model
 
 Text = Annotated[str, Field(max_length=200)]
 RowId = Annotated[int, Field(ge=1, lt=2**63)]
 Moment = Annotated[int, Field(ge=0, lt=2**53)]
 
 
-class _Body(BaseModel):
+class _Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

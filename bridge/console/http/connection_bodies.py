@@ -3,9 +3,10 @@
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from bridge.console.http.mapping_bodies import Version
+from bridge.request_body import Model
 
 _MOST_KEYS = 60
 
@@ -14,7 +15,7 @@ Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 Table = Annotated[dict[str, Any], Field(max_length=_MOST_KEYS)]
 
 
-class _Body(BaseModel):
+class _Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

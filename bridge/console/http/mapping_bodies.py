@@ -4,7 +4,9 @@ import base64
 import binascii
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
+
+from bridge.request_body import Model
 
 _MOST_FILES, _LONGEST_FILE = 64, 400_000
 _MOST_MESSAGES, _LONGEST_TEXT = 100, 4_000_000
@@ -26,7 +28,7 @@ FileText = Annotated[str, Field(max_length=_LONGEST_FILE)]
 Reason = Annotated[str, Field(max_length=500)]
 
 
-class _Body(BaseModel):
+class _Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -51,7 +53,7 @@ class Material(_Body):
     text: Annotated[str, Field(max_length=_LONGEST_TEXT)] = ""
     files: Annotated[
         list[Annotated[str, Field(max_length=_LONGEST_TEXT)]], Field(max_length=_MOST_MESSAGES)
-    ] = []
+    ] = Field(default_factory=list)
 
     @field_validator("files")
     @classmethod
@@ -105,7 +107,7 @@ class ActivateBody(_Body):
     reason: Annotated[Reason, Field(min_length=1)]
     begun_on: Version
     revision: Annotated[int, Field(ge=1, lt=2**53)]
-    listeners: Annotated[list[str], Field(max_length=50)] = []
+    listeners: Annotated[list[str], Field(max_length=50)] = Field(default_factory=list)
 
     @field_validator("reason")
     @classmethod

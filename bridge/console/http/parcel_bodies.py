@@ -4,12 +4,14 @@ import base64
 import binascii
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
+
+from bridge.request_body import Model
 
 _LONGEST = 8 * 2**20
 
 
-class ParcelBody(BaseModel):
+class ParcelBody(Model):
     """A ZIP file, as base64."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -4,9 +4,7 @@ The route class of every console endpoint: identify the person, then read the bo
 FastAPI itself reads and parses the body before it asks who sent it.
 """
 
-import json
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 from fastapi import Request, Response
@@ -14,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from typing_extensions import override
 
-from bridge.console.errors import Overloaded, TooLarge
+from bridge.console.errors import BadJson, Overloaded, TooLarge
 from bridge.console.http.guard import person_of
 from bridge.console.permissions import Permission
 from bridge.request_body import (
@@ -23,6 +21,8 @@ from bridge.request_body import (
     BudgetExhausted,
     require_few_values,
 )
+from parsers import json
+from parsers.errors import DocumentRefused
 
 LIMIT = 2**20
 """Bytes of a request to most endpoints."""
@@ -36,9 +36,8 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class _ConsoleRequest(BoundedRequest):
     @override
     def parse(self, body: bytes) -> Any:
-        text = body.decode()
-        require_few_values(text)
-        return json.loads(text)
+        require_few_values(body)
+        return json.read(body)
 
 
 class ConsoleRoute(APIRoute):
@@ -73,8 +72,10 @@ class ConsoleRoute(APIRoute):
 async def _load(request: _ConsoleRequest) -> None:
     """Read the body here: FastAPI answers 400 to whatever is raised while it reads one."""
     if await request.body():
-        with suppress(ValueError, RecursionError):  # it says what is wrong
+        try:
             await request.json()
+        except DocumentRefused as refusal:
+            raise BadJson(refusal.reason) from None
 
 
 class MessageRoute(ConsoleRoute):

@@ -28,10 +28,17 @@ from bridge.engine.http.problems import (
 from bridge.engine.http.quotas import Allowance
 from bridge.engine.http.sessions import session_desk
 from bridge.engine.http.state import Engine, engine_of
-from bridge.engine.http.strict_json import parse
 from bridge.engine.service.caller import Caller, Scope
 from bridge.engine.settings import SizeLimits
-from bridge.request_body import BodyTooLarge, BoundedRequest, BudgetExhausted, TooManyValues
+from bridge.request_body import (
+    BodyTooLarge,
+    BoundedRequest,
+    BudgetExhausted,
+    TooManyValues,
+    require_few_values,
+)
+from parsers import json
+from parsers.errors import DocumentRefused
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
@@ -58,7 +65,12 @@ class StrictRequest(BoundedRequest):
 
     @override
     def parse(self, body: bytes) -> Any:
-        return parse(body)
+        require_few_values(body)
+        try:
+            return json.read(body)
+        except DocumentRefused as refusal:
+            place = FieldError("", refusal.reason)
+            raise bad_request(refusal.reason, place, code="invalid_json") from None
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
     StringConstraints,
 )
+
+from bridge.request_body import Model
 
 TAG_LENGTH = 1024
 IDENTIFIER_BYTES = 1024
@@ -95,7 +96,7 @@ Flag = Annotated[StrictBool, BeforeValidator(_off, json_schema_input_type=Strict
 QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)]
 
 
-class Body(BaseModel):
+class Body(Model):
     """A request body: frozen, tolerant of members that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_enum_values=False)

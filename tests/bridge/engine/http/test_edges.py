@@ -3,12 +3,12 @@
 import pytest
 
 from bridge.engine.http.addresses import Addresses
-from bridge.engine.http.problems import Refused
 from bridge.engine.http.quotas import QuotaMeter
-from bridge.engine.http.strict_json import parse
 from bridge.engine.launching.languages import LANGUAGES, first_language, language
 from bridge.engine.service.sites import is_origin
 from bridge.engine.settings import Quota
+from parsers.errors import DocumentRefused
+from parsers.json import read as parse
 from tests.bridge.engine.http.house import Clock
 
 MAPPED = {
@@ -85,7 +85,7 @@ def test_a_quota_begins_anew_with_its_window() -> None:
 def test_nesting_up_to_the_limit_is_read() -> None:
     """64 levels are read; one more is not."""
     assert parse(b"[" * 64 + b"]" * 64)
-    with pytest.raises(Refused):
+    with pytest.raises(DocumentRefused):
         parse(b"[" * 65 + b"]" * 65)
 
 

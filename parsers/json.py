@@ -1,5 +1,5 @@
 """
-Read a JSON body, and refuse whatever the rest of the engine could not store or send again.
+JSON that users bring: read it, and refuse whatever the service could not store or send again.
 
 Refused besides bad syntax: bytes that are not UTF-8, NaN and infinities, numbers
 too long, nesting too deep, a name twice in an object, NUL characters and unpaired surrogates.
@@ -9,47 +9,49 @@ import json
 import math
 from typing import Any, Never
 
-from bridge.engine.http.problems import FieldError, Refused, bad_request
-from bridge.request_body import require_few_values
+from parsers.errors import DocumentRefused
+from parsers.limits import JSON
 
-MAX_DEPTH = 64
 _NESTING = frozenset({dict, list})
 
 
-def parse(body: bytes) -> Any:
-    """Return the value; raise `Refused` (400) with the reason and never with the text."""
+def read(body: bytes) -> Any:
+    """
+    Return the value; raise `DocumentRefused` with the reason and never with the text.
+
+    The number of values is not limited here: `bridge.request_body` counts them in the text.
+    """
     try:
         text = body.decode("utf-8-sig")
-        require_few_values(text)
         value = json.loads(
             text,
             parse_constant=_not_a_number,
             parse_float=_finite,
             object_pairs_hook=_unambiguous,
         )
+    except DocumentRefused:
+        raise
     except UnicodeDecodeError:
-        raise _refused("the body is not UTF-8") from None
+        raise DocumentRefused("the body is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise _refused(f"the body is not JSON: {error.msg} at character {error.pos}") from None
+        raise DocumentRefused(
+            f"the body is not JSON: {error.msg} at character {error.pos}"
+        ) from None
     except RecursionError:
-        raise _refused("the body is nested too deeply") from None
+        raise DocumentRefused("the body is nested too deeply") from None
     except ValueError:
-        raise _refused("the body has a number that is not finite or too long") from None
+        raise DocumentRefused("the body has a number that is not finite or too long") from None
     if "\\u" in text:
         _inspect(value)
-    elif text.count("[") + text.count("{") > MAX_DEPTH:
+    elif text.count("[") + text.count("{") > JSON.depth:
         _measure(value)
     return value
-
-
-def _refused(detail: str) -> Refused:
-    return bad_request(detail, FieldError("", detail), code="invalid_json")
 
 
 def _unambiguous(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):  # two patients in one member: neither is what was meant
-        raise _refused("an object has the same name twice")
+        raise DocumentRefused("an object has the same name twice")
     return found
 
 
@@ -67,7 +69,7 @@ def _finite(text: str) -> float:
 def _measure(value: Any) -> None:
     """Refuse what is nested too deeply, level by level: the parser makes these very types."""
     level = [value] if type(value) in _NESTING else []
-    for _ in range(MAX_DEPTH):
+    for _ in range(JSON.depth):
         level = [
             member
             for each in level
@@ -76,7 +78,7 @@ def _measure(value: Any) -> None:
         ]
         if not level:
             return
-    raise _refused("the body is nested too deeply")
+    raise DocumentRefused("the body is nested too deeply")
 
 
 def _inspect(value: Any) -> None:
@@ -91,7 +93,7 @@ def _inspect(value: Any) -> None:
         elif isinstance(item, list):
             pending += item
         elif isinstance(item, str) and not storable(item):
-            raise _refused("a string holds a NUL character or an unpaired surrogate")
+            raise DocumentRefused("a string holds a NUL character or an unpaired surrogate")
 
 
 def storable(text: str) -> bool:
