@@ -1,6 +1,5 @@
 """What the console is joined with: the database, the service, and what wiring does for it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,11 +10,12 @@ from bridge.console.ownership import Belonging
 from bridge.console.parcels import Parcels
 from bridge.console.service import Service
 from bridge.engine_client.visiting import Visitor
+from bridge.executors import Gate
 from bridge.queue.rows import MessageDetail
 from bridge.queue.states import State
 from bridge.store.database import Database
 
-_AT_ONCE = 2
+_AT_ONCE, _WAITING = 2, 16
 
 
 class Rejudging(Protocol):
@@ -94,5 +94,5 @@ class Backstage:
     bench: Bench
     parcels: Parcels
     connections: Connections
-    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    gate: Gate = field(default_factory=lambda: Gate("definitions", _AT_ONCE, _WAITING))
     """What compiles definitions goes through here, few at a time."""

@@ -22,6 +22,7 @@ from bridge.delivery.destinations import Destination
 from bridge.delivery.replies import LOST, Reply, read_reply
 from bridge.delivery.settling import Settling
 from bridge.delivery.writing import Writing
+from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.deliveries import (
@@ -203,7 +204,9 @@ class Courier:
         trying = self._breaker.circuit(now) is Circuit.TRYING
         most = 1 if trying else AT_ONCE
         edition = destination.edition
-        claimed = await asyncio.to_thread(self._outbox.claim, destination.name, now, most, edition)
+        claimed = await Threads.DELIVERY.run(
+            self._outbox.claim, destination.name, now, most, edition
+        )
         self._in_hand |= {each.delivery_id: each for each in claimed}
         return claimed
 
@@ -277,7 +280,7 @@ class Courier:
         if self._in_hand:
             ids, self._in_hand = list(self._in_hand), {}
             with suppress(StoreUnavailable):  # the leases will end by themselves
-                await asyncio.to_thread(self._outbox.release, ids, self._clock(), why)
+                await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), why)
 
     async def _keep_leases(self) -> None:
         while True:
@@ -285,13 +288,13 @@ class Courier:
             with suppress(StoreError):  # tried again at the next turn
                 await self.extend()
                 name, longest = self.destination.name, self.destination.retry.maximum
-                if await asyncio.to_thread(self._outbox.hasten, name, self._clock(), longest):
+                if await Threads.DELIVERY.run(self._outbox.hasten, name, self._clock(), longest):
                     self._news.set()
 
     async def extend(self) -> None:
         """Keep what is in hand for another lease, by what the clock says now."""
         if self._in_hand:
-            await asyncio.to_thread(self._outbox.extend, list(self._in_hand), self._clock())
+            await Threads.LEASES.run(self._outbox.extend, list(self._in_hand), self._clock())
 
     def _alarm(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=where(error))

@@ -15,6 +15,7 @@ import structlog
 from bridge.delivery.learning import Learner
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
+from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.deliveries import ClaimedDelivery
@@ -105,7 +106,7 @@ class Follower:
 
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
-        after = await asyncio.to_thread(self._learner.cursor, self._name)
+        after = await Threads.DELIVERY.run(self._learner.cursor, self._name)
         page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS, texts=True)
         self.supported = True
         if page.changes or page.cursor > after:

@@ -4,7 +4,6 @@ What the bridge learned of reports, and what it queues for it, in one transactio
 Blocking but for `learned`: call it from a thread. Both change feed and status poll end here.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
 from bridge.delivery.seen import Seen, remembered, seen_asked
 from bridge.engine_client.models import Change, ChangePage, OrderKey, Said
+from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
 from bridge.store import order_saving
@@ -108,7 +108,7 @@ class Learner:
         if self._is_brief(page):
             with suppress(Busy):  # nothing was written
                 return self._haste.do(learn)
-        return await asyncio.to_thread(learn)
+        return await Threads.DELIVERY.run(learn)
 
     def _is_brief(self, page: ChangePage) -> bool:
         prompt = all(each.is_prompt for one in self._destinations for each in one.mappings)

@@ -19,6 +19,7 @@ from bridge.delivery.polling import after_record, after_silence, news_from, rele
 from bridge.delivery.seen import Seen, remember
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, OrderKey, StatusRecord
+from bridge.executors import Threads
 from bridge.store import order_index
 from bridge.store.order_index import Key
 
@@ -84,7 +85,7 @@ class StatusPoller:
         asked = 0
         while asked < MOST:
             limit = self._pace.size
-            due = await asyncio.to_thread(self._due, limit)
+            due = await Threads.DELIVERY.run(self._due, limit)
             by_token: defaultdict[str, list[Seen]] = defaultdict(list)
             for seen in due:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
@@ -114,7 +115,7 @@ class StatusPoller:
             for record in records
             if record.status is ReportStatus.ADDENDUM
         }
-        if await asyncio.to_thread(self._learn, group, by_key, counts):
+        if await Threads.DELIVERY.run(self._learn, group, by_key, counts):
             self._notify()
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:

@@ -26,6 +26,7 @@ from bridge.delivery.seen import released_of
 from bridge.delivery.strangers import STILL_ORDERED, WorklistService, read_page, says_no
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
+from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.store import concerns, order_rounds
 from bridge.store.concerns import Subject
@@ -150,7 +151,7 @@ class Reconciler:
         All of a round where somebody waits for it. Gives the orders that differ. Raises
         EngineFailure, StoreError: then the same comes next. Not called beside itself.
         """
-        one, turns = await asyncio.to_thread(self._begin, now)
+        one, turns = await Threads.DELIVERY.run(self._begin, now)
         findings: list[Finding] = []
         while turns and not one.ended_at:
             turns -= 1
@@ -160,7 +161,7 @@ class Reconciler:
                 findings += await self._orders(one, now)
                 turns += one.in_worklist
             one.ended_at = now if one.is_through else 0
-            await asyncio.to_thread(self._keep, one, now)
+            await Threads.DELIVERY.run(self._keep, one, now)
         return findings
 
     def wish(self) -> int:
@@ -188,20 +189,20 @@ class Reconciler:
 
     async def _orders(self, one: Round, now: int) -> list[Finding]:
         """Take the next page of orders into the round."""
-        orders = await asyncio.to_thread(self._page, one.after)
+        orders = await Threads.DELIVERY.run(self._page, one.after)
         missed: Missed = {}
         findings = await self._compared(orders, now, missed)
         if findings:
             await asyncio.sleep(self._pause)
-            suspects = await asyncio.to_thread(self._still, {each.order_id for each in findings})
+            suspects = await Threads.DELIVERY.run(self._still, {each.order_id for each in findings})
             confirmed = await self._compared(suspects, now, {})
             findings = [each for each in findings if each in confirmed]
         ends = len(orders) < PAGE
         upto = LAST if ends else orders[-1][0]
-        await asyncio.to_thread(self._note, one.after, upto, missed, findings, now)
+        await Threads.DELIVERY.run(self._note, one.after, upto, missed, findings, now)
         one.after, one.in_worklist = upto, ends
         if ends:
-            one.sites = await asyncio.to_thread(self._sites)
+            one.sites = await Threads.DELIVERY.run(self._sites)
         one.orders += len(orders) - len(missed)
         one.count(each.code for each in findings)
         for code in missed.values():
@@ -229,7 +230,7 @@ class Reconciler:
                     raise
                 missed |= {order_id: failure.code for order_id, _ in group}
                 continue
-            queued, learned = await asyncio.to_thread(self._known, records)
+            queued, learned = await Threads.DELIVERY.run(self._known, records)
             findings += compare(group, records, queued, learned, self._destinations, now)
         return findings
 

@@ -8,6 +8,7 @@ An outcome that is lost with the process means that the same bytes are sent agai
 import asyncio
 from collections.abc import Callable, Sequence
 
+from bridge.executors import Threads
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
@@ -78,7 +79,7 @@ class Settling:
     async def _write(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         while True:
             try:
-                await asyncio.to_thread(self._outbox.settle, outcomes, self._clock())
+                await Threads.DELIVERY.run(self._outbox.settle, outcomes, self._clock())
             except (StoreUnavailable, Conflict) as error:
                 self._alarm("outcomes not written down yet", error)
                 await asyncio.sleep(PAUSE)

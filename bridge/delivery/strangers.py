@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from bridge.delivery.rounds import EXAMPLES, Round
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import WorklistPage
+from bridge.executors import Threads
 from bridge.queue.states import Failure
 from bridge.store import order_rounds
 from bridge.store.database import Database
@@ -59,11 +60,11 @@ async def read_page(service: WorklistService, database: Database, one: Round, pa
         one.miss(f"{UNSUPPORTED} {one.site}" if failure.is_unsupported else failure.code, 1)
         one.site, one.whole = "", False
         return
-    found = await asyncio.to_thread(_strange, database, one.site, page.items)
+    found = await Threads.DELIVERY.run(_strange, database, one.site, page.items)
     if found != Strangers():
         await asyncio.sleep(pause)
         again = await _page(service, one.site, one.cursor)
-        second = await asyncio.to_thread(_strange, database, one.site, again.items)
+        second = await Threads.DELIVERY.run(_strange, database, one.site, again.items)
         found = Strangers(found.rows & second.rows, found.reports & second.reports)
     one.reports += len(page.items)
     one.still_ordered += sorted(found.rows)

@@ -13,6 +13,7 @@ from bridge.delivery.composer import Composer, Known
 from bridge.delivery.destinations import Destination
 from bridge.delivery.errors import CompositionError
 from bridge.engine_client.errors import EngineFailure
+from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.outbox import Outbox
@@ -55,7 +56,7 @@ class Writing:
         self, fresh: Mapping[int, ClaimedDelivery], destination: Destination
     ) -> dict[int, bytes | DeliveryOutcome]:
         try:
-            known = await asyncio.to_thread(
+            known = await Threads.DELIVERY.run(
                 self._composer.look_up, list(fresh.values()), destination
             )
         except StoreError:
@@ -97,7 +98,7 @@ class Writing:
         if not written:
             return {}
         try:
-            kept = await asyncio.to_thread(self._outbox.store_payloads, written)
+            kept = await Threads.DELIVERY.run(self._outbox.store_payloads, written)
         except StoreUnavailable:
             return {number: self._unstored(of[number]) for number in written}
         except StoreError:
@@ -111,7 +112,7 @@ class Writing:
         self, delivery: ClaimedDelivery, written: _Written
     ) -> bytes | DeliveryOutcome:
         try:
-            kept = await asyncio.to_thread(
+            kept = await Threads.DELIVERY.run(
                 self._outbox.store_payload, delivery.delivery_id, *written
             )
         except NoSuchRow:

@@ -16,6 +16,7 @@ import structlog
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launched
+from bridge.executors import Threads
 from bridge.intake.addressing import TakenNumber
 from bridge.intake.closing import close
 from bridge.intake.demographics import corrections, told_of
@@ -88,7 +89,7 @@ class Forwarder:
         try:
             prepared = self._memory.prepare_readily(claimed, self._listeners)
             if prepared is None:
-                prepared = await asyncio.to_thread(self._memory.prepare, claimed, self._listeners)
+                prepared = await Threads.INTAKE.run(self._memory.prepare, claimed, self._listeners)
             now, later = self._turns.take(prepared.jobs, begun)
             outcomes = await self._apply_all(now, prepared)
             yield outcomes

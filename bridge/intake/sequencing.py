@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
+from bridge.executors import Threads
 from bridge.intake.batches import looks_like_batch, open_batch
 from bridge.intake.listening import SequenceNumbers
 from bridge.intake.needs import Inbox
@@ -139,7 +140,7 @@ class Sequencer:
 
     async def _read(self, frame: Frame) -> Links | None:
         try:
-            return await asyncio.to_thread(self._numbers.read, [*set(_senders(frame))])
+            return await Threads.INTAKE.run(self._numbers.read, [*set(_senders(frame))])
         except StoreError:
             return None
 
@@ -162,7 +163,7 @@ class Sequencer:
         """Keep the numbers of what was taken, then tell what came of it."""
         if not isinstance(answer, BaseException) and (changed := case.to_keep(answer)):
             try:
-                await asyncio.to_thread(self._numbers.keep, case.before or {}, changed)
+                await Threads.INTAKE.run(self._numbers.keep, case.before or {}, changed)
             except StoreError as error:
                 answer = error
         tell(answer)

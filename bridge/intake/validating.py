@@ -7,13 +7,13 @@ it becomes a refusal, or is only counted. One thread a listener: nobody is overt
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
 from twisted.internet.defer import Deferred
 
+from bridge.executors import single_thread
 from bridge.intake.batches import looks_like_batch, open_batch
 from bridge.intake.listening import Definition, Listening
 from bridge.observability.metrics import Metrics
@@ -165,7 +165,7 @@ class ValidatingHandler:
         """Hand over to `handle` what has been looked at."""
         self._validator = validator
         self._handle = handle
-        self._thread = ThreadPoolExecutor(1, "validation")
+        self._thread = single_thread("validation")
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         """Validate on the thread, then answer on the loop, in the order of the calls."""

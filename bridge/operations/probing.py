@@ -15,6 +15,8 @@ from pathlib import Path
 
 from cryptography import x509
 
+from bridge.executors import Threads
+
 _LISTENS = 0.3  # seconds in which one who wants no connection hangs up
 
 
@@ -64,7 +66,7 @@ async def try_connection(target: Target) -> list[Step]:
 
 async def try_folder(path: Path) -> list[Step]:
     """See that a folder is there, and that we may write into it."""
-    return await asyncio.to_thread(_folder, path)
+    return await Threads.CHECKS.run(_folder, path)
 
 
 def try_port(host: str, port: int) -> Step:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bridge.executors import Threads
 from bridge.queue import arrival_statements as sql
 from bridge.queue.hot_path import columns_of
 from bridge.queue.inserts import receipts_of_new, rows_of_new
@@ -109,7 +110,7 @@ class Asked:
         self._next_try = time.monotonic() + _AGAIN
         try:
             connect = partial(self._database.asking, sql.POSTGRES_INSERT_NEW)
-            self._asking = await asyncio.to_thread(connect)
+            self._asking = await Threads.INTAKE.run(connect)
             self._asking.watch(loop)
         except StoreError:
             pass

@@ -4,11 +4,11 @@ The inbox as an event loop uses it: little is done in the loop's own turn, more 
 See `bridge.store.haste`.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from bridge.executors import Threads
 from bridge.queue.inbox import Handful, Inbox
 from bridge.queue.settlements import Settled
 from bridge.queue.work import Outcome
@@ -49,7 +49,7 @@ class AsyncInbox:
         self._more = handful.more
         if all(each.payload for each in handful.messages):
             return handful
-        return await asyncio.to_thread(self._inbox.whole, handful)
+        return await Threads.INTAKE.run(self._inbox.whole, handful)
 
     async def _do(
         self, little: Callable[[], Answer], more: Callable[[], Answer], *, is_little: bool
@@ -59,7 +59,7 @@ class AsyncInbox:
                 return self._haste.do(little)
             except Busy:  # nothing was taken, and what was settled stays so
                 pass
-        return await asyncio.to_thread(more)
+        return await Threads.INTAKE.run(more)
 
 
 def _is_little(outcomes: Sequence[Outcome]) -> bool:

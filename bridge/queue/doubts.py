@@ -4,9 +4,9 @@ Claims that were committed and never heard of: the connection broke before the d
 They are ours and in nobody's hand; left alone, their patients would wait until the lease ends.
 """
 
-import asyncio
 from collections.abc import Callable
 
+from bridge.executors import Threads
 from bridge.queue.hands import Hands
 from bridge.queue.inbox import Inbox
 
@@ -30,6 +30,6 @@ class Doubts:
         if self.any:
             in_hand = frozenset(self._hands.message_ids())
             now, reclaim = self._clock(), self._inbox.reclaim
-            if await asyncio.to_thread(reclaim, now, starting=True, but=in_hand):
+            if await Threads.LEASES.run(reclaim, now, starting=True, but=in_hand):
                 self._inbox.hurry()
             self.any = False

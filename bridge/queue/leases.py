@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from bridge.executors import Threads
 from bridge.queue.hands import Hands
 from bridge.queue.inbox import Inbox
 from bridge.store.errors import StoreError
@@ -18,8 +19,8 @@ async def keep_leases(
     while True:
         await asyncio.sleep(inbox.lease / 3000)
         try:
-            await asyncio.to_thread(inbox.extend, hands.message_ids(), clock())
-            if await asyncio.to_thread(inbox.reclaim, clock()):
+            await Threads.LEASES.run(inbox.extend, hands.message_ids(), clock())
+            if await Threads.LEASES.run(inbox.reclaim, clock()):
                 returned()
         except StoreError as error:
             _log.warning("leases not extended: %s", error)

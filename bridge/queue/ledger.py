@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from bridge.executors import Threads
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.asked import Asked
 from bridge.queue.errors import LedgerClosed
@@ -94,9 +95,9 @@ class Ledger:
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-            await asyncio.to_thread(self.notes.stop)
-        await asyncio.to_thread(self._large.shutdown)
+            await Threads.INTAKE.run(self._thread.join)
+            await Threads.INTAKE.run(self.notes.stop)
+        await Threads.INTAKE.run(self._large.shutdown)
         self._large_keeper.close()
         self._keeper.close()
 

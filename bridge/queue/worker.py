@@ -12,6 +12,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from random import Random, SystemRandom
 
+from bridge.executors import Threads
 from bridge.queue.async_inbox import AsyncInbox
 from bridge.queue.courtesy import SMALL, Courtesy, nobody
 from bridge.queue.doubts import Doubts
@@ -92,7 +93,7 @@ class Worker:
 
     async def start(self) -> None:
         """Take back what our former self had claimed, and begin."""
-        await asyncio.to_thread(self._inbox.reclaim, self._clock(), starting=True)
+        await Threads.INTAKE.run(self._inbox.reclaim, self._clock(), starting=True)
         self._stopping = False
         self._loops = [
             asyncio.create_task(self._run(), name="worker"),
@@ -113,7 +114,7 @@ class Worker:
         await self._hands.cancel(self._loops)
         if ids:
             with suppress(StoreUnavailable):  # the leases will end by themselves
-                await asyncio.to_thread(self._inbox.release, ids, self._clock())
+                await Threads.INTAKE.run(self._inbox.release, ids, self._clock())
 
     def notify(self) -> None:
         """Tell that there may be something to claim. On the event loop's thread."""

@@ -5,7 +5,6 @@ Built before anything starts, so that a mistake in settings, mappings, keys or T
 the start with nothing half open.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from fastapi import FastAPI
 
 from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
+from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.operations.telemetry import open_tracer
 from bridge.operations.tracing import Tracer
@@ -63,7 +63,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(_database_part("database", database, stores.migrate_bridge))
         _begin_with_files(settings, database)
     elsewhere = Elsewhere()
-    parts.append(Step("worker processes", nothing, partial(asyncio.to_thread, _end, elsewhere)))
+    parts.append(_worker_processes(elsewhere))
     client, closing, second = _client(settings, roles, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
@@ -72,8 +72,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         console = console_application(settings, database, client, belonging, now_ms)
     if (bind := _bind(settings, roles)) is not None:
         probes = Probes(metrics, readiness, database, now_ms)
-        web = probes.over(application, console)
-        parts.append(web_part(web, bind, settings.http, metrics))
+        parts.append(web_part(probes.over(application, console), bind, settings.http, metrics))
     if application is not None:
         parts.append(Step("long polls", nothing, _hush(application)))
     if database is not None and client is not None and closing is not None:
@@ -91,6 +90,11 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(OwnFiles(settings, database, among.leads, node.name).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _worker_processes(elsewhere: Elsewhere) -> Step:
+    end = partial(Threads.MAINTENANCE.run, _end, elsewhere)
+    return Step("worker processes", nothing, end)
 
 
 def _end(elsewhere: Elsewhere) -> None:
@@ -117,7 +121,7 @@ def _tracing(settings: Settings) -> tuple[Tracer | None, list[Step]]:
     if not asked.endpoint:
         return None, []
     tracer, end = open_tracer(asked.endpoint, asked.share)
-    return tracer, [Step("traces", nothing, partial(asyncio.to_thread, end))]
+    return tracer, [Step("traces", nothing, partial(Threads.MAINTENANCE.run, end))]
 
 
 def _begin_with_files(settings: Settings, database: Database) -> None:
@@ -180,7 +184,7 @@ def _database_part(name: str, database: Database, migrate: Callable[[Database], 
         checkpoints.start()
 
     async def stop() -> None:
-        await asyncio.to_thread(checkpoints.stop)
+        await Threads.MAINTENANCE.run(checkpoints.stop)
         database.dispose()
 
     migrate(database)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from bridge.executors import Threads
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Kind, note_activity, note_circuits
 from bridge.runtime.step import Chore, Step
@@ -72,8 +73,8 @@ class Circuits:
         if not changed and not active:
             return
         try:
-            await asyncio.to_thread(note_circuits, self._database, changed)
-            await asyncio.to_thread(note_activity, self._database, active)
+            await Threads.LEASES.run(note_circuits, self._database, changed)
+            await Threads.LEASES.run(note_activity, self._database, active)
         except StoreError as error:
             self._log.warning("circuits not noted", error=describe(error))
             return

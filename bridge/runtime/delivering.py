@@ -20,6 +20,7 @@ from bridge.delivery.poller import StatusPoller
 from bridge.delivery.reconciler import Reconciler
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.executors import Threads
 from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
@@ -171,7 +172,7 @@ class Delivery:
     async def _tell(self) -> None:
         """Write down which destinations could not be connected here."""
         reasons = dict(self._couriers.troubles)
-        await asyncio.to_thread(
+        await Threads.DELIVERY.run(
             troubles.note, self._database, Kind.DESTINATION, self._owner, reasons, now_ms()
         )
 
@@ -192,7 +193,7 @@ class Delivery:
         self._board.pause_for(name, reason)
 
     async def _start_couriers(self) -> None:
-        await asyncio.to_thread(self._outbox.reclaim, now_ms(), starting=True)
+        await Threads.LEASES.run(self._outbox.reclaim, now_ms(), starting=True)
         for courier in self._couriers:
             courier.start()
         await self._tell()
@@ -235,7 +236,7 @@ class Delivery:
         try:
             for courier in self._couriers:
                 await courier.extend()  # the clock may have been set: nothing in hand is overdue
-            if await asyncio.to_thread(self._outbox.reclaim, now_ms()):
+            if await Threads.LEASES.run(self._outbox.reclaim, now_ms()):
                 self._notify()
         except StoreError as error:
             self._log.warning("claims not looked through", error=describe(error))
@@ -253,7 +254,7 @@ class Delivery:
     async def _wishes(self) -> None:
         """Compare all at once where somebody waits for it; where that fails, a minute later."""
         with suppress(StoreError):
-            wish = await asyncio.to_thread(self._reconciler.wish)
+            wish = await Threads.DELIVERY.run(self._reconciler.wish)
             if wish and wish != self._heard:
                 self._heard = wish
                 await self._reconcile()

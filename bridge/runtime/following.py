@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Chore, Step
 from bridge.store import mapping_versions
@@ -62,13 +63,13 @@ class Following(Generic[Compiled]):
             await asyncio.sleep(LOOK_EVERY)
 
     async def _look(self) -> None:
-        latest = await asyncio.to_thread(latest_activation, self._database)
+        latest = await Threads.MAINTENANCE.run(latest_activation, self._database)
         now = asyncio.get_running_loop().time()
         again = bool(self._troubled()) and now >= self._again_at
         if latest == self._known and not again:
             return
         try:
-            found = await asyncio.to_thread(self._compile)
+            found = await Threads.MAINTENANCE.run(self._compile)
         except StoreError:
             raise
         except (BridgeError, MappingError) as error:

@@ -7,8 +7,11 @@ SIGTERM and SIGINT ask it to stop, once; it decides how. No part of the service 
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
+
+_RESOLVERS = 4  # threads of asyncio's default executor: what else blocks is `bridge.executors`'
 
 Main = Callable[[asyncio.Event], Awaitable[int]]
 """Takes the event that says "stop"; returns the exit status."""
@@ -21,6 +24,7 @@ def run(main: Main) -> int:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     install(loop)
+    loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "host names"))
     from twisted.internet import reactor  # noqa: PLC0415  # now it is ours
 
     turning: Any = reactor
@@ -33,6 +37,7 @@ def run(main: Main) -> int:
         try:
             return await main(stop)
         finally:
+            await loop.shutdown_default_executor()
             turning.callLater(0, turning.stop)
 
     task = loop.create_task(whole())

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
+from bridge.executors import Threads
 from bridge.observability.redaction import describe
 from bridge.queue.heirs import Heirs
 from bridge.queue.inbox import Inbox
@@ -51,7 +52,7 @@ class Membership:
         return Step("presence", self._appear, self._vanish)
 
     async def _appear(self) -> None:
-        await asyncio.to_thread(self._presence.start)
+        await Threads.LEASES.run(self._presence.start)
         if self._database.dialect != "postgresql":
             return
         loop = asyncio.get_running_loop()
@@ -62,14 +63,14 @@ class Membership:
     async def _vanish(self) -> None:
         await self._looking.stop()
         if self._listener is not None:
-            await asyncio.to_thread(self._listener.stop)
-        await asyncio.to_thread(self._presence.stop)
+            await Threads.LEASES.run(self._listener.stop)
+        await Threads.LEASES.run(self._presence.stop)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
-                if count := await asyncio.to_thread(self._heirs.look, now_ms()):
+                if count := await Threads.LEASES.run(self._heirs.look, now_ms()):
                     self._log.warning("took over from a node that died", count=count)
                     self._wake()
             except StoreError as error:

@@ -17,6 +17,7 @@ from bridge.console.ownership import Belonging
 from bridge.console.pacing import EVERY, Look, batch, pause, rate
 from bridge.elsewhere.errors import Gone
 from bridge.elsewhere.host import LARGE, Elsewhere
+from bridge.executors import Threads
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database
@@ -39,7 +40,7 @@ class Numbering:
     async def _run(self) -> None:
         while True:
             try:
-                wait = await asyncio.to_thread(self._batch)
+                wait = await Threads.MAINTENANCE.run(self._batch)
             except Exception as error:  # noqa: BLE001  # the next time it may go well
                 self._log.error("numbers not indexed", error=describe(error))
                 wait = EVERY

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -17,6 +16,7 @@ from fastapi import FastAPI
 
 from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
+from bridge.executors import Threads
 from bridge.intake.apart import apart
 from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
@@ -127,8 +127,8 @@ class Intake:
         self._first = self._compiled()
         self._ledger = Ledger(database, together=REPLIES)
         self._seen: Counter[str] = Counter()
-        self._threads = ThreadPoolExecutor(1, "large frames")
-        self._asking = ThreadPoolExecutor(1, "merged patients")
+        self._threads = Threads.LARGE_FRAMES.executor
+        self._asking = Threads.MERGED_PATIENTS.executor
         self._waiting = Waiting(self._state_of)
         known = self._known(self._first)
         memory = Memory(database, now_ms)
@@ -192,7 +192,7 @@ class Intake:
     async def _tell(self, gates: Gates) -> None:
         """Write down what could not begin here."""
         found, now = dict(gates.troubles), now_ms()
-        await asyncio.to_thread(
+        await Threads.INTAKE.run(
             troubles.note, self._database, Kind.LISTENER, self._owner, found, now
         )
 
@@ -248,5 +248,5 @@ class Intake:
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
 
     async def _state_of(self, message_id: int) -> State:
-        detail = await asyncio.to_thread(browse.message, self._database, message_id)
+        detail = await Threads.INTAKE.run(browse.message, self._database, message_id)
         return detail.row.state

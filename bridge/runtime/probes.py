@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route, Router
 
+from bridge.executors import Threads
 from bridge.observability.metrics import CONTENT_TYPE, Metrics
 from bridge.queue import browse
 from bridge.queue.rows import Depth
@@ -40,7 +41,7 @@ class Question:
     async def answered(self) -> bool:
         """Ask, or wait with those who have asked; tell whether it was answered in time."""
         if self._asked is None or self._asked.done():
-            self._asked = asyncio.ensure_future(asyncio.to_thread(self._attempt))
+            self._asked = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
         asked = self._asked
         await asyncio.wait([asked], timeout=PATIENCE)
         return asked.done() and asked.result()

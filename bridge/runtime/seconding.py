@@ -15,6 +15,7 @@ from contextlib import aclosing, suppress
 import structlog
 
 from bridge.engine_client.connections import Connections
+from bridge.executors import Threads
 from bridge.queue.pressure import Pressure
 from bridge.queue.work import Claimed, Outcome
 from bridge.queue.worker import Apply
@@ -154,7 +155,7 @@ class SecondEngine:
         self._stopping = True
         self._let_go()
         if (process := self._process) is not None:
-            await asyncio.to_thread(process.finish, _FAREWELL)
+            await Threads.MAINTENANCE.run(process.finish, _FAREWELL)
 
 
 def is_spare_processor() -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from bridge.executors import close_all
 from bridge.observability.logs import configure
 from bridge.observability.twisted_log import observe_twisted
 from bridge.roles import Role
@@ -79,6 +80,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         supervisor.stopping()
         log.info("stopping")
         await service.stop()
+        close_all()
         supervisor.end()
         log.info("stopped")
         return 0

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Channel, Kind, channels, note_activity, pause
@@ -62,7 +63,7 @@ class Switchboard:
 
     async def start(self) -> None:
         """Set all switches before anything else begins, then keep looking."""
-        self._apply(await asyncio.to_thread(channels, self._database, self._kind))
+        self._apply(await Threads.LEASES.run(channels, self._database, self._kind))
         await self._looking.start()
 
     async def stop(self) -> None:
@@ -88,7 +89,7 @@ class Switchboard:
         """Pause a channel for good reason, as an operator would. On the loop's thread."""
         self._paused.add(name)
         self._pausing.add(name)
-        write = asyncio.to_thread(
+        write = Threads.LEASES.run(
             pause, self._database, self._kind, name, self._clock(), f"reply: {reason}"
         )
         task = asyncio.create_task(write)
@@ -106,7 +107,7 @@ class Switchboard:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
-                self._apply(await asyncio.to_thread(channels, self._database, self._kind))
+                self._apply(await Threads.LEASES.run(channels, self._database, self._kind))
                 if self._clock() - self._noted_at >= NOTE_EVERY * 1000:
                     await self._note()
             except StoreError as error:
@@ -137,7 +138,7 @@ class Switchboard:
             if count != self._counted.get(name, 0)
         }
         try:
-            await asyncio.to_thread(note_activity, self._database, active)
+            await Threads.LEASES.run(note_activity, self._database, active)
             self._counted = counts
         except StoreError as error:
             self._log.warning("activity not noted", error=describe(error))

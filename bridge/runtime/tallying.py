@@ -4,6 +4,7 @@ import asyncio
 
 import structlog
 
+from bridge.executors import Threads
 from bridge.intake.missing import Tally
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Chore, Step, now_ms
@@ -36,6 +37,6 @@ class Tallying:
         if not found:
             return
         try:
-            await asyncio.to_thread(unknown_codes.add, self._database, found, now_ms())
+            await Threads.MAINTENANCE.run(unknown_codes.add, self._database, found, now_ms())
         except StoreError as error:
             self._log.warning("unknown codes not counted", error=describe(error))

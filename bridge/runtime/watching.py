@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.node_files import Place
@@ -102,6 +103,6 @@ def _place(node: str) -> Place:
 
 async def _attempt(job: str, work: Callable[[], object]) -> None:
     try:
-        await asyncio.to_thread(work)
+        await Threads.MAINTENANCE.run(work)
     except Exception as error:  # noqa: BLE001  # the next time it may go well
         structlog.get_logger("operations").error("not done", job=job, error=describe(error))

@@ -4,7 +4,6 @@ Listeners and destinations set up in the console: `bridge.console.connections.Co
 What comes into force goes through `bridge.wiring.activating`, checked as a start would check it.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +13,7 @@ from typing_extensions import override
 from bridge.console.connections import Change, Connections, Plan
 from bridge.console.errors import Impossible, Mistaken, Unknown
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.operations.certificates import expiries
 from bridge.operations.channels import Kind
 from bridge.operations.probing import try_port
@@ -98,7 +98,7 @@ class SetUp(Connections):
         self._refuse(connections.mistakes(kind, plan.table))
         chosen = connections.made(kind, "", plan.table)
         if isinstance(chosen, Listener) and not isinstance(chosen.bind, FolderAddress):
-            current = await asyncio.to_thread(self._current)
+            current = await Threads.CHECKS.run(self._current)
             if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
                 return [asdict(try_port(chosen.bind.host, chosen.bind.port))]
         return [asdict(step) for step in await probing.steps(self._settings, chosen)]

@@ -1,6 +1,5 @@
 """The console joined with the rest: channels, alerts, replay, definitions, and the service."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from bridge.engine.http.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import OrderKey
 from bridge.engine_client.visiting import Visitor
+from bridge.executors import Threads
 from bridge.operations import channels, troubles
 from bridge.operations.alerts import alerts
 from bridge.operations.certificates import expiries
@@ -128,7 +128,7 @@ def console_application(
     """Build the console; its index of numbers is kept by the runtime."""
 
     async def probed(kind: str, name: str) -> Sequence[Mapping[str, Any]]:
-        return await probe(await asyncio.to_thread(current, settings, database), kind, name)
+        return await probe(await Threads.CHECKS.run(current, settings, database), kind, name)
 
     async def visitor(cookies: str, unattended: bool) -> Visitor | None:
         return await client.visitor(cookies, unattended=unattended)

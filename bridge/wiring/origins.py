@@ -1,9 +1,8 @@
 """Which message a delivery goes back to, for traces: asked of our own database."""
 
-import asyncio
-
 from sqlalchemy import text
 
+from bridge.executors import Threads
 from bridge.operations.tracing import Origin
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
@@ -30,6 +29,6 @@ def origin(database: Database) -> Origin:
         return None
 
     async def mark(delivery: ClaimedDelivery) -> int | None:
-        return await asyncio.to_thread(look_up, delivery)
+        return await Threads.CONSOLE.run(look_up, delivery)
 
     return mark

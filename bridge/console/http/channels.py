@@ -1,6 +1,5 @@
 """Listeners and destinations: list, pause, resume, test."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -18,6 +17,7 @@ from bridge.console.http.guard import (
 )
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 Kind = Literal["listener", "destination"]
@@ -29,7 +29,7 @@ ALL = "*"
 async def channels(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """List listeners and destinations."""
     person.grant.require(Permission.SEE)
-    return await asyncio.to_thread(own_channels, backstage, person)
+    return await Threads.CONSOLE.run(own_channels, backstage, person)
 
 
 @router.post("/{kind}/{name}/pause")

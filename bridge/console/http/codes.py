@@ -1,6 +1,5 @@
 """Codes that messages had and no code table has: listed, left as they are, or given an entry."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.mapping_bodies import NAME, TABLE, CodeBody, LeaveBody
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 Name = Annotated[str, Path(pattern=NAME)]
@@ -22,7 +22,7 @@ async def unknown_codes(person: PersonDep, backstage: BackstageDep) -> Mapping[s
     """List the codes that the definitions in force have met; none that may be about a person."""
     person.grant.require(Permission.AUTHOR)
     email = person.grant.email
-    return {"rows": await asyncio.to_thread(backstage.desk.unknown_codes, email)}
+    return {"rows": await Threads.CONSOLE.run(backstage.desk.unknown_codes, email)}
 
 
 @router.post("/unknown-codes/leave")
@@ -51,5 +51,5 @@ async def add(
     """Write an entry into one's draft of the definition; nothing comes into force."""
     wanted = Act((Permission.AUTHOR,), "save draft", f"mapping {name}")
     entry = Entry(name, person.grant.email, table, body.code, body.value.strip(), back=body.back)
-    async with backstage.gate:
+    async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.desk.add_code(entry))

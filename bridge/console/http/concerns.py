@@ -1,6 +1,5 @@
 """What was applied and still wants a person: list, and say that somebody has looked."""
 
-import asyncio
 from collections.abc import Collection
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.messages import sites_of
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 from bridge.store import concerns as kept
 from bridge.store.concerns import Subject
 
@@ -26,7 +26,7 @@ async def listed(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     person.grant.require(Permission.SEE)
     find = Permission.FIND in person.grant.permissions
     reach = person.grant.reach
-    found = await asyncio.to_thread(concerns.listed, backstage.database, reach, find=find)
+    found = await Threads.CONSOLE.run(concerns.listed, backstage.database, reach, find=find)
     return {"rows": found}
 
 

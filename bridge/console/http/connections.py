@@ -1,6 +1,5 @@
 """Listeners and destinations set up by hand: a form, checks as it is filled in, and its history."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from bridge.console.http.connection_bodies import BackBody, ConnectionName, Plan
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
 _NEEDS = (Permission.CONNECT,)
@@ -21,8 +21,8 @@ _NEEDS = (Permission.CONNECT,)
 async def form(person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
     """Describe what is asked for."""
     person.grant.require(Permission.CONNECT)
-    async with backstage.gate:
-        return await asyncio.to_thread(backstage.connections.form)
+    async with backstage.gate.entered():
+        return await Threads.CONSOLE.run(backstage.connections.form)
 
 
 @router.get("/{kind}/{name}")
@@ -31,7 +31,7 @@ async def connection(
 ) -> Mapping[str, Any]:
     """Give the settings of one, and what they were."""
     person.grant.require(Permission.CONNECT)
-    return await asyncio.to_thread(backstage.connections.connection, kind, name)
+    return await Threads.CONSOLE.run(backstage.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
@@ -41,8 +41,8 @@ async def check(
     """Say what is wrong with settings, field by field; nothing is kept."""
     person.grant.require(Permission.CONNECT)
     plan = Plan(kind, body.table, body.new)
-    async with backstage.gate:
-        return await asyncio.to_thread(backstage.connections.check, plan)
+    async with backstage.gate.entered():
+        return await Threads.CONSOLE.run(backstage.connections.check, plan)
 
 
 @router.post("/{kind}/try")
@@ -69,7 +69,7 @@ async def save(
     wanted = Act(_NEEDS, "set up", f"{kind} {name}", reason=body.reason)
     email = person.grant.email
     change = Change(kind, name, email, body.reason, body.begun_on, body.table, body.new)
-    async with backstage.gate:
+    async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.connections.save(change))
 
 
@@ -85,5 +85,5 @@ async def rollback(
     """Put the settings before into force again."""
     wanted = Act(_NEEDS, "roll back", f"{kind} {name}", reason=body.reason)
     change = Change(kind, name, person.grant.email, body.reason, body.begun_on)
-    async with backstage.gate:
+    async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.connections.rollback(change))

@@ -1,6 +1,5 @@
 """Who is here, and what the dashboard shows."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from bridge.console.http.channels import own_channels
 from bridge.console.http.guard import BackstageDep, Person, PersonDep
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 _TELLS_NO_NUMBERS = frozenset({"paused", "circuit", "certificate"})
@@ -36,7 +36,7 @@ async def me(person: PersonDep) -> dict[str, Any]:
 async def overview(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """Give what the dashboard shows: of a person's own listeners and destinations."""
     person.grant.require(Permission.SEE)
-    return await asyncio.to_thread(_overview, backstage, person)
+    return await Threads.CONSOLE.run(_overview, backstage, person)
 
 
 def _overview(backstage: Backstage, person: Person) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Deliveries: list, read, retry, skip."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from bridge.console.http.route import ConsoleRoute
 from bridge.console.ownership import delivery_sites
 from bridge.console.permissions import Permission
 from bridge.console.tree import readable, tree
+from bridge.executors import Threads
 from bridge.queue import browse, operate
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.rows import DeliveryDetail
@@ -28,7 +28,7 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 async def find(body: DeliverySearch, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     person.grant.require(Permission.SEE)
-    page = await asyncio.to_thread(search, backstage.database, body.wanted(person.grant.reach))
+    page = await Threads.CONSOLE.run(search, backstage.database, body.wanted(person.grant.reach))
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
@@ -36,7 +36,7 @@ async def find(body: DeliverySearch, person: PersonDep, backstage: BackstageDep)
 async def read(delivery_id: Key, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """Give one delivery's row."""
     person.grant.require(Permission.SEE)
-    detail = await asyncio.to_thread(_found, backstage.database, delivery_id)
+    detail = await Threads.CONSOLE.run(_found, backstage.database, delivery_id)
     within_reach(person, delivery_sites(detail.orders))
     return {"row": asdict(detail.row)}
 

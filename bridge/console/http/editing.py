@@ -1,6 +1,5 @@
 """Edit a stored message and send it again: a new message, linked to the old one, which stays."""
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,6 +13,7 @@ from bridge.console.http.messages import Key, about, found, sites_of
 from bridge.console.http.route import MessageRoute
 from bridge.console.permissions import Permission
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
 _NEEDS = (Permission.EDIT, Permission.BODIES)
@@ -46,7 +46,7 @@ async def check(
         within_reach(person, sites_of(backstage, message_id))
         return {"faults": _faults(backstage, person, message_id, body.segments)}
 
-    return await asyncio.to_thread(work)
+    return await Threads.CONSOLE.run(work)
 
 
 @router.post("/{message_id}/send-again")

@@ -5,7 +5,6 @@ A cookie comes along with any request, so what changes something must come from 
 where a request comes from is told by the headers that no page can set.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
@@ -27,6 +26,7 @@ from bridge.console.errors import (
 from bridge.console.permissions import Grant, Permission
 from bridge.console.trail import Deed
 from bridge.engine_client.errors import EngineFailure
+from bridge.executors import Threads
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ async def person_of(request: Request) -> Person:
         raise Unreachable from None
     if visitor is None:
         raise SignedOut
-    grant = await asyncio.to_thread(grants.find, backstage.database, visitor.email)
+    grant = await Threads.CONSOLE.run(grants.find, backstage.database, visitor.email)
     if grant is None:
         raise NotPermitted(Permission.SEE)
     return Person(grant, visitor.name, visitor.theme)
@@ -98,7 +98,7 @@ async def act(request: Request, person: Person, wanted: Act, work: Callable[[], 
         _note(backstage, person, wanted, site, trail.DONE)
         return done
 
-    return await asyncio.to_thread(run)
+    return await Threads.CONSOLE.run(run)
 
 
 async def act_and_wait(
@@ -108,12 +108,12 @@ async def act_and_wait(
     backstage = backstage_of(request)
     site = ""
     try:
-        site = await asyncio.to_thread(_allowed, person, wanted)
+        site = await Threads.CONSOLE.run(_allowed, person, wanted)
         done = await _asked(work)
     except ConsoleError as refusal:
-        await asyncio.to_thread(_note, backstage, person, wanted, site, refusal.code)
+        await Threads.CONSOLE.run(_note, backstage, person, wanted, site, refusal.code)
         raise
-    await asyncio.to_thread(_note, backstage, person, wanted, site, trail.DONE)
+    await Threads.CONSOLE.run(_note, backstage, person, wanted, site, trail.DONE)
     return done
 
 

@@ -1,6 +1,5 @@
 """Definitions: list, read, draft, activate, roll back; and what listeners read with."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from bridge.console.http.mapping_bodies import (
 )
 from bridge.console.http.route import AuthoringRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 from mappings.schema.document import text as schema_text
 
 router = APIRouter(prefix="/api", route_class=AuthoringRoute)
@@ -29,7 +29,7 @@ VersionName = Annotated[str, Path(pattern=r"^[0-9a-f]{4,16}$")]
 async def overview(person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
     """List definitions, and who reads and writes with them."""
     person.grant.require(Permission.AUTHOR)
-    return await asyncio.to_thread(backstage.desk.overview)
+    return await Threads.CONSOLE.run(backstage.desk.overview)
 
 
 @router.get("/mapping-schema")
@@ -43,7 +43,7 @@ async def schema(person: PersonDep) -> Response:
 async def definition(name: Name, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
     """Give a definition with its files, and one's own draft."""
     person.grant.require(Permission.AUTHOR)
-    return await asyncio.to_thread(backstage.desk.definition, name, person.grant.email)
+    return await Threads.CONSOLE.run(backstage.desk.definition, name, person.grant.email)
 
 
 @router.put("/mappings/{name}/draft")
@@ -56,7 +56,7 @@ async def save(
     writing = Writing(
         name, person.grant.email, body.files, body.begun_on, body.revision, code=may_code
     )
-    async with backstage.gate:
+    async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.desk.save(writing))
 
 
@@ -75,7 +75,7 @@ async def discard(
 async def history(name: Name, person: PersonDep, backstage: BackstageDep) -> Mapping[str, Any]:
     """List what was in force: who put it there, when, and why."""
     person.grant.require(Permission.AUTHOR)
-    return {"rows": await asyncio.to_thread(backstage.desk.history, name)}
+    return {"rows": await Threads.CONSOLE.run(backstage.desk.history, name)}
 
 
 @router.get("/mappings/{name}/versions/{version}")
@@ -84,7 +84,7 @@ async def version(
 ) -> Mapping[str, Any]:
     """Give the files of a version."""
     person.grant.require(Permission.AUTHOR)
-    return await asyncio.to_thread(backstage.desk.version, name, version)
+    return await Threads.CONSOLE.run(backstage.desk.version, name, version)
 
 
 @router.post("/mappings/{name}/activate")

@@ -1,6 +1,5 @@
 """Messages: search, read, replay, cancel."""
 
-import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from bridge.console.searching import search
 from bridge.console.timeline import timeline
 from bridge.console.tree import readable, tree
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.queue import browse, operate
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.rows import MessageDetail
@@ -36,7 +36,7 @@ async def find(
     wanted = body.wanted(person.grant.reach)
     if wanted.kind is None:
         person.grant.require(Permission.SEE)
-        page = await asyncio.to_thread(search, backstage.database, wanted)
+        page = await Threads.CONSOLE.run(search, backstage.database, wanted)
     else:
         deed = Act((Permission.FIND,), "search", f"messages by {wanted.kind} number")
         page = await act(request, person, deed, lambda: search(backstage.database, wanted))
@@ -47,7 +47,7 @@ async def find(
 async def read(message_id: Key, person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """Give one message's row and its way in time; nothing of what it says."""
     person.grant.require(Permission.SEE)
-    return await asyncio.to_thread(_told, backstage, person, message_id)
+    return await Threads.CONSOLE.run(_told, backstage, person, message_id)
 
 
 @router.get("/{message_id}/content")

@@ -1,6 +1,5 @@
 """Whole interfaces as ZIP files: one leaves, another comes; what it changes is shown before."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from bridge.console.http.parcel_bodies import ParcelBody, TakenBody
 from bridge.console.http.route import AuthoringRoute
 from bridge.console.parcels import Parcel
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/interfaces", route_class=AuthoringRoute)
 _NEEDS = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
@@ -39,8 +39,8 @@ async def look(body: ParcelBody, person: PersonDep, backstage: BackstageDep) -> 
     """Say what a parcel would change, or what is wrong with it; nothing is written."""
     for each in _NEEDS:
         person.grant.require(each)
-    async with backstage.gate:
-        return await asyncio.to_thread(backstage.parcels.look, body.data)
+    async with backstage.gate.entered():
+        return await Threads.CONSOLE.run(backstage.parcels.look, body.data)
 
 
 @router.post("/import")
@@ -51,8 +51,8 @@ async def take_in(
     parcels = backstage.parcels
     for each in _NEEDS:
         person.grant.require(each)
-    async with backstage.gate:
-        found = await asyncio.to_thread(parcels.look, body.data)
+    async with backstage.gate.entered():
+        found = await Threads.CONSOLE.run(parcels.look, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
         parcel = Parcel(body.data, body.mark, person.grant.email, body.reason.strip(), body.replace)
         wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip())

@@ -4,7 +4,6 @@ Users of a site and their access tokens, and who may do what in the console.
 Nobody takes over an account that may more here than they do: not by a password, not by a token.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Json, Name, Site, change
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 from bridge.store.database import Database
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
@@ -65,7 +65,7 @@ async def revoke_token(site: Site, token: int, request: Request, person: PersonD
 async def list_grants(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """List who may do what in the console."""
     person.grant.require(Permission.GRANT)
-    found = await asyncio.to_thread(grants.everybody, backstage.database)
+    found = await Threads.CONSOLE.run(grants.everybody, backstage.database)
     return {
         "rows": [
             {

@@ -1,6 +1,5 @@
 """Replay many: all that a search finds among what is parked or refused, oldest first."""
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.console.searching import Search, search
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.queue.browse import ATTENTION
 from bridge.queue.states import State
 
@@ -34,8 +34,8 @@ async def replay_all(
         person.grant.require(each)
     if wanted.state not in ATTENTION or wanted.state is State.CANCELLED:
         raise Impossible("choose those that are parked, or those that were refused")
-    ids, more = await asyncio.to_thread(_chosen, backstage, wanted)
-    rejudging = await asyncio.to_thread(backstage.plant.rejudging)
+    ids, more = await Threads.CONSOLE.run(_chosen, backstage, wanted)
+    rejudging = await Threads.CONSOLE.run(backstage.plant.rejudging)
     told: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
         deed = Act(needs, "replay", f"message {message_id}")

@@ -15,6 +15,7 @@ from typing_extensions import override
 from bridge.console.errors import BadJson, Overloaded, TooLarge
 from bridge.console.http.guard import person_of
 from bridge.console.permissions import Permission
+from bridge.executors import Full
 from bridge.request_body import (
     BodyTooLarge,
     BoundedRequest,
@@ -61,7 +62,7 @@ class ConsoleRoute(APIRoute):
                     return await handler(bounded)
                 except BodyTooLarge:
                     raise TooLarge from None
-                except BudgetExhausted:
+                except (BudgetExhausted, Full):
                     raise Overloaded from None
                 except ClientDisconnect:  # nobody reads the response
                     return Response(status_code=400)

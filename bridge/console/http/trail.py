@@ -1,6 +1,5 @@
 """The record: what people did here, and what the report service's own audit trail says."""
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,6 +10,7 @@ from bridge.console.http.guard import Act, BackstageDep, PersonDep, act_and_wait
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.console.sent import sent
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
@@ -22,7 +22,7 @@ async def deeds(
     """List what people did here, newest first; of a person's own sites."""
     person.grant.require(Permission.AUDIT)
     wanted = query.wanted(person.grant.reach)
-    return {"rows": await asyncio.to_thread(trail.newest, backstage.database, wanted)}
+    return {"rows": await Threads.CONSOLE.run(trail.newest, backstage.database, wanted)}
 
 
 @router.get("/sent")
@@ -31,7 +31,7 @@ async def what_was_sent(
 ) -> dict[str, Any]:
     """List what was sent and accepted, newest first; of a person's own sites."""
     person.grant.require(Permission.AUDIT)
-    return await asyncio.to_thread(sent, backstage.database, query.wanted(person.grant.reach))
+    return await Threads.CONSOLE.run(sent, backstage.database, query.wanted(person.grant.reach))
 
 
 @router.get("/sites/{site}/audit")

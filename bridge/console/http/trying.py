@@ -5,7 +5,6 @@ Stored messages are read here once, on record, for those who may read bodies; th
 from the page with every trial, as pasted ones do.
 """
 
-import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -18,6 +17,7 @@ from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.mapping_bodies import NAME, CompareBody, Material, StoredBody, TrialBody
 from bridge.console.http.route import AuthoringRoute
 from bridge.console.permissions import Permission
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=AuthoringRoute)
 Name = Annotated[str, Path(pattern=NAME)]
@@ -67,7 +67,7 @@ async def compare(
     question = Question(name, person.grant.email, body.before, body.after, body.last, values, code)
     subject = f"mapping {name}, last {body.last} messages"
     wanted = Act((Permission.AUTHOR,), "compare", subject)
-    async with backstage.gate:
+    async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.bench.compare(question))
 
 
@@ -85,5 +85,5 @@ def _messages(backstage: Backstage, body: Material) -> Sequence[bytes]:
 
 async def _bounded(backstage: Backstage, work: Callable[[], T]) -> T:
     """Work on a thread, few at a time: people type faster than definitions compile."""
-    async with backstage.gate:
-        return await asyncio.to_thread(work)
+    async with backstage.gate.entered():
+        return await Threads.CONSOLE.run(work)

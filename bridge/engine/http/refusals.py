@@ -17,13 +17,14 @@ from starlette.routing import BaseRoute, Match
 from bridge.engine.errors import EngineError
 from bridge.engine.http import heads
 from bridge.engine.http.problems import FieldError, Problem, Refused
+from bridge.executors import Full
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.errors import WorkerBusy
 
 UNAVAILABLE = Problem(
     503,
     "unavailable",
-    "the database is not available at the moment",
+    "the service is not available at the moment",
     headers={"Retry-After": "1"},
     retryable=True,
 )
@@ -47,7 +48,7 @@ def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
     application.add_exception_handler(EngineError, _engine_error)
     application.add_exception_handler(RequestValidationError, _bad_shape)
     application.add_exception_handler(HTTPException, _plain)
-    for failure in (StoreUnavailable, Busy):
+    for failure in (StoreUnavailable, Busy, Full):
         application.add_exception_handler(failure, _unavailable)
     application.add_exception_handler(Conflict, _changed)
     application.add_exception_handler(WorkerBusy, _busy)

@@ -43,6 +43,7 @@ from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import Session, find_session
 from bridge.engine.service.work import Actor, Work
+from bridge.executors import Threads
 
 _NOTICES: dict[type[EngineError], Notice] = {
     FrameForbidden: Notice.FRAME_NOT_PERMITTED,
@@ -165,7 +166,7 @@ async def open_share(request: Request, handle: str) -> Response:
         return _refusal(request, refusal, handle)
     engine.journal.note([deed_of(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
-    text = await engine.work.run(lambda: html.render(found.exported, zone))
+    text = await Threads.EXPORTS.run(html.render, found.exported, zone)
     return HTMLResponse(text, headers=pages.document_policy())
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from bridge.executors import Threads
 from bridge.observability.redaction import describe, where
 from bridge.transports.folders.fate import Fate, fate, settled
 from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fitting
@@ -84,7 +85,7 @@ class FolderListener:
 
     async def start(self) -> None:
         """Begin to look. Raises OSError where the folder cannot be made."""
-        await asyncio.to_thread(self._folder.prepare, DONE, FAILED, ACKS)
+        await Threads.FOLDERS.run(self._folder.prepare, DONE, FAILED, ACKS)
         self._task = asyncio.create_task(self._run(), name="folder")
 
     async def stop(self) -> None:
@@ -120,7 +121,7 @@ class FolderListener:
         with self._folder.held() as ours:
             if not ours:  # another node empties it
                 return False
-            found = await asyncio.to_thread(self._folder.waiting)
+            found = await Threads.FOLDERS.run(self._folder.waiting)
             await self._report_ignored()
             seen = [(each.name, each.size, each.written_at) for each in found]
             ready, self._seen = settled(self._seen, seen)
@@ -136,7 +137,7 @@ class FolderListener:
         """Log a change in the number of entries that are no plain files: they are never read."""
         if next(self._looks) % LOOKS_TO_COUNT:
             return
-        count = await asyncio.to_thread(self._folder.ignored)
+        count = await Threads.FOLDERS.run(self._folder.ignored)
         if count > self._ignored:
             self._log.warning("entries ignored: not plain files", count=count)
         self._ignored = count
@@ -154,7 +155,7 @@ class FolderListener:
         if becomes is Fate.AGAIN and self._patient(name):
             return False
         try:
-            await asyncio.to_thread(self._conclude, name, becomes, [*replies, *source.late])
+            await Threads.FOLDERS.run(self._conclude, name, becomes, [*replies, *source.late])
         except OSError as error:
             self._log.error("file not put aside", error=describe(error))
             return not self._patient(name)
@@ -168,7 +169,7 @@ class FolderListener:
     async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
         limit = self._rules.max_file
         most = HEAD if size > limit else limit + 1  # it may have grown since it was listed
-        data = await asyncio.to_thread(self._folder.read, name, most)
+        data = await Threads.FOLDERS.run(self._folder.read, name, most)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)

@@ -13,6 +13,7 @@ from typing import Final
 
 from twisted.internet.defer import Deferred, succeed
 
+from bridge.executors import Threads
 from bridge.transports.folders.files import ACKS, Folder
 from mappings.hl7.ack import build_ack
 from mappings.hl7.header import peek
@@ -58,7 +59,7 @@ class FolderSender:
 
     async def _send(self, payload: bytes) -> bytes:
         try:
-            name = await asyncio.to_thread(self._write, payload)
+            name = await Threads.FOLDERS.run(self._write, payload)
         except OSError as error:
             raise NotConnected(type(error).__name__) from error
         if self._answer_within is None:
@@ -96,7 +97,7 @@ class FolderSender:
         loss = LossReason.TIMEOUT
         while loop.time() < until:
             try:
-                reply = await asyncio.to_thread(self._folder.read, answer, _LONGEST_ANSWER)
+                reply = await Threads.FOLDERS.run(self._folder.read, answer, _LONGEST_ANSWER)
             except OSError:
                 reply = b""
             if reply and self._matches(payload, reply):

@@ -27,6 +27,7 @@ from bridge.engine.http.sessions import DeskDep
 from bridge.engine.service import files, history, priors
 from bridge.engine.service.export import gather_report
 from bridge.engine.service.finding import lock_report_by_id
+from bridge.executors import Threads
 
 router = APIRouter(
     prefix="/reporting/api/session",
@@ -133,7 +134,7 @@ async def export(
     writer = WRITERS[kind]
     chosen = zone or ZoneInfo(exported.site.time_zone or "UTC")
     try:
-        data = await desk.engine.work.run(lambda: writer.render(exported, chosen))
+        data = await Threads.EXPORTS.run(writer.render, exported, chosen)
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     name = f'attachment; filename="report.{kind.value}"'

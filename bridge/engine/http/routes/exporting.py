@@ -22,9 +22,9 @@ from bridge.engine.http.models.exports import PdfBody, RtfFileBody
 from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.problems import bad_request
-from bridge.engine.http.state import engine_of
 from bridge.engine.service.export import gather_report, read_until
 from bridge.engine.service.reading import read_report
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
 
@@ -61,8 +61,7 @@ async def _export(
         shown=lambda found: [(triple.site_id, found[1])],
     )
     shown = replace(exported, addenda=exported.addenda[:addenda])
-    engine = engine_of(request)
-    return await engine.work.run(lambda: render(shown, zone or _zone(shown)))
+    return await Threads.EXPORTS.run(render, shown, zone or _zone(shown))
 
 
 def _zone(exported: Exported) -> tzinfo:

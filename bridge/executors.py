@@ -1,0 +1,117 @@
+"""
+The thread pools of a process, by purpose, so that no work holds up another kind.
+
+A task of the event loop gives blocking work to the pool that is named for it; asyncio's default
+executor resolves host names and nothing else. Each pool has few threads and a bounded queue: where
+that is full, `Full` is raised at once. `close_all` ends them with `serve`.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from enum import Enum
+from functools import partial
+from typing import ParamSpec, TypeVar
+from weakref import WeakSet
+
+from bridge.errors import BridgeError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Full(BridgeError):  # noqa: N818  # named for what happened
+    """So much work of this kind waits already; try again later."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"too much work waits: {name}")
+
+
+class Threads(Enum):
+    """A pool: its name, its threads, and how many pieces of work may wait for them."""
+
+    HEALTH = ("health", 2, 8)
+    LEASES = ("leases", 3, 1000)
+    INTAKE = ("intake", 6, 10_000)
+    DELIVERY = ("delivery", 6, 10_000)
+    FOLDERS = ("folders", 4, 1000)
+    MAINTENANCE = ("maintenance", 4, 100)
+    CHECKS = ("checks", 2, 16)
+    EXPORTS = ("exports", 2, 32)
+    FILES = ("files", 2, 32)
+    CONSOLE = ("console", 4, 64)
+    LARGE_FRAMES = ("large frames", 1, 1000)
+    MERGED_PATIENTS = ("merged patients", 1, 1000)
+
+    def __init__(self, label: str, size: int, waiting: int) -> None:
+        self.label = label
+        self.size = size
+        self.waiting = waiting
+        self._pending = 0  # running or waiting; changed by the loop's thread alone
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def run(self, work: Callable[P, T], /, *given: P.args, **named: P.kwargs) -> T:
+        """Run blocking work on a thread of this pool. Raises Full and what the work raises."""
+        if self._pending >= self.size + self.waiting:
+            raise Full(self.label)
+        piece = partial(contextvars.copy_context().run, work, *given, **named)
+        self._pending += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.executor, piece)
+        finally:
+            self._pending -= 1
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """The pool itself; made when it is first needed."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self.size, self.label)
+        return self._executor
+
+    def close(self) -> None:
+        """End the pool: what runs is finished, what waits is not begun. Blocking."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+class Gate:
+    """Lets `at_once` pieces of work in; `waiting` more wait, and others are refused with `Full`."""
+
+    def __init__(self, name: str, at_once: int, waiting: int) -> None:
+        self._name = name
+        self._room = asyncio.Semaphore(at_once)
+        self._most = at_once + waiting
+        self._inside = 0
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Wait for room, and hold it. Raises Full."""
+        if self._inside >= self._most:
+            raise Full(self._name)
+        self._inside += 1
+        try:
+            async with self._room:
+                yield
+        finally:
+            self._inside -= 1
+
+
+_SINGLE: WeakSet[ThreadPoolExecutor] = WeakSet()
+
+
+def single_thread(label: str) -> ThreadPoolExecutor:
+    """Return a thread of its owner's, for work that must be done in order; `close_all` ends it."""
+    made = ThreadPoolExecutor(1, label)
+    _SINGLE.add(made)
+    return made
+
+
+def close_all() -> None:
+    """End all pools. Blocking."""
+    for each in Threads:
+        each.close()
+    for one in list(_SINGLE):
+        one.shutdown(wait=True, cancel_futures=True)

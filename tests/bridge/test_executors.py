@@ -1,0 +1,112 @@
+"""Named pools of threads: none holds up another, each has a bounded queue, and all of them end."""
+
+import ast
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+import bridge
+from bridge.executors import Full, Gate, Threads, close_all, single_thread
+
+pytestmark = pytest.mark.anyio
+SOURCE = Path(bridge.__file__).parent
+OWN_EXECUTORS = {"executors.py", "runtime/loop.py", "engine/live/workshop.py", "queue/ledger.py"}
+DEFAULT = {
+    "to_thread",
+    "deferToThread",
+    "callInThread",
+    "run_in_threadpool",
+    "iterate_in_threadpool",
+}
+
+
+async def test_a_full_pool_holds_up_no_other() -> None:
+    """Where all threads of one kind are stuck, health is asked all the same."""
+    stuck = threading.Event()
+    pool = Threads.CHECKS
+    many = [asyncio.ensure_future(pool.run(stuck.wait)) for _ in range(pool.size + pool.waiting)]
+    await asyncio.sleep(0)
+    try:
+        with pytest.raises(Full):
+            await pool.run(print)
+        assert await Threads.HEALTH.run(lambda: "asked") == "asked"
+    finally:
+        stuck.set()
+        await asyncio.gather(*many)
+    assert await pool.run(lambda: "room") == "room"
+
+
+async def test_what_the_work_raises_is_raised() -> None:
+    """A pool passes on results and errors, and the context of its caller."""
+    with pytest.raises(ZeroDivisionError):
+        await Threads.CHECKS.run(lambda: 1 // 0)
+
+
+async def test_all_pools_end_and_can_begin_anew() -> None:
+    """After `close_all` no thread of ours is left."""
+    single = single_thread("a single one")
+    await asyncio.gather(*(each.run(lambda: None) for each in Threads))
+    await asyncio.wrap_future(single.submit(lambda: None))
+    labels = (*(each.label for each in Threads), "a single one")
+    assert any(each.name.startswith(labels) for each in threading.enumerate())
+    close_all()
+    assert not [each.name for each in threading.enumerate() if each.name.startswith(labels)]
+    assert await Threads.HEALTH.run(lambda: 1) == 1
+
+
+async def test_a_gate_lets_few_wait() -> None:
+    """Beyond those that wait, it refuses at once; who gives up makes room."""
+    gate, leave = Gate("test", 1, 2), asyncio.Event()
+
+    async def enter() -> None:
+        async with gate.entered():
+            await leave.wait()
+
+    inside = [asyncio.ensure_future(enter()) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(Full):
+        await enter()
+    inside.pop().cancel()
+    await asyncio.sleep(0)
+    inside.append(asyncio.ensure_future(enter()))
+    leave.set()
+    await asyncio.gather(*inside)
+    await enter()
+
+
+def _calls(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    found = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
+    return found | {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+
+
+def test_nobody_uses_the_default_executor() -> None:
+    """All blocking work names its pool."""
+    modules = [each for each in SOURCE.rglob("*.py") if "demo" not in each.parts]
+    used = {
+        str(each.relative_to(SOURCE)): sorted(_calls(each) & DEFAULT)
+        for each in modules
+        if _calls(each) & DEFAULT
+    }
+    assert used == {}
+    own = {
+        str(each.relative_to(SOURCE)) for each in modules if "ThreadPoolExecutor" in _calls(each)
+    }
+    assert own <= OWN_EXECUTORS | {"intake/aside.py"}
+
+
+def test_no_endpoint_is_a_plain_function() -> None:
+    """FastAPI would run one on threads that are shared by all."""
+    endpoints = [
+        (path.name, node.name)
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for each in node.decorator_list
+        if isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr in {"get", "post", "put", "patch", "delete", "api_route"}
+    ]
+    assert endpoints == []
