@@ -16,7 +16,16 @@ from pydantic.fields import FieldInfo
 from config.limits import Lifetimes, Rates, Sizes
 from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
-from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
+from config.sections import (
+    Assistance,
+    Database,
+    Destination,
+    Engine,
+    Http,
+    Intake,
+    Log,
+    Schedule,
+)
 from config.sign_in import SignIn
 
 _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
@@ -28,6 +37,7 @@ _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("sizes", Sizes),
     ("lifetimes", Lifetimes),
     ("sign_in", SignIn),
+    ("intake", Intake),
     ("schedule", Schedule),
     ("alerts", Alerts),
     ("retention", Retention),
@@ -62,6 +72,7 @@ _COMMENTED: Final = {
     "transcription_key_file": '"secrets/transcription.key"',
     "placing_key_file": '"secrets/placing.key"',
     "retention.archive": '"archive"',
+    "listener.allow": '["10.1.0.0/16", "192.168.7.9"]',
     "listener.profile": '"profiles/orders.xml"',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
@@ -74,7 +85,7 @@ _SECONDS: Final = frozenset(
     | {"poll_status_every"}
 )
 _SIZES: Final = frozenset(
-    {"max_frame", "body", "structured_report", "key_image", "metadata", "disk_free"}
+    {"max_frame", "frame_memory", "body", "structured_report", "key_image", "metadata", "disk_free"}
 )
 _COLUMN: Final = 44
 

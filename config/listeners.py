@@ -5,19 +5,22 @@ What a kind of listener has no use for is a mistake: a setting must not be silen
 """
 
 from enum import StrEnum
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from config.addresses import AnyAddress, FolderAddress, WebAddress
 from config.quantities import Bytes, Seconds, TimeZone
 from config.sections import Section
 
 _MLLP_ONLY: Final = (
-    *("max_connections", "frame_timeout", "idle_timeout"),
+    *("max_connections", "max_connections_per_source", "allow"),
+    *("frame_timeout", "idle_timeout"),
     *("commit_blocks", "share_port", "tls"),
 )
+_LEAST_PER_SOURCE: Final = 16
 _WEB_ONLY: Final = ("authorization_file",)
 _FOLDER_ONLY: Final = ("answer_files", "scan_every")
 
@@ -119,7 +122,14 @@ class Listener(Section):
     processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
     charset: str = Field("utf-8", description="where MSH-18 is silent")
     max_frame: Bytes = Field(16 * 2**20, gt=0)
-    max_connections: int = Field(500, ge=1)
+    max_connections: int = Field(500, ge=1, description="idle ones are closed for new ones")
+    max_connections_per_source: int = Field(
+        0, ge=0, description="from one address (IPv6: /64); 0: half of max_connections, at least 16"
+    )
+    allow: list[str] = Field(
+        default_factory=list,
+        description='addresses and networks of senders, as "10.1.0.0/16"; empty: all',
+    )
     share_port: bool = Field(
         False,
         description="several nodes of one machine listen on the port (SO_REUSEPORT); PostgreSQL",
@@ -139,6 +149,23 @@ class Listener(Section):
         False, description="folder: write each acknowledgment to its acks/ folder"
     )
 
+    @field_validator("allow")
+    @classmethod
+    def _networks(cls, value: list[str]) -> list[str]:
+        for each in value:
+            try:
+                ip_network(each)
+            except ValueError:
+                told = f'{each} is no address and no network, write "10.1.0.0/16" or "192.168.7.9"'
+                raise ValueError(told) from None
+        return value
+
+    @property
+    def per_source(self) -> int:
+        """How many connections one source may have."""
+        half = max(self.max_connections // 2, _LEAST_PER_SOURCE)
+        return min(self.max_connections_per_source or half, self.max_connections)
+
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> "Listener":
         idle: tuple[str, ...]
@@ -152,7 +179,11 @@ class Listener(Section):
             case _:
                 idle, kind = (*_WEB_ONLY, *_FOLDER_ONLY), "MLLP"
         fields = type(self).model_fields
-        wrong = [name for name in idle if getattr(self, name) != fields[name].default]
+        wrong = [
+            name
+            for name in idle
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        ]
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: no setting of {kind} listeners")
         if self.replies is Replies.ORDER and self.acknowledge is Acknowledge.STORED:

@@ -285,6 +285,16 @@ class Destination(Section, Rendering):
         return self
 
 
+class Intake(Section):
+    """What all listeners of a process share."""
+
+    frame_memory: Bytes = Field(
+        256 * 2**20,
+        ge=2**20,
+        description="of unfinished and unanswered frames of a process; then senders wait",
+    )
+
+
 class Schedule(Section):
     """How often recurring work runs."""
 

@@ -26,7 +26,16 @@ from config.listeners import Listener
 from config.operations import Alerts, Retention, Tracing
 from config.places import position
 from config.reading import read
-from config.sections import Assistance, Database, Destination, Engine, Http, Log, Schedule
+from config.sections import (
+    Assistance,
+    Database,
+    Destination,
+    Engine,
+    Http,
+    Intake,
+    Log,
+    Schedule,
+)
 from config.sign_in import SignIn
 from config.wording import Refusal, refusals
 
@@ -49,6 +58,7 @@ class Settings(BaseSettings):
     sizes: Sizes = Sizes()
     lifetimes: Lifetimes = Lifetimes()
     sign_in: SignIn = SignIn()
+    intake: Intake = Intake()
     listener: list[Listener] = Field(default_factory=list)
     destination: list[Destination] = Field(default_factory=list)
     schedule: Schedule = Schedule()

@@ -7,6 +7,7 @@ Here is the pure part. The Twisted shells are imported by name: `mllp.server`, `
 
 from mllp.errors import (
     ExchangeError,
+    FrameMemoryExhausted,
     FrameTimedOut,
     FrameTooLarge,
     FramingError,
@@ -15,6 +16,7 @@ from mllp.errors import (
     NotConnected,
     ReplyLost,
     TLSConfigurationError,
+    TooMuchNoise,
     TruncatedFrame,
     Unframeable,
 )
@@ -37,6 +39,7 @@ __all__ = [
     "Event",
     "ExchangeError",
     "Frame",
+    "FrameMemoryExhausted",
     "FrameReader",
     "FrameTimedOut",
     "FrameTooLarge",
@@ -47,6 +50,7 @@ __all__ = [
     "NotConnected",
     "ReplyLost",
     "TLSConfigurationError",
+    "TooMuchNoise",
     "TruncatedFrame",
     "Unframeable",
     "checked_frame",

@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
+from mllp.admission import Activity
 from mllp.contract import Service, Timer
 from mllp.conversation import Conversation
 from mllp.deadline import Deadline
@@ -36,8 +37,11 @@ class ServerConnection(Protocol):
         service: Service,
         connection_id: int,
         on_gone: Callable[["ServerConnection"], None],
+        source: str = "",
     ) -> None:
         self.host, self.port, self.connection_id = "", 0, connection_id
+        self.source = source
+        self._active = service.clock.seconds()  # when it came, or when it answered last
         self._observer = service.observer
         self._on_gone = on_gone
         self._gate = Gate()
@@ -51,7 +55,9 @@ class ServerConnection(Protocol):
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
         self._handshake = Deadline(clock, limits.frame_timeout, self.abort)
         self._lingering = Deadline(clock, LINGER, self.abort)
-        self._turns = Conversation(service, self, self._gate, write=self._write, end=self._end)
+        self._turns = Conversation(
+            service, self, self._gate, source=source, write=self._write, end=self._end
+        )
 
     # What the transport calls
 
@@ -147,6 +153,27 @@ class ServerConnection(Protocol):
             self._leave()
             self.transport.loseConnection()
 
+    @property
+    def activity(self) -> Activity:
+        """What the connection is doing, as far as admission control is concerned."""
+        if self._turns.in_hand:
+            return Activity.BUSY
+        return Activity.UNFINISHED if self._turns.frame_began else Activity.IDLE
+
+    @property
+    def since(self) -> float:
+        """When it became idle, or when its unfinished frame began (s of the clock)."""
+        return self._turns.began if self._turns.frame_began else self._active
+
+    def evict(self) -> None:
+        """Close in favour of another connection; an unfinished frame is refused."""
+        self._observer.evicted(self.host)
+        if self._shaking or self._turns.frame_began or self._ended:
+            self.abort()
+        else:
+            self.finish()
+            self._lingering.start()  # a peer that does not take our last reply must not stay
+
     def abort(self) -> None:
         """Close now."""
         self.transport.abortConnection()
@@ -161,6 +188,7 @@ class ServerConnection(Protocol):
 
     def _write(self, data: bytes) -> None:
         self._idle.touch()
+        self._active = self._clock.seconds()
         self._outlet.write(data)
 
     def _end(self) -> None:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from mllp.admission import Network, Refusal
+from mllp.budget import FrameBudget
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
 from mllp.pace import Pace
@@ -94,9 +96,13 @@ class ServerLimits:
 
     max_frame: int = DEFAULT_MAX_PAYLOAD
     max_connections: int = 500
+    max_connections_per_source: int = 0
+    """From one address, or one /64 of IPv6; 0: as many as `max_connections`."""
+    allow: Sequence[Network] = ()
+    """Where connections may come from; empty: from everywhere."""
     frame_timeout: float = 10.0
-    """From the first byte of a frame to its last, not counting time in which we do not read; for
-    a TLS handshake as well."""
+    """From the first byte of a frame to its last, for a TLS handshake as well. Time in which we do
+    not read does not count, but for time that the frame waits for memory."""
     idle_timeout: float = 0.0
     """Without a byte from the peer and without a frame in hand."""
     write_timeout: float = 60.0
@@ -118,8 +124,15 @@ class ServerObserver:
     def connection_closed(self, peer: Peer) -> None:
         """Tell that a connection has ended, whoever ended it."""
 
+    def refused(self, reason: Refusal, host: str) -> None:
+        """Report why a connection from an address was closed at accept."""
+        self.connection_refused()
+
     def connection_refused(self) -> None:
         """Tell that a connection beyond the limit, or while draining, was closed at accept."""
+
+    def evicted(self, host: str) -> None:
+        """Report that a connection from an address was closed to make room for another one."""
 
     def handshake_failed(self, peer: Peer) -> None:
         """Tell that a connection ended before TLS stood: plain text, old version, no trust."""
@@ -168,3 +181,4 @@ class Service(NamedTuple):
     observer: ServerObserver
     on_unframed: NakBuilder
     pace: Pace
+    budget: FrameBudget

@@ -11,16 +11,28 @@ from functools import partial
 
 from twisted.python.failure import Failure
 
+from mllp.budget import RESERVE
 from mllp.bundle import REPLIES
 from mllp.contract import Peer, Service
 from mllp.deadline import Deadline
-from mllp.errors import FrameTimedOut, FramingError, TruncatedFrame
+from mllp.errors import (
+    FrameMemoryExhausted,
+    FrameTimedOut,
+    FramingError,
+    TooMuchNoise,
+    TruncatedFrame,
+)
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, frame
 from mllp.gate import Gate, Hold
 from mllp.replies import ReplyQueue, Slot
 
 HEAD = 4096
 """How much of a frame that is given up `NakBuilder` gets to see."""
+
+MOST_NOISE = 2**20
+"""Bytes outside of frames, from one frame to the next, after which a connection is closed."""
+
+_MEMORY_ONLY = {Hold.MEMORY}
 
 
 class Conversation:
@@ -32,6 +44,7 @@ class Conversation:
         peer: Peer,
         gate: Gate,
         *,
+        source: str,
         write: Callable[[bytes], None],
         end: Callable[[], None],
     ) -> None:
@@ -50,6 +63,13 @@ class Conversation:
         self._over = False
         timeout = service.limits.frame_timeout
         self._deadline = Deadline(service.clock, timeout, self._frame_overdue)
+        self.began = 0.0
+        """When the unfinished frame began, in seconds of the service's clock; else 0."""
+        self._noise = 0  # bytes since the last frame
+        self._unanswered = 0  # bytes of the frames that have come and are not answered
+        self._memory = service.budget.account(
+            source, resume=self._go_on_reading, refuse=self._give_memory_back
+        )
 
     @property
     def in_hand(self) -> int:
@@ -61,14 +81,22 @@ class Conversation:
         """Whether nothing is in hand and no frame has begun."""
         return not self._replies and not self._reader.in_frame
 
+    @property
+    def frame_began(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return self._reader.in_frame
+
     def receive(self, data: bytes) -> float:
         """Take bytes from the peer; give the seconds for which no more should be read."""
         if not self._pumping and not self._holds and (whole := self._reader.whole(data)):
             self._service.pace.others += 1
             self._take(whole)  # nearly always
+            if self._unanswered > RESERVE:
+                self._report_memory()
             return 0.0
         self._reader.receive(data)
         self.proceed()
+        self._report_memory()
         return self._rest(len(data)) if self._reader.in_large_frame else 0.0
 
     def _rest(self, size: int) -> float:
@@ -83,14 +111,46 @@ class Conversation:
         self.proceed()
 
     def hold(self, reason: Hold) -> None:
-        """Stop reading. The time until it goes on is no delay of the peer's."""
+        """
+        Stop reading. The time until it goes on does not count for the frame's time limit.
+
+        Time spent waiting for memory does: a frame that never ends must not wait for ever.
+        """
         self._gate.hold(reason)
-        self._deadline.stop()
+        if reason is not Hold.MEMORY:
+            self._deadline.stop()
 
     def let_go(self, reason: Hold) -> None:
         """Go on, if this was the last reason not to."""
         if self._gate.let_go(reason):
             self.proceed()
+        else:
+            self._watch_frame()
+
+    def _go_on_reading(self) -> None:
+        self.let_go(Hold.MEMORY)
+        self._report_memory()
+
+    def _give_memory_back(self) -> None:
+        """Refuse the unfinished frame: its memory is needed for others."""
+        self._give_up(FrameMemoryExhausted(self._reader.received))
+        if not self._pumping:
+            self._flush()
+
+    def _report_memory(self) -> None:
+        """Account for what this connection holds, and stop reading where that is too much."""
+        size = self._unanswered + self._reader.received
+        if size <= RESERVE and not self._memory.charged:  # nearly always
+            return
+        if not self._memory.report(self._unanswered, self._reader.received) and not self._over:
+            self.hold(Hold.MEMORY)
+        elif Hold.MEMORY in self._holds:
+            self.let_go(Hold.MEMORY)
+
+    def _drop_frame(self) -> None:
+        """Release the bytes of the unfinished frame."""
+        self._reader.discard()
+        self._report_memory()
 
     def stop(self) -> None:
         """Take note that the connection is gone: nothing can be read or written any more."""
@@ -103,6 +163,7 @@ class Conversation:
             self._observer.frame_refused(error)
             with suppress(Exception):  # there is nobody left to tell
                 self._service.on_unframed(error, self._reader.head(HEAD))
+        self._drop_frame()
         if self._replies:
             self._observer.replies_dropped(len(self._replies))
 
@@ -118,7 +179,14 @@ class Conversation:
                 pass
         finally:
             self._pumping = False
-        if self._reader.in_frame and not self._holds and not self._deadline.running:
+        self._watch_frame()
+
+    def _watch_frame(self) -> None:
+        """Start the time limit of a frame that has begun and that we read."""
+        if not self._reader.in_frame or self._deadline.running or self._over:
+            return
+        self.began = self.began or self._service.clock.seconds()
+        if not self._holds or self._holds == _MEMORY_ONLY:
             self._deadline.start()
 
     def _advance(self) -> bool:
@@ -128,7 +196,7 @@ class Conversation:
                 if isinstance(event, Frame):
                     self._take(event)
                 else:
-                    self._observer.noise(event.length)
+                    self._skip(event.length)
             if self._eof and not self._holds:
                 self.hold(Hold.ENDING)
                 self._reader.receive_eof()
@@ -136,18 +204,29 @@ class Conversation:
             self._give_up(error)
         return self._flush()
 
+    def _skip(self, noise: int) -> None:
+        """Count bytes outside of frames. Raises TooMuchNoise."""
+        self._observer.noise(noise)
+        self._noise += noise
+        if self._noise > MOST_NOISE:
+            raise TooMuchNoise(MOST_NOISE)
+
     def _take(self, arrived: Frame) -> None:
         self._deadline.stop()
+        self._noise, self.began = 0, 0.0
         if len(arrived.payload) == 1 and arrived.payload in COMMIT_BLOCKS:
             self._observer.noise(1)  # it answers a reply of ours: an answer to it would have no end
             return
-        self._observer.frame_received(len(arrived.payload))
-        slot = self._replies.reserve()
+        size = len(arrived.payload)
+        self._observer.frame_received(size)
+        slot = self._replies.reserve(size)
+        self._unanswered += size
         if len(self._replies) >= self._window:
             self.hold(Hold.WINDOW)
         try:
             self._direct(arrived, self._peer, partial(self._told, slot))
         except Exception:  # noqa: BLE001  # whatever it is, the connection closes unanswered
+            self._unanswered -= slot.size
             self._failed(slot, Failure())  # type: ignore[no-untyped-call]
 
     def _give_up(self, error: FramingError) -> None:
@@ -155,8 +234,13 @@ class Conversation:
         self.hold(Hold.ENDING)
         self._observer.frame_refused(error)
         slot = self._replies.reserve()
+        head = self._reader.head(HEAD)
+        self._drop_frame()
+        if isinstance(error, TooMuchNoise):  # there is no frame to answer
+            slot.replies = ()
+            return
         try:
-            nak = self._service.on_unframed(error, self._reader.head(HEAD))
+            nak = self._service.on_unframed(error, head)
         except Exception:  # noqa: BLE001  # as for a handler: the connection closes unanswered
             self._failed(slot, Failure())  # type: ignore[no-untyped-call]
         else:
@@ -164,13 +248,18 @@ class Conversation:
             slot.replies = () if nak is None or isinstance(error, TruncatedFrame) else (nak,)
 
     def _frame_overdue(self) -> None:
-        timeout = self._service.limits.frame_timeout
-        self._give_up(FrameTimedOut(self._reader.received, timeout))
+        timeout, received = self._service.limits.frame_timeout, self._reader.received
+        waited = Hold.MEMORY in self._holds
+        error = FrameMemoryExhausted(received) if waited else FrameTimedOut(received, timeout)
+        self._give_up(error)
         self._flush()
 
     # Replies out
 
     def _told(self, slot: Slot, replies: Sequence[bytes] | Failure) -> None:
+        self._unanswered -= slot.size
+        if self._memory.charged:
+            self._report_memory()
         if isinstance(replies, Failure):
             self._failed(slot, replies)
             return

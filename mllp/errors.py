@@ -6,6 +6,8 @@ What can go wrong with frames, exchanges and certificates.
         * FrameTooLarge        the frame is longer than we take
         * FrameTimedOut        the frame began, and did not end in time
         * TruncatedFrame       the connection ended inside the frame
+        * FrameMemoryExhausted all memory for unfinished frames is in use
+        * TooMuchNoise         bytes, but no frame
     * ExchangeError            one payload out, one reply back
         * NotConnected         nothing was sent: sending again cannot duplicate
         * ReplyLost            it was sent; what became of it is unknown
@@ -60,6 +62,22 @@ class TruncatedFrame(FramingError):
     def __init__(self, received: int) -> None:
         self.received = received
         super().__init__(f"connection closed {received} bytes into a frame")
+
+
+class FrameMemoryExhausted(FramingError):
+    """A frame was given up `received` bytes into it: other frames use all memory there is."""
+
+    def __init__(self, received: int) -> None:
+        self.received = received
+        super().__init__(f"no memory for the rest of a frame, {received} bytes into it")
+
+
+class TooMuchNoise(FramingError):
+    """More than `limit` bytes came outside of frames."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"more than {limit} bytes outside of frames")
 
 
 class ExchangeError(MLLPError):

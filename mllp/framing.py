@@ -113,6 +113,11 @@ class FrameReader:
         """Add bytes from the peer; `next_event` makes sense of them."""
         self._buffer += data
 
+    def discard(self) -> None:
+        """Release the memory of the open frame; the reader is of no more use."""
+        self._buffer, self._before = bytearray(), None
+        self._in_frame, self._searched = False, 0
+
     def whole(self, data: bytes) -> Frame | None:
         """
         Give the one frame that these bytes are, where nothing came before them that is still here.

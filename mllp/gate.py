@@ -14,6 +14,8 @@ class Hold(Enum):
 
     WINDOW = auto()
     """As many frames are in hand as may be."""
+    MEMORY = auto()
+    """All memory for unfinished frames is in use."""
     OUTPUT = auto()
     """The peer does not take our replies."""
     OPERATOR = auto()

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 class Slot:
     """The place of one frame's replies."""
 
-    __slots__ = ("failed", "replies")
+    __slots__ = ("failed", "replies", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.replies: Sequence[bytes] | None = None
         self.failed = False
+        self.size = size
+        """Bytes of the frame."""
 
 
 class ReplyQueue:
@@ -29,9 +31,9 @@ class ReplyQueue:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def reserve(self) -> Slot:
-        """Take the next place in the line."""
-        slot = Slot()
+    def reserve(self, size: int = 0) -> Slot:
+        """Take the next place in the line, for a frame of so many bytes."""
+        slot = Slot(size)
         self._slots.append(slot)
         return slot
 

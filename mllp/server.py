@@ -11,6 +11,8 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory, Protocol
 from typing_extensions import override
 
+from mllp.admission import Admission, Ceiling, Refusal, source_of
+from mllp.budget import FrameBudget
 from mllp.connection import ServerConnection
 from mllp.contract import (
     Clock,
@@ -71,14 +73,25 @@ class MLLPServerFactory(Factory):
         observer: ServerObserver | None = None,
         on_unframed: NakBuilder = close_in_silence,
         grace: float = 30.0,
+        budget: FrameBudget | None = None,
+        ceiling: Ceiling | None = None,
     ) -> None:
+        """`budget` and `ceiling` are shared with the other listeners of the process."""
+        limits = limits or ServerLimits()
         self._service = Service(
             directly(handle),
-            limits or ServerLimits(),
+            limits,
             clock,
             observer or ServerObserver(),
             on_unframed,
             Pace(),
+            budget or FrameBudget(),
+        )
+        self._admission = Admission(
+            limits.max_connections,
+            per_source=limits.max_connections_per_source,
+            allow=limits.allow,
+            ceiling=ceiling,
         )
         self._ids = count(1)
         self._connections: Gathering[ServerConnection] = Gathering(clock, grace)
@@ -97,15 +110,26 @@ class MLLPServerFactory(Factory):
 
     @override
     def buildProtocol(self, addr: IAddress | None) -> Protocol:
-        if self._draining or len(self._connections) >= self._service.limits.max_connections:
-            self._service.observer.connection_refused()
+        host = getattr(addr, "host", "")
+        reason = (
+            Refusal.DRAINING
+            if self._draining
+            else self._admission.request(host, self._service.clock.seconds())
+        )
+        if reason is not None:
+            self._service.observer.refused(reason, host)
             return _Refused()
-        connection = ServerConnection(self._service, next(self._ids), self._connections.discard)
+        connection = ServerConnection(self._service, next(self._ids), self._left, source_of(host))
+        self._admission.enter(connection)
         connection.factory = self
         if self._paused:
             connection.pause()
         self._connections.add(connection)
         return connection
+
+    def _left(self, connection: ServerConnection) -> None:
+        self._admission.leave(connection)
+        self._connections.discard(connection)
 
     def pause(self) -> None:
         """Read from nobody. Connections stay and come; frames in hand are answered."""

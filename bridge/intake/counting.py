@@ -7,8 +7,9 @@ Nothing here sees a payload.
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, partial
-from time import perf_counter
+from time import monotonic, perf_counter
 
+import structlog
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from typing_extensions import override
@@ -18,10 +19,13 @@ from bridge.observability.metrics import Metrics
 from bridge.queue.arrivals import Receipt
 from mappings.hl7.refusals import Refusal
 from mappings.hl7.tables import AckCode
+from mllp.admission import Refusal as Refused
 from mllp.contract import Handler, Peer, ServerObserver, Tell
-from mllp.errors import FramingError
+from mllp.errors import FrameMemoryExhausted, FramingError
 from mllp.framing import Frame
 from mllp.telling import directly, promised
+
+_REPORT_EVERY = 60.0  # seconds
 
 
 class AckCounter:
@@ -66,6 +70,8 @@ class WireCounter(ServerObserver):
         self._listener = listener
         self._open = metrics.connections.labels(listener)
         self._turned_away = metrics.connections_refused.labels(listener)
+        self._evicted = metrics.connections_evicted.labels(listener)
+        self._reports = _Reports(listener)
         self._frames = metrics.frames.labels(listener)
         self._bytes = metrics.frame_bytes.labels(listener)
         self._noise = metrics.noise_bytes.labels(listener)
@@ -79,8 +85,15 @@ class WireCounter(ServerObserver):
         self._open.dec()
 
     @override
-    def connection_refused(self) -> None:
+    def refused(self, reason: Refused, host: str) -> None:
         self._turned_away.inc()
+        if reason is not Refused.DRAINING:
+            self._reports.add(f"connection refused: {reason}", host)
+
+    @override
+    def evicted(self, host: str) -> None:
+        self._evicted.inc()
+        self._reports.add("connection closed: its slot was needed for another", host)
 
     @override
     def frame_received(self, size: int) -> None:
@@ -95,6 +108,25 @@ class WireCounter(ServerObserver):
     @override
     def frame_refused(self, reason: FramingError) -> None:
         self._refusals.labels(self._listener, type(reason).__name__).inc()
+        if isinstance(reason, FrameMemoryExhausted):
+            self._reports.add("frame refused: all memory for frames is in use", "")
+
+
+class _Reports:
+    """Logs events that any client can cause: each kind once a minute, with its count."""
+
+    def __init__(self, listener: str) -> None:
+        self._log = structlog.get_logger("intake").bind(listener=listener)
+        self._counts = Counter[str]()
+        self._next: dict[str, float] = {}
+
+    def add(self, event: str, host: str) -> None:
+        """Count an event; log it if none of its kind was logged in the last minute."""
+        self._counts[event] += 1
+        now = monotonic()
+        if now >= self._next.get(event, 0.0):
+            self._next[event] = now + _REPORT_EVERY
+            self._log.warning(event, times=self._counts.pop(event), latest_source=host)
 
 
 class Timed:

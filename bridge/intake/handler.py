@@ -30,10 +30,10 @@ from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.states import State
 from mappings.hl7.ack import unframed_nak
 from mappings.hl7.batch import join_acks
-from mappings.hl7.refusals import InternalError, Malformation, Malformed
+from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer, Tell
-from mllp.errors import FrameTooLarge, FramingError, TruncatedFrame
+from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
 from mllp.telling import promised, together
 
@@ -43,6 +43,14 @@ Clock = Callable[[], datetime]
 
 Prepared = tuple[Sequence[Case], Sequence[Arrival] | None]
 """The messages of a frame and their records; None where these could not be made."""
+
+
+def _refusal_of(error: FramingError) -> Refusal:
+    """Say what the sender of a frame that is given up is told."""
+    if isinstance(error, FrameMemoryExhausted):
+        return InternalError()  # AE: the same frame may be sent again
+    large = isinstance(error, FrameTooLarge)
+    return Malformed(Malformation.TOO_LARGE if large else Malformation.INCOMPLETE)
 
 
 class IntakeHandler:
@@ -123,10 +131,7 @@ class IntakeHandler:
 
     def unframed(self, error: FramingError, head: bytes) -> bytes:
         """Answer a frame that is given up (too large, or never finished), before the close."""
-        why = (
-            Malformation.TOO_LARGE if isinstance(error, FrameTooLarge) else Malformation.INCOMPLETE
-        )
-        refusal, now, head = Malformed(why), self._clock(), head[:HEAD]
+        refusal, now, head = _refusal_of(error), self._clock(), head[:HEAD]
         self._counter.refused(refusal)
         answer = unframed_nak(head, refusal, control_id=self._new_id(), now=now)
         if self._remnants.may_keep(now.timestamp()):

@@ -15,6 +15,7 @@ from bridge.observability.tallies import Counts, Spreads
 CONNECTIONS: Final = "bridge_mllp_connections"
 CONNECTIONS_REFUSED: Final = "bridge_mllp_connections_refused"
 HTTP_CLOSED: Final = "bridge_http_connections_closed"
+CONNECTIONS_EVICTED: Final = "bridge_mllp_connections_evicted"
 FRAMES: Final = "bridge_mllp_frames"
 FRAME_BYTES: Final = "bridge_mllp_frame_bytes"
 NOISE_BYTES: Final = "bridge_mllp_noise_bytes"
@@ -59,7 +60,10 @@ class Metrics:
         registry, counter = self.registry, self._counter
         self.connections = Gauge(CONNECTIONS, "Open connections", ("listener",), registry=registry)
         self.connections_refused = counter(
-            CONNECTIONS_REFUSED, "Connections beyond the limit", "listener"
+            CONNECTIONS_REFUSED, "Connections closed at accept", "listener"
+        )
+        self.connections_evicted = counter(
+            CONNECTIONS_EVICTED, "Connections closed to make room for others", "listener"
         )
         self.http_connections_closed = counter(
             HTTP_CLOSED, "HTTP connections refused or closed for a limit", "reason"

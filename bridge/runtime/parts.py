@@ -50,13 +50,15 @@ from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring import present
 from bridge.wiring.intake import listenings
-from bridge.wiring.ports import Answering, folder_listener, handler, sequencer, wired
+from bridge.wiring.ports import Answering, Shared, folder_listener, handler, sequencer, wired
 from bridge.wiring.shelf import in_force, recaller
 from bridge.wiring.validation import acquaintance, in_front, policy, validator
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
 from config.sections import Http
+from mllp.admission import Ceiling
+from mllp.budget import FrameBudget
 from mllp.bundle import REPLIES
 from mllp.contract import Handler
 
@@ -127,6 +129,7 @@ class Intake:
         self._first = self._compiled()
         self._ledger = Ledger(database, together=REPLIES)
         self._seen: Counter[str] = Counter()
+        self._shared = Shared(FrameBudget(settings.intake.frame_memory), Ceiling())
         self._threads = Threads.LARGE_FRAMES.executor
         self._asking = Threads.MERGED_PATIENTS.executor
         self._waiting = Waiting(self._state_of)
@@ -243,7 +246,7 @@ class Intake:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return folder
-        made = wired(self._settings, listener, handle, self._metrics, self._reactor)
+        made = wired(self._settings, listener, handle, self._metrics, self._reactor, self._shared)
         address = str(listener.bind)
         return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import ip_network
 from typing import Any
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
@@ -31,6 +32,8 @@ from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
 from config.quantities import Address
+from mllp.admission import Ceiling
+from mllp.budget import FrameBudget
 from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.server import MLLPServerFactory
 from mllp.sharing import SharedPort
@@ -45,6 +48,14 @@ class Wired:
     factory: Any
     endpoint: Any
     drain: Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all listeners of a process share."""
+
+    budget: FrameBudget
+    ceiling: Ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,12 @@ def folder_listener(
 
 
 def wired(
-    settings: Settings, listener: Listener, answering: Answering, metrics: Metrics, reactor: Any
+    settings: Settings,
+    listener: Listener,
+    answering: Answering,
+    metrics: Metrics,
+    reactor: Any,
+    shared: Shared,
 ) -> Wired:
     """Make what listens on a socket. Raises TLSConfigurationError, AuthorizationUnusable."""
     address = listener.bind
@@ -110,6 +126,8 @@ def wired(
     limits = ServerLimits(
         max_frame=listener.max_frame,
         max_connections=listener.max_connections,
+        max_connections_per_source=listener.per_source,
+        allow=[ip_network(each) for each in listener.allow],
         frame_timeout=listener.frame_timeout,
         idle_timeout=listener.idle_timeout,
     )
@@ -118,7 +136,13 @@ def wired(
     if isinstance(address, WebAddress):
         desk = Desk(answering.handle, web_rules(settings, listener, address), observer)
         site = MessageSite(
-            desk, limits, clock=reactor, observer=observer, refuse=answering.unframed
+            desk,
+            limits,
+            clock=reactor,
+            observer=observer,
+            refuse=answering.unframed,
+            budget=shared.budget,
+            ceiling=shared.ceiling,
         )
         return Wired(site, endpoint, lambda: _drain(site))
     factory = MLLPServerFactory(
@@ -127,6 +151,8 @@ def wired(
         clock=reactor,
         observer=observer,
         on_unframed=answering.unframed,
+        budget=shared.budget,
+        ceiling=shared.ceiling,
     )
     return Wired(factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop()))
 

@@ -69,15 +69,15 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
     @override
     def render(self, request: Any) -> Any:
         """Answer, now or when the message is stored."""
-        refusal = self._refusal(request)
+        refusal = self.refusal(request)
         if refusal is not None:
             return _say(request, refusal)
         content: Any = request.content
         _, declared = read_content_type(request.getHeader("content-type") or "")
-        payload = in_listeners_charset(content.read(), declared, self._rules.charset)
+        payload = in_listeners_charset(content.getvalue(), declared, self._rules.charset)
         self._observer.frame_received(len(payload))
-        self.in_hand += 1
         answered = self._handle(Frame(payload), self._sender(request))
+        self.in_hand += 1
         gone: list[Failure] = []
         request.notifyFinish().addErrback(gone.append)
         answered.addBoth(self._answer, request, gone, declared)
@@ -88,7 +88,8 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
         wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
         return wanted is None or hmac.compare_digest(wanted, shown)
 
-    def _refusal(self, request: Any) -> HTTPStatus | None:
+    def refusal(self, request: Any) -> HTTPStatus | None:
+        """Say why a request is refused, whatever its body is; None where it is not."""
         path = request.path.decode("latin-1")
         media, _ = read_content_type(request.getHeader("content-type") or "")
         if path != self._rules.path:
@@ -116,6 +117,7 @@ class Desk(Resource):  # requests are Any: Twisted's have no types
         charset: str,
     ) -> None:
         self.in_hand -= 1
+        request.release()
         if gone:
             self._observer.replies_dropped(1)
         elif isinstance(replies, Failure):

@@ -1,10 +1,13 @@
 """
-The HTTP side of a listener, bounded as an MLLP listener is.
+The HTTP side of a listener, with the limits of an MLLP listener.
 
-In size, in connections, and in time from a request's first byte to its last. Twisted's own
-HTTP parser; it knows no HL7.
+Connections are admitted by `mllp.admission`, bodies are charged to the frame memory of the process
+(`mllp.budget`), and a request has `frame_timeout` from its first byte to its last. Requests that
+the listener refuses are answered before their body is read. Twisted's own HTTP parser; it knows no
+HL7.
 """
 
+from http import HTTPStatus
 from io import BytesIO
 from typing import Any
 
@@ -18,19 +21,41 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 
 from bridge.transports.web.dialect import CONTENT_TYPE
 from bridge.transports.web.intake import Desk
+from mllp.admission import Activity, Admission, Ceiling, source_of
+from mllp.budget import FrameBudget
 from mllp.contract import Clock, NakBuilder, ServerLimits, ServerObserver
 from mllp.conversation import HEAD
 from mllp.deadline import Deadline
-from mllp.errors import FrameTimedOut, FrameTooLarge
+from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
 from mllp.wire import is_tls
 
-IDLE = 60.0
+IDLE = 30.0
 """Seconds that a connection without a request is kept where nothing is set."""
 
-_TOO_LARGE = (  # at once
-    "HTTP/1.1 413 Content Too Large\r\nconnection: close\r\n"
+_SMALL = 64 * 2**10  # bytes of a refused request's body that are read, to keep the connection
+_AT_ONCE = (
+    "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
     "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
 )
+_FURTHER = {
+    HTTPStatus.UNAUTHORIZED: 'www-authenticate: Basic realm="HL7"\r\n',
+    HTTPStatus.METHOD_NOT_ALLOWED: "allow: POST\r\n",
+    HTTPStatus.SERVICE_UNAVAILABLE: "retry-after: 5\r\n",
+}
+_TOO_LARGE = "Content Too Large"  # the name in RFC 9110; Python 3.11 has an older one
+
+
+def _at_once(status: HTTPStatus, answer: bytes = b"") -> bytes:
+    """Write a response that does not wait for the end of its request."""
+    phrase = _TOO_LARGE if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else status.phrase
+    start = _AT_ONCE.format(
+        status=status,
+        phrase=phrase,
+        further=_FURTHER.get(status, ""),
+        kind=CONTENT_TYPE if answer else "text/plain",
+        length=len(answer),
+    )
+    return start.encode("ascii") + answer
 
 
 class _Bounded(Request):
@@ -47,17 +72,28 @@ class _Bounded(Request):
     _left = 0
     _too_long = False
     _given_up = False
+    _refused = False
+    _memory: Any = None
 
     @override
     def gotLength(self, length: int | None) -> None:
-        limits: ServerLimits = self.channel.site.limits
-        self._left = limits.max_frame
+        site: MessageSite = self.channel.site
+        self._left = site.limits.max_frame
+        self._memory = self.channel.memory
         self.content = BytesIO()  # never a file: it would hold patient data
-        self._too_long = length is not None and length > limits.max_frame
+        # Twisted sets these when the body is complete.
+        self.method = self.channel._command  # noqa: SLF001
+        self.path = self.channel._path.partition(b"?")[0]  # noqa: SLF001
+        refusal = site.desk.refusal(self)
+        self._refused = refusal is not None
+        if refusal is not None and (length is None or length > _SMALL):
+            self._given_up = True
+            self.channel.transport.write(_at_once(refusal))
+        self._too_long = length is not None and length > site.limits.max_frame
 
     @override
     def handleContentChunk(self, data: bytes) -> None:
-        if self._given_up:
+        if self._given_up or self._refused:
             return
         self._left -= len(data)
         if self._left < 0 or self._too_long:
@@ -66,27 +102,35 @@ class _Bounded(Request):
                 self._give_up()
         else:
             super().handleContentChunk(data)  # type: ignore[no-untyped-call]  # Twisted's
+            self.channel.report_memory(self.content.tell())
 
     @override
     def process(self) -> None:
-        if self._too_long and not self._given_up:
+        if self._too_long and not (self._given_up or self._refused):
             self._give_up()
         if self._given_up:
             self.channel.loseConnection()
         else:
+            self._memory.report(self.content.tell(), 0)
             super().process()  # type: ignore[no-untyped-call]  # Twisted's
+
+    def release(self) -> None:
+        """Return the memory of the body: the request is answered."""
+        self._memory.close()
+
+    def drop(self) -> None:
+        """Return the memory of an unfinished body, which is refused."""
+        self._given_up, self.content = True, BytesIO()
 
     def _give_up(self) -> None:
         site: MessageSite = self.channel.site
         error = FrameTooLarge(site.limits.max_frame)
         head, self.content = self.content.getvalue()[:HEAD], BytesIO()
         self._given_up = True
+        self._memory.close()
         site.observer.frame_refused(error)
         told = site.refuse(error, head) if site.desk.hears(self) else None
-        answer = told or b""
-        kind = CONTENT_TYPE if answer else "text/plain"
-        start = _TOO_LARGE.format(kind=kind, length=len(answer)).encode("ascii")
-        self.channel.transport.write(start + answer)
+        self.channel.transport.write(_at_once(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told or b""))
 
 
 @implementer(IHandshakeListener)
@@ -94,20 +138,50 @@ class _Channel(HTTPChannel):
     """A connection on which every request has to arrive in time, and TLS before the first."""
 
     site: "MessageSite"
+    requests: list[_Bounded]
+    _handlingRequest: bool  # noqa: N815  # Twisted's name
+    _networkProducer: Any  # noqa: N815  # Twisted's name
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Twisted's
         self._deadline: Deadline | None = None
+        self._shaking = False  # the TLS handshake has not been completed
+        self._waits_for_memory = False
+        self.host, self.source, self.since = "", "", 0.0
+
+    def admit(self, host: str) -> None:
+        """Begin, for a sender at this address."""
+        self.host, self.source = host, source_of(host)
+        self.since = self.site.clock.seconds()
+        self.memory = self.site.budget.account(
+            self.source, resume=self._memory_released, refuse=self._refuse_body
+        )
+
+    @property
+    def activity(self) -> Activity:
+        """What the connection is doing, as far as admission control is concerned."""
+        if self._handlingRequest:
+            return Activity.BUSY
+        began = self._deadline is not None and not self._shaking
+        return Activity.UNFINISHED if began else Activity.IDLE
+
+    def evict(self) -> None:
+        """Close in favour of another connection."""
+        self.site.observer.evicted(self.host)
+        transport: Any = self.transport
+        transport.abortConnection()
 
     @override
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]  # Twisted's
         transport: Any = self.transport
         if is_tls(transport):
+            self._shaking = True
             self._begun()
 
     def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
         """Take note that TLS stands; a request may come when it likes."""
+        self._shaking = False
         self._arrived()
 
     @override
@@ -125,10 +199,13 @@ class _Channel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._arrived()
         self.site.left(self)
+        if not self._handlingRequest:  # else the handler still has the body
+            self.memory.close()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]  # Twisted's
 
     def _begun(self) -> None:
         limits = self.site.limits
+        self.since = self.site.clock.seconds()
         self._deadline = Deadline(self.site.clock, limits.frame_timeout, self._overdue)
         self._deadline.start()
 
@@ -137,11 +214,41 @@ class _Channel(HTTPChannel):
             self._deadline.stop()
             self._deadline = None
 
+    @override
+    def requestDone(self, request: Any) -> None:
+        self.since = self.site.clock.seconds()
+        super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
+
     def _overdue(self) -> None:
         self._deadline = None
-        self.site.observer.frame_refused(FrameTimedOut(0, self.site.limits.frame_timeout))
+        if self._handlingRequest:  # the next request waits for us, and we for nobody
+            self._begun()
+        elif self._waits_for_memory:
+            self._refuse_body()
+        else:
+            self.site.observer.frame_refused(FrameTimedOut(0, self.site.limits.frame_timeout))
+            transport: Any = self.transport
+            transport.abortConnection()
+
+    def report_memory(self, size: int) -> None:
+        """Account for the unfinished body, and stop reading where it is too much."""
+        if not self.memory.report(0, size):
+            self._waits_for_memory = True
+            self._networkProducer.pauseProducing()
+
+    def _memory_released(self) -> None:
+        self._waits_for_memory = False
+        self._networkProducer.resumeProducing()
+
+    def _refuse_body(self) -> None:
+        """Refuse an unfinished body: other frames use all memory there is."""
         transport: Any = self.transport
-        transport.abortConnection()
+        self.site.observer.frame_refused(FrameMemoryExhausted(self.memory.unfinished))
+        for request in self.requests:
+            request.drop()
+        self.memory.close()
+        transport.write(_at_once(HTTPStatus.SERVICE_UNAVAILABLE))
+        self.loseConnection()  # type: ignore[no-untyped-call]  # Twisted's
 
 
 class _Refused(Protocol):
@@ -167,8 +274,14 @@ class MessageSite(Site):
         clock: Any,
         observer: ServerObserver,
         refuse: NakBuilder,
+        budget: FrameBudget | None = None,
+        ceiling: Ceiling | None = None,
     ) -> None:
-        """Take the reactor as `clock`; `refuse` says what a body that is too long is answered."""
+        """
+        Take the reactor as `clock`; `refuse` says what a body that is too long is answered.
+
+        `budget` and `ceiling` are shared with the other listeners of the process.
+        """
         super().__init__(desk, timeout=limits.idle_timeout or IDLE, reactor=clock)  # type: ignore[no-untyped-call]
         self.requestFactory = _Bounded
         self.desk = desk
@@ -176,19 +289,31 @@ class MessageSite(Site):
         self.clock: Clock = clock
         self.observer = observer
         self.refuse = refuse
+        self.budget = budget or FrameBudget()
+        self._admission = Admission(
+            limits.max_connections,
+            per_source=limits.max_connections_per_source,
+            allow=limits.allow,
+            ceiling=ceiling,
+        )
         self._open: set[_Channel] = set()
 
     @override
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        if len(self._open) >= self.limits.max_connections:
-            self.observer.connection_refused()
+        host = getattr(addr, "host", "")
+        reason = self._admission.request(host, self.clock.seconds())
+        if reason is not None:
+            self.observer.refused(reason, host)
             return _Refused()
         channel = super().buildProtocol(addr)  # type: ignore[no-untyped-call]  # Twisted's
+        channel.admit(host)
+        self._admission.enter(channel)
         self._open.add(channel)
         return channel
 
     def left(self, channel: _Channel) -> None:
         """Take note that a connection has ended."""
+        self._admission.leave(channel)
         self._open.discard(channel)
 
     @override

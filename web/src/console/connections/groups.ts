@@ -51,27 +51,32 @@ export const GROUPS: Record<Kind, readonly Group[]> = {
       name: "limits",
       open: false,
       fields: [
-        ...["max_frame", "max_connections", "frame_timeout", "idle_timeout", "alert_after"],
+        ...["allow", "max_connections", "max_connections_per_source"],
+        ...["max_frame", "frame_timeout", "idle_timeout", "alert_after"],
         ...["share_port", "commit_blocks", "authorization_file", "scan_every", "answer_files"],
       ],
     },
   ],
 };
 
-const ONLY: Record<string, Transport> = {
-  authorization_file: "web",
-  answer_files: "folder",
-  scan_every: "folder",
-  max_connections: "mllp",
-  frame_timeout: "mllp",
-  idle_timeout: "mllp",
-  share_port: "mllp",
-  commit_blocks: "mllp",
+const SOCKETS: readonly Transport[] = ["mllp", "web"];
+
+const ONLY: Record<string, readonly Transport[]> = {
+  authorization_file: ["web"],
+  answer_files: ["folder"],
+  scan_every: ["folder"],
+  allow: SOCKETS,
+  max_connections: SOCKETS,
+  max_connections_per_source: SOCKETS,
+  frame_timeout: SOCKETS,
+  idle_timeout: SOCKETS,
+  share_port: SOCKETS,
+  commit_blocks: ["mllp"],
 };
 
 /** Whether a field means something for a transport. */
 export const belongs = (field: string, transport: Transport): boolean =>
-  (ONLY[field] ?? transport) === transport && (transport !== "folder" || !field.startsWith("tls."));
+  (ONLY[field] ?? [transport]).includes(transport) && (transport !== "folder" || !field.startsWith("tls."));
 
 /** What may be chosen where a field would take any text. */
 export const OFFERED: Record<string, readonly string[]> = {

@@ -1,0 +1,223 @@
+"""Admission control: who gets a connection, and whose is closed for it."""
+
+from ipaddress import ip_network
+
+import pytest
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.task import Clock
+
+from mllp.admission import Activity, Admission, Ceiling, Refusal, source_of
+from mllp.contract import ServerLimits
+from mllp.memory import join
+from mllp.testing import Caller, MemoryServer, settle
+from tests.mllp.desk import Counter, Desk, echo
+
+
+class Slot:
+    """A connection, as far as admission control knows it."""
+
+    def __init__(self, host: str, since: float, activity: Activity = Activity.IDLE) -> None:
+        self.source, self.since, self.activity = source_of(host), since, activity
+        self.evicted = False
+
+    def evict(self) -> None:
+        """Remember it."""
+        self.evicted = True
+
+
+def fill(admission: Admission, *slots: Slot) -> None:
+    """Let connections in that nobody objects to."""
+    for slot in slots:
+        admission.enter(slot)
+
+
+@pytest.mark.parametrize(
+    ("host", "source"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("", ""),
+    ],
+)
+def test_sources(host: str, source: str) -> None:
+    """A host of IPv6 chooses the lower half of its address itself, so that half does not count."""
+    assert source_of(host) == source
+
+
+class TestAllowList:
+    """Where connections may come from."""
+
+    @pytest.mark.parametrize("host", ["10.1.2.3", "::ffff:10.1.2.3", "192.0.2.9", "2001:db8::5"])
+    def test_listed(self, host: str) -> None:
+        """Networks and single addresses, IPv4 in IPv6 too."""
+        allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9", "2001:db8::/32")]
+
+        assert Admission(9, allow=allow).request(host, 0) is None
+
+    @pytest.mark.parametrize("host", ["10.2.0.1", "192.0.2.10", "::1", "", "localhost"])
+    def test_others(self, host: str) -> None:
+        """All others are refused, and nobody is closed for them."""
+        allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9")]
+        admission = Admission(1, allow=allow)
+        idle = Slot("10.1.0.1", since=0)
+        fill(admission, idle)
+
+        assert admission.request(host, 100) is Refusal.NOT_ALLOWED
+        assert not idle.evicted
+
+
+class TestLimits:
+    """Who gives way."""
+
+    def test_a_source_with_all_slots(self) -> None:
+        """Idle connections of one address never keep out another, however new they are."""
+        admission = Admission(10)
+        crowd = [Slot("10.0.0.1", since=number) for number in range(10)]
+        fill(admission, *crowd)
+
+        assert admission.request("10.0.0.2", 9.1) is None
+
+        assert [each.evicted for each in crowd] == [True] + [False] * 9
+        assert len(admission) == 9
+
+    def test_the_heaviest_source_gives_way(self) -> None:
+        """The one idle connection of a quiet sender stays, although it is idle the longest."""
+        admission = Admission(4)
+        quiet, *crowd = Slot("10.0.0.9", since=0), *(Slot("10.0.0.1", since=50) for _ in range(3))
+        fill(admission, quiet, *crowd)
+
+        assert admission.request("10.0.0.2", 100) is None
+
+        assert not quiet.evicted
+        assert sum(each.evicted for each in crowd) == 1
+
+    def test_a_crowd_takes_no_slots_of_lighter_sources(self) -> None:
+        """A source that holds many connections gets no further one from those that hold few."""
+        admission = Admission(3)
+        quiet = Slot("10.0.0.9", since=0)
+        crowd = [Slot("10.0.0.1", 0, Activity.UNFINISHED) for _ in range(2)]
+        fill(admission, quiet, *crowd)
+
+        assert admission.request("10.0.0.1", 100) is Refusal.LIMIT
+        assert not quiet.evicted
+
+    def test_unfinished_frames_give_way_to_lighter_sources(self) -> None:
+        """The oldest one; equals do not displace each other."""
+        admission = Admission(3)
+        crowd = [Slot("10.0.0.1", 5 - number, Activity.UNFINISHED) for number in range(3)]
+        fill(admission, *crowd)
+
+        assert admission.request("10.0.0.1", 6) is Refusal.LIMIT
+        assert admission.request("10.0.0.2", 6) is None
+        assert [each.evicted for each in crowd] == [False, False, True]
+
+    def test_owed_replies_are_never_given_up(self) -> None:
+        """Then the new connection is refused."""
+        admission = Admission(2)
+        fill(admission, *(Slot("10.0.0.1", 0, Activity.BUSY) for _ in range(2)))
+
+        assert admission.request("10.0.0.2", 100) is Refusal.LIMIT
+
+    def test_limit_of_a_source(self) -> None:
+        """It exchanges its own idle connections; others have their own limit."""
+        admission = Admission(10, per_source=2)
+        first, second = Slot("10.0.0.1", since=0), Slot("10.0.0.1", since=1)
+        fill(admission, first, second)
+        assert admission.request("10.0.0.1", 1.5) is None
+        assert first.evicted
+
+        fill(admission, Slot("10.0.0.1", 1, Activity.UNFINISHED))
+        assert admission.request("10.0.0.1", 1.5) is Refusal.SOURCE_LIMIT
+        assert admission.request("10.0.0.2", 1.5) is None
+
+    def test_the_ceiling_of_the_process(self) -> None:
+        """Counts the connections of all listeners together."""
+        ceiling = Ceiling(2)
+        one, other = (Admission(9, ceiling=ceiling) for _ in range(2))
+        slots = [Slot("10.0.0.1", 0, Activity.BUSY) for _ in range(2)]
+        fill(one, *slots)
+
+        assert other.request("10.0.0.2", 9) is Refusal.LIMIT
+        one.leave(slots[0])
+        one.leave(slots[0])
+        assert other.request("10.0.0.2", 9) is None
+        assert ceiling.open == 1
+
+
+def call(server: MemoryServer, host: str) -> Caller:
+    """Connect from an address."""
+    version = IPv6Address if ":" in host else IPv4Address
+    caller = Caller(server.clock)
+    join(server.clock, server.factory.buildProtocol(version("TCP", host, 1)), caller)
+    settle(server.clock)
+    return caller
+
+
+class TestServer:
+    """The same rules, by an MLLP server's own connections."""
+
+    def test_idle_connections_of_one_address(self, clock: Clock, counter: Counter) -> None:
+        """Five hundred of them keep nobody out."""
+        server = MemoryServer(echo, ServerLimits(max_connections=5), clock=clock, observer=counter)
+        crowd = [call(server, "192.0.2.1") for _ in range(5)]
+
+        assert call(server, "192.0.2.2").exchange(b"ORDER") == [b"order"]
+
+        assert [each.closed for each in crowd].count(True) == 1
+        assert ("refused",) not in counter.seen
+
+    def test_noise_is_no_activity(self, clock: Clock) -> None:
+        """The connection that sends bytes and no frames is the one that is idle the longest."""
+        limits = ServerLimits(max_connections=2)
+        server = MemoryServer(echo, limits, clock=clock)
+        noisy = call(server, "192.0.2.1")
+        clock.advance(5)
+        honest = call(server, "192.0.2.1")
+        clock.advance(5)
+        noisy.write(b"hello?")
+
+        call(server, "192.0.2.3")
+
+        assert (noisy.closed, honest.closed) == (True, False)
+
+    def test_a_reply_that_is_owed(self, clock: Clock, desk: Desk) -> None:
+        """Its connection stays until it is answered."""
+        server = MemoryServer(desk, ServerLimits(max_connections=2), clock=clock)
+        waiting, idle = call(server, "192.0.2.1"), call(server, "192.0.2.1")
+        waiting.send(b"1")
+        clock.advance(100)
+
+        assert not call(server, "192.0.2.2").closed
+        desk.answer(0, b"A")
+        settle(clock)
+
+        assert (waiting.frames, idle.closed) == ([b"A"], True)
+
+    def test_allow_list(self, clock: Clock, counter: Counter) -> None:
+        """Others are closed at accept, and counted."""
+        limits = ServerLimits(allow=[ip_network("192.0.2.0/28")])
+        server = MemoryServer(echo, limits, clock=clock, observer=counter)
+
+        assert call(server, "192.0.2.200").closed
+        assert counter.seen == [("refused",)]
+        assert call(server, "192.0.2.3").exchange(b"ORDER") == [b"order"]
+
+    def test_frames_without_end_of_many_sources(self, clock: Clock, desk: Desk) -> None:
+        """An address without a connection gets one at once."""
+        limits = ServerLimits(max_connections=8, max_connections_per_source=4)
+        server = MemoryServer(desk, limits, clock=clock)
+        for host in ("192.0.2.1", "192.0.2.2"):
+            for _ in range(4):
+                call(server, host).write(b"\x0bMSH|")
+
+        honest = call(server, "192.0.2.3")
+        honest.send(b"1")
+
+        assert desk.payloads == [b"1"]
+        desk.answer(0, b"A")
+        clock.advance(15)
