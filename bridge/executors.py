@@ -43,6 +43,7 @@ class Threads(Enum):
     FILES = ("files", 2, 32)
     CONSOLE = ("console", 4, 64)
     LARGE_FRAMES = ("large frames", 1, 1000)
+    HOOKS = ("hooks", 8, 10_000)
     MERGED_PATIENTS = ("merged patients", 1, 1000)
 
     def __init__(self, label: str, size: int, waiting: int) -> None:

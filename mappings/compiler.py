@@ -19,10 +19,10 @@ from mappings.forms.specialist import Specialist
 from mappings.inbound import InboundMapping
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
-from mappings.orders import compile_orders
+from mappings.orders import OrderPlan, compile_orders
 from mappings.outbound import KEYS as OUTBOUND_KEYS
 from mappings.outbound import OutboundMapping, compile_outbound
-from mappings.patients import compile_patients
+from mappings.patients import PatientPlan, compile_patients
 from mappings.sources import read
 from mappings.workshop import Workshop
 
@@ -130,11 +130,15 @@ def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Work
     if kind in ("results", "status"):
         return compile_outbound(name, root, entries, shop)
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
+    plan: OrderPlan | PatientPlan
+    specialist: Specialist | None
     if kind == "orders":
         plan = compile_orders(root, entries, shop)
         specialist = Specialist(plan, shop.notebook.meanings)
-        return InboundMapping(name, "", taken, plan, specialist=specialist)
-    return InboundMapping(name, "", taken, compile_patients(root, entries, shop))
+    else:
+        plan, specialist = compile_patients(root, entries, shop), None
+    long = shop.notebook.meanings.takes_long
+    return InboundMapping(name, "", taken, plan, specialist=specialist, takes_long=long)
 
 
 def _version(sources: Sources, files: Sequence[str]) -> str:

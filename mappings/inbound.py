@@ -60,6 +60,8 @@ class InboundMapping:
     """The texts of those files: from them another process compiles the same."""
     specialist: Specialist | None = field(default=None, repr=False, compare=False)
     """What maps messages of a form that has been seen before; None where only rules can."""
+    takes_long: bool = False
+    """Whether a hook or a large pattern is among its rules: read on a thread, then."""
 
     def accepts(self, header: Header) -> bool:
         """Say whether messages of this type, trigger and sender are this mapping's."""
@@ -149,7 +151,7 @@ class InboundMapping:
         None where rules have to be asked, or another process: then `read` may take its time.
         """
         specialist = self.specialist
-        if specialist is None or specialist.meanings.hooked:
+        if specialist is None or self.takes_long:
             return None
         message = sent(raw, fallback)
         return None if message is None else specialist.events(message, defaults)

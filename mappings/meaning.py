@@ -161,8 +161,8 @@ class Meanings:
 
     def __init__(self) -> None:
         self._known: dict[Function, Meaning] = {nothing: Const("")}
-        self.hooked = False
-        """Whether a hook is among them, which is asked in another process."""
+        self.takes_long = False
+        """Whether a hook is among them, or a pattern of many steps: not for an event loop."""
 
     def note(self, function: Known, meaning: Meaning) -> Known:
         """Remember what a function means; give it back."""

@@ -37,8 +37,8 @@ class OutboundMapping:
     """Everything it was compiled from, by file name."""
     over: tuple[str, str] | None = None
     """Name and version of the definition that a destination's words are laid over."""
-    is_prompt: bool = True
-    """Whether to write a message asks no other process: no hook."""
+    takes_long: bool = False
+    """Whether a hook or a large pattern is among its rules."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -96,8 +96,8 @@ def compile_outbound(
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
         check_needs(root, entries, shop)
     meanings = shop.notebook.meanings
-    prompt = not meanings.hooked
-    return OutboundMapping(name, "", manner, statuses, writers, is_prompt=prompt)
+    long = meanings.takes_long
+    return OutboundMapping(name, "", manner, statuses, writers, takes_long=long)
 
 
 def _check_parts(root: Node, parts: Node, shop: Workshop) -> None:

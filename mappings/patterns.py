@@ -26,6 +26,7 @@ MAX_PATTERN = 2000
 """Characters of a pattern."""
 
 _MAX_STEPS = 2000  # instructions of a compiled pattern
+_FEW_STEPS = 300  # a pattern of so many takes a millisecond or two, at worst
 _MAX_MEMORY = 2**20  # bytes of one compiled pattern, with what it caches
 
 Search = Callable[[str], str | None]
@@ -59,15 +60,20 @@ def compile_pattern(node: Node, notebook: Notebook) -> Search:
     """Compile a pattern; after a mistake it matches nothing."""
     text = notebook.text(node)
     try:
-        return search_for(text)
+        found = _compiled(text, case_sensitive=False)
     except ValueError as error:
         notebook.error(node, "pattern", str(error))
         return lambda value: None
+    notebook.meanings.takes_long |= found.programsize > _FEW_STEPS
+    return _search(found)
 
 
 def search_for(pattern: str) -> Search:
     """Compile a pattern. Raises ValueError, which says what is wrong with it."""
-    found = _compiled(pattern, case_sensitive=False)
+    return _search(_compiled(pattern, case_sensitive=False))
+
+
+def _search(found: "re2._Regexp") -> Search:
     group = 1 if found.groups else 0
 
     def search(value: str) -> str | None:

@@ -29,6 +29,7 @@ from bridge.delivery.saying import orders_of, texts_of
 from bridge.delivery.shown import shown_before
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export, Said
+from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import order_index
 from bridge.store.database import Database
@@ -140,13 +141,16 @@ class Composer:
             if now.event is ResultEvent.PRELIMINARY and failure.code in NO_READ:
                 raise Gone from None
             raise
-        return self._written(delivery, known, destination, export, files)
+        threads = Threads.HOOKS if mapping.takes_long else Threads.DELIVERY
+        return await threads.run(self._written, delivery, known, destination, export, files)
 
     def write(
         self, owed: Owed, known: Known, destination: Destination, said: Said
     ) -> tuple[bytes, str]:
         """As `compose`, of a text that is at hand; raises CompositionError."""
         now, mapping = _due(owed, known, destination)
+        if mapping.takes_long:
+            raise Unsettled  # a hook may take seconds: it holds up its own destination only
         if mapping.manner.formats:
             raise Unsettled  # text and files must say the same: they are read together
         if known.told and in_sections(destination, now.event):

@@ -1,13 +1,14 @@
 """
 What the bridge learned of reports, and what it queues for it, in one transaction.
 
-Blocking but for `learned`: call it from a thread. Both change feed and status poll end here.
+Messages are composed before the transaction, which only compares what they were composed from with
+what is known by then: where that differs, their turn in the outbox composes them. So no rule, hook
+or template runs while a write is open. Blocking but for `learned`: call it from a thread. Both
+change feed and status poll end here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from sqlalchemy import Connection
 
@@ -15,29 +16,16 @@ from bridge.delivery.ahead import Ahead, Drafts, Question, question
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
 from bridge.delivery.seen import Seen, remembered, seen_asked
-from bridge.engine_client.models import Change, ChangePage, OrderKey, Said
+from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
 from bridge.store import order_saving
 from bridge.store.answers import Answer, Words, run_all
 from bridge.store.database import Database
-from bridge.store.errors import Busy
-from bridge.store.haste import Haste
 from bridge.store.order_index import Key
 from bridge.store.steps import plain, said, say
 from mappings.results import ResultEvent
-
-AT_ONCE = 4
-"""So many messages are written in the transaction that queues them; more, before it begins."""
-
-BRIEF = 2
-"""So many changes, with so much to say, are learned of in an event loop's own turn."""
-
-MESSAGES = 6
-"""So many messages, at most, may follow from them: each order's result to each receiver."""
-
-_BRIEF_CHARACTERS = 8 * 2**10
 
 _CURSOR = plain("SELECT cursor FROM feed_cursor WHERE feed = :feed")
 
@@ -91,7 +79,6 @@ class Learner:
         self._destinations = tuple(destinations)
         self._ahead = ahead
         self._rooms = rooms
-        self._haste = Haste(database.turns)
 
     def adopt(self, destinations: Sequence[Destination]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -103,31 +90,16 @@ class Learner:
             return say(connection, _CURSOR, feed=feed).scalar() or 0
 
     async def learned(self, feed: str, page: ChangePage) -> Learned:
-        """As `learn`, for an event loop: in its own turn where that is short (`store.haste`)."""
-        learn = partial(self.learn, feed, page)
-        if self._is_brief(page):
-            with suppress(Busy):  # nothing was written
-                return self._haste.do(learn)
-        return await Threads.DELIVERY.run(learn)
-
-    def _is_brief(self, page: ChangePage) -> bool:
-        prompt = all(each.is_prompt for one in self._destinations for each in one.mappings)
-        told = sum(_length(each.said) for each in page.changes if each.said is not None)
-        orders = sum(len(each.record.orders) for each in page.changes)
-        few = len(page.changes) <= BRIEF and orders * max(1, len(self._destinations)) <= MESSAGES
-        return prompt and few and told <= _BRIEF_CHARACTERS
+        """As `learn`, for an event loop."""
+        return await Threads.DELIVERY.run(self.learn, feed, page)
 
     def learn(self, feed: str, page: ChangePage) -> Learned:
         """Take a page of the feed in; give what it brought."""
         changes = [change for change in page.changes if change.record.orders]
         ahead = self._write_ahead(changes)
         with self.database.write() as connection:
-            asked = question(connection, changes) if self._ahead and ahead is None else None
-            known, answers = self._begun(connection, feed, changes, asked)
-            if ahead is None:
-                owed, drafts = self._written(changes, known, asked, answers)
-                messages = drafts.messages
-            elif ahead[0].known == known:
+            known = self._begun(connection, feed, changes)
+            if ahead is not None and ahead[0].known == known:
                 owed, messages = ahead[0], ahead[1].still(connection)
             else:
                 owed, messages = self._owed(changes, known), {}
@@ -139,43 +111,26 @@ class Learner:
         return Learned(queued, claimed)
 
     def _begun(
-        self,
-        connection: Connection,
-        feed: str,
-        changes: Sequence[Change],
-        further: Question | None,
-    ) -> tuple[dict[Key, Seen], Sequence[Answer]]:
-        """
-        Take our turn with a feed, note the reports of orders; give what was known.
-
-        And what `further` wants to know.
-        """
+        self, connection: Connection, feed: str, changes: Sequence[Change]
+    ) -> dict[Key, Seen]:
+        """Take our turn with a feed, note the reports of orders; give what was known."""
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         words = [
             *self.database.serialized([f"feed {feed}"]),
             *order_saving.reports_set(connection, reports),
         ]
-        return _asked(connection, changes, further, words)
+        return _asked(connection, changes, None, words)[0]
 
     def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed, Drafts] | None:
-        """Write what a page says the words of, before the others wait; None where it is little."""
-        if self._ahead is None or sum(each.said is not None for each in changes) <= AT_ONCE:
+        """Compose what a page says the words of; None where it says none."""
+        if self._ahead is None or all(each.said is None for each in changes):
             return None
         with self.database.read() as connection:
             asked = question(connection, changes)
             known, answers = _asked(connection, changes, asked)
-        return self._written(changes, known, asked, answers)
-
-    def _written(
-        self,
-        changes: Sequence[Change],
-        known: Mapping[Key, Seen],
-        asked: Question | None,
-        answers: Sequence[Answer],
-    ) -> tuple[_Owed, Drafts]:
+        if asked is None:
+            return None
         owed = self._owed(changes, known)
-        if self._ahead is None or asked is None:
-            return owed, Drafts()
         prospect = self._ahead.look(asked, answers, owed.releases)
         return owed, self._ahead.drafts(prospect, self._destinations)
 
@@ -196,10 +151,6 @@ class Learner:
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
         """Queue what is owed for news, within the caller's transaction; give how many were new."""
         return self._outbox.enqueue(connection, deliveries(news, self._destinations), self.clock())
-
-
-def _length(said: Said) -> int:
-    return sum(len(each.content) for each in (said.report, *said.addenda))
 
 
 def _asked(

@@ -1,6 +1,6 @@
 """
-Frames that take long to judge, large ones and those for which the database is asked, are judged
-in a thread, so that others are answered meanwhile.
+Frames that take long to judge are judged in a thread, so that others are answered meanwhile: large
+ones, those for which the database is asked, and those of definitions with hooks.
 
 What comes behind one on its own connection waits for it: nobody is overtaken. Ordinary frames on
 other connections go straight on.
@@ -32,17 +32,20 @@ class Aside:
         least: int = LARGE,
         asks: Callable[[bytes], bool] | None = None,
         asking: Executor | None = None,
+        hooks: Executor | None = None,
     ) -> None:
         """
         Judge frames of `least` bytes and more in `threads`, and others that `asks` names.
 
-        Those go to `asking`, where it is given: they wait for no large one.
+        Those go to `asking`, where it is given: they wait for no large one. Frames of definitions
+        with hooks go to `hooks`, so that no other listener waits for a hook.
         """
         self._handler = handler
         self._threads = threads
         self._least = least
         self._asks = asks
         self._asking = asking or threads
+        self._hooks = hooks or threads
         self._latest: dict[int, asyncio.Future[None]] = {}
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
@@ -68,19 +71,19 @@ class Aside:
         try:
             if before is not None:
                 await before
-            answered = await self._handed(frame, peer)
+            answered = await self.hand_over(frame, peer)
             return await answered.asFuture(loop)
         finally:
             over.set_result(None)
             if self._latest.get(connection) is over:
                 del self._latest[connection]
 
-    async def _handed(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    async def hand_over(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """Judge a frame, in a thread where that takes long; it is on its way to be stored then."""
         if not self._takes_long(frame):
             return self._handler(frame, peer)
         loop = asyncio.get_running_loop()
-        large = len(frame.payload) >= self._least
-        threads = self._threads if large else self._asking
+        threads = self._threads_for(frame)
         prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
         answered: Deferred[Sequence[bytes]] = Deferred()
         self._handler.keep(frame, prepared, answered.callback)
@@ -88,4 +91,11 @@ class Aside:
 
     def _takes_long(self, frame: Frame) -> bool:
         payload, asks = frame.payload, self._asks
-        return len(payload) >= self._least or (asks is not None and asks(payload))
+        if self._handler.takes_long or len(payload) >= self._least:
+            return True
+        return asks is not None and asks(payload)
+
+    def _threads_for(self, frame: Frame) -> Executor:
+        if self._handler.takes_long:
+            return self._hooks
+        return self._threads if len(frame.payload) >= self._least else self._asking

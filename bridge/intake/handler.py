@@ -81,6 +81,8 @@ class IntakeHandler:
     def adopt(self, listening: Listening) -> None:
         """Go on with another policy (a mapping was activated); frames in hand keep theirs."""
         self._listening = listening
+        self.takes_long = any(each.takes_long for each in listening.definitions)
+        """Whether to judge is for a thread, whatever the frame."""
         self._judge = Judge(listening, self._alarm)
         judge = self._judge.judge
         self._judged = judge if self._rule is None else ruled(judge, self._rule)
@@ -108,7 +110,9 @@ class IntakeHandler:
 
     def takes_at_once(self, frame: Frame, peer: Peer, tell: Tell) -> bool:
         """Answer a frame that is an ordinary message; say whether it is one."""
-        return self._rule is None and self._shortcut.takes(frame, peer, self._clock(), tell)
+        if self._rule is not None or self.takes_long:
+            return False
+        return self._shortcut.takes(frame, peer, self._clock(), tell)
 
     def _long_way(
         self, frame: Frame, peer: Peer, now: datetime, tell: Tell, kept: Receipt | BaseException

@@ -70,6 +70,10 @@ class Definition(Protocol):
     def acceptance(self) -> Acceptance:
         """Which messages it takes."""
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether its rules are for a thread: a hook or a large pattern is among them."""
+
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
 

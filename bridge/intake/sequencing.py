@@ -6,7 +6,7 @@ after a crash between the two is known by its bytes, and counted then. The rules
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
@@ -29,6 +29,9 @@ from mappings.hl7.refusals import InternalError, Refusal
 from mappings.hl7.tables import AckCode
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
+
+HandOver = Callable[[Frame, Peer], Awaitable[Deferred[Sequence[bytes]]]]
+"""Judges a frame and hands it over to be stored; gives what becomes its answer."""
 
 Links = dict[int, int | None]
 Answer = Sequence[Receipt] | BaseException
@@ -78,11 +81,11 @@ class Sequencer:
         self._case = _Case(None)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def in_front(self, handle: Handler) -> Handler:
-        """Give a handler that lets frames to `handle` one after the other."""
+    def in_front(self, hand_over: HandOver) -> Handler:
+        """Give a handler that hands frames over one after the other."""
 
         def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-            return Deferred.fromFuture(asyncio.ensure_future(self._take(handle, frame, peer)))
+            return Deferred.fromFuture(asyncio.ensure_future(self._take(hand_over, frame, peer)))
 
         return answer
 
@@ -129,11 +132,11 @@ class Sequencer:
         """Note that a message's acknowledgment went to the connection it was owed to."""
         self._inbox.acknowledged(message_id)
 
-    async def _take(self, handle: Handler, frame: Frame, peer: Peer) -> Sequence[bytes]:
+    async def _take(self, hand_over: HandOver, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop = asyncio.get_running_loop()
         async with self._turn:
             self._case = case = _Case(await self._read(frame))
-            answered = handle(frame, peer)  # judged and handed over within the call
+            answered = await hand_over(frame, peer)  # judged, and on its way to be stored
             if case.stored is not None:
                 await case.stored
         return await answered.asFuture(loop)

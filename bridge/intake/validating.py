@@ -121,6 +121,11 @@ class ValidatedDefinition:
         """Which messages it takes."""
         return self.inner.acceptance
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether its rules are for a thread."""
+        return self.inner.takes_long
+
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
         return self.inner.accepts(header)

@@ -234,8 +234,9 @@ class Intake:
         counted = sequencer(listener, self._ledger, self._database)
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         asks = None if known is None else known.asks
-        aside = Aside(answering, self._threads, asks=asks, asking=self._asking)
-        taken: Handler = aside if counted is None else counted.in_front(answering)
+        hooks = Threads.HOOKS.executor
+        aside = Aside(answering, self._threads, asks=asks, asking=self._asking, hooks=hooks)
+        taken: Handler = aside if counted is None else counted.in_front(aside.hand_over)
         timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)

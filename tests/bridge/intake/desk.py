@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import Any
 
 from sqlalchemy import text
+from twisted.internet.defer import Deferred
 
 from bridge.intake.counting import AckCounter
 from bridge.intake.handler import IntakeHandler
@@ -23,7 +25,7 @@ from bridge.store.sequence_links import SequenceLinks
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.ack import Acknowledgment, read_ack
 from mappings.inbound import InboundMapping
-from mllp.contract import Handler
+from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
 IDS = count(1)
@@ -127,6 +129,15 @@ def _plainly(handle: Handler) -> Handler:
     return handle
 
 
+def _counted(counted: Sequencer, handle: Handler) -> Handler:
+    """Let a sequencer hand frames over, as the service does."""
+
+    async def hand_over(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        return handle(frame, peer)
+
+    return counted.in_front(hand_over)
+
+
 @asynccontextmanager
 async def open_desk(
     database: Database,
@@ -153,9 +164,8 @@ async def open_desk(
         new_id=lambda: f"ACK{next(IDS)}",
         rule=None if counted is None else counted.rule,
     )
+    front = _plainly if counted is None else partial(_counted, counted)
     try:
-        yield Desk(
-            handler, counted, counted.in_front if counted else _plainly, database, metrics, Caller()
-        )
+        yield Desk(handler, counted, front, database, metrics, Caller())
     finally:
         await ledger.stop()
