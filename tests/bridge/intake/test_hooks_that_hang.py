@@ -1,0 +1,68 @@
+"""A hook that hangs before an acknowledgment holds up its own connection and nothing else."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from bridge.intake.aside import Aside
+from bridge.intake.listening import SequenceNumbers
+from bridge.store.database import Database
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
+from mappings.hl7.ack import read_ack
+from mappings.inbound import InboundMapping
+from mllp.framing import Frame
+from tests.bridge.delivery.equipment import until
+from tests.bridge.intake.desk import LISTENING, Caller, open_desk, order
+from tests.hooks import held_hooks
+
+pytestmark = pytest.mark.anyio
+
+SOURCES = {
+    **read_folder(DEFINITIONS),
+    "mine.yaml": "include: orders.yaml\ntags: {PatientMRN: {hook: 'h:f', required: true}}\n",
+    "large.yaml": (
+        "include: orders.yaml\ntags: {Notes: {from: PID-3.1, extract: '((a?){40}(b?){40}){3}M1'}}\n"
+    ),
+    "h.py": "def f(message):\n    return 'M7'\n",
+}
+
+
+def listening(name: str = "mine") -> InboundMapping:
+    """A definition whose MRN comes from a hook."""
+    made = compile_sources(SOURCES, name)
+    assert isinstance(made, InboundMapping)
+    return made
+
+
+@pytest.mark.parametrize("numbers", [SequenceNumbers.OFF, SequenceNumbers.CHECK])
+async def test_others_are_acknowledged_meanwhile(
+    database: Database, numbers: SequenceNumbers
+) -> None:
+    """By the same loop, into the same database; then it is acknowledged itself."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(2) as threads, held_hooks("M7") as held:
+        mine = replace(LISTENING, definitions=(listening(),))
+        async with open_desk(database) as plain, open_desk(database, mine, numbers=numbers) as desk:
+            aside = Aside(desk.handler, threads)
+            handle = aside if desk.counted is None else desk.counted.in_front(aside.hand_over)
+            answered = handle(Frame(order("H1", "A1")), Caller(connection_id=1)).asFuture(loop)
+            await until(held.called.is_set)
+            for number in range(3):
+                assert (await plain.ask(order(f"P{number}", "A2", "M2"))).code == "AA"
+            with database.write() as connection:
+                connection.execute(text("DELETE FROM feed_cursor WHERE 1 = 0"))
+            assert not answered.done()
+            held.let_go.set()
+            (reply,) = await answered
+            assert read_ack(reply).code == "AA"
+    assert threading.get_ident() not in held.threads
+
+
+def test_large_patterns_are_for_a_thread_as_well() -> None:
+    """Small ones, as those that ship, are matched on the loop."""
+    assert listening("large").takes_long
+    assert not any(each.takes_long for each in LISTENING.definitions)

@@ -1,0 +1,41 @@
+"""A hook that answers when the test lets it, in place of the worker processes."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bridge.workers.hooks import install
+from mappings.hooks import run_hooks_by
+
+
+class HeldHooks:
+    """Runs hooks: each call waits until it is let go, and notes the thread that it holds."""
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+        self.called = threading.Event()
+        self.let_go = threading.Event()
+        self.threads: list[int] = []
+
+    def load(self, module: str, source: str) -> list[str]:
+        """Every hook file has the function `f`."""
+        return ["f"]
+
+    def call(self, module: str, source: str, function: str, text: str) -> str:
+        """Wait, then answer."""
+        self.threads.append(threading.get_ident())
+        self.called.set()
+        assert self.let_go.wait(60)
+        return self._answer
+
+
+@contextmanager
+def held_hooks(answer: str) -> Iterator[HeldHooks]:
+    """Let hooks wait within the block."""
+    held = HeldHooks(answer)
+    run_hooks_by(held)
+    try:
+        yield held
+    finally:
+        held.let_go.set()
+        install()
