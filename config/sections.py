@@ -60,6 +60,10 @@ class Database(Section):
         30.0, gt=0, le=300, description="how long work waits for one before it is tried again"
     )
 
+    require_synchronous: bool = Field(
+        False,
+        description="PostgreSQL: write only where commits wait for a synchronous standby",
+    )
     index_key_file: Path = Field(
         Path("secrets/index.key"),
         description="keys the hashes of patient identifiers; the same for all nodes",

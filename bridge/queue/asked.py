@@ -45,7 +45,8 @@ class Asked:
     @property
     def is_ready(self) -> bool:
         """Whether there is a server to ask."""
-        return self._asking is not None and self._asking.is_open and not self._ended
+        is_open = self._asking is not None and self._asking.is_open and not self._ended
+        return is_open and self._database.synchrony.is_met
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take groups from now on."""

@@ -6,6 +6,7 @@ the start with nothing half open.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,8 @@ from bridge.runtime.step import Action, Step, nothing, now_ms
 from bridge.runtime.watching import Housekeeping, OwnFiles
 from bridge.store.checkpointing import Checkpoints
 from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from bridge.store.suitability import doubts
 from bridge.wiring import stores
 from bridge.wiring.activating import note_start
 from bridge.wiring.belonging import Belongings
@@ -172,6 +175,14 @@ def _client(
     return client, Step("engine client", start, http.aclose), second
 
 
+def _warn(database: Database) -> None:
+    """Log what `bridge check` finds of the server; a start does not fail for it."""
+    log = structlog.get_logger("service")
+    with suppress(StoreError):
+        for each in doubts(database):
+            log.warning("database", problem=each.text)
+
+
 def _database_part(name: str, database: Database, migrate: Callable[[Database], object]) -> Step:
     """
     See that it is at this release, and has room: the one time that this thread may wait.
@@ -182,6 +193,7 @@ def _database_part(name: str, database: Database, migrate: Callable[[Database], 
 
     async def start() -> None:
         checkpoints.start()
+        await Threads.MAINTENANCE.run(_warn, database)
 
     async def stop() -> None:
         await Threads.MAINTENANCE.run(checkpoints.stop)

@@ -23,6 +23,7 @@ from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.kept import Kept
 from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.reader import Reader
+from bridge.store.synchrony import Synchrony
 from bridge.store.turns import Turns
 from bridge.store.turnstile import Turnstile, turnstile_of
 from bridge.store.writer import Writer
@@ -57,6 +58,8 @@ class Database:
                 self.engine = postgres.engine(address, pool)
             case other:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
+        required = pool.require_synchronous and self.dialect == "postgresql"
+        self.synchrony = Synchrony(self.apart, required=required)
         self.turns = Turns(turnstile, LOCK_TIMEOUT)
         self._readers: list[Reader] = []
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
@@ -104,6 +107,7 @@ class Database:
 
         On SQLite writers take turns, in the order they came; readers are never held up.
         """
+        self.synchrony.require()
         with (
             self.turns.turn(),
             self._translated(),
@@ -145,6 +149,7 @@ class Database:
         Its commit waits for no disk, nor do others for it: what a power cut brings back is removed
         again. What others commit afterwards is as durable as ever.
         """
+        self.synchrony.require()
         with self.turns.turn(), self._translated(), self._writer.connect() as connection:
             if self.dialect == "sqlite":
                 with sqlite.lazily(connection), connection.begin():
@@ -250,7 +255,11 @@ class Database:
             turnstile = self.turns.turnstile
             return Writer(self.engine, turnstile, sqlite.Beginning(), LOCK_TIMEOUT, prepare)
         return Writer(
-            self.engine, None, postgres.Beginning(), LOCK_TIMEOUT, postgres.by_index_alone
+            self.engine,
+            None,
+            postgres.Beginning(self.synchrony),
+            LOCK_TIMEOUT,
+            postgres.by_index_alone,
         )
 
     def reader(self) -> Reader:
@@ -276,6 +285,7 @@ class Database:
         """Close all connections that are not in use."""
         for reader in self._readers:
             reader.close()
+        self.synchrony.close()
         self._dispose()
 
     def _dispose(self) -> None:

@@ -8,6 +8,7 @@ What the database can refuse.
     * Conflict            a unique key is taken
     * StatementRefused    the statement is wrong: a defect of ours
     * SchemaTooNew        the database was migrated by a newer release
+    * NotSynchronous      commits do not wait for a standby, and have to
     * WrongIndexKey       its hashes have another key than secrets/index.key
     * SchemaInUse         others use the tables that are to be migrated
     * UnsupportedStore    no database we can keep messages in
@@ -97,6 +98,13 @@ class SchemaInUse(StoreError):
             f"{package}: not migrated, nothing was changed: others use the tables;"
             " stop all nodes, wait for back-ups, and start again"
         )
+
+
+class NotSynchronous(StoreUnavailable):
+    """Commits do not wait for a synchronous standby, which the settings require."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"database.require_synchronous is set, and on the server {problem}")
 
 
 class WrongIndexKey(StoreError):

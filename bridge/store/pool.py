@@ -1,4 +1,4 @@
-"""How many connections are kept, and how long anybody waits for one, or for another's lock."""
+"""How many connections are kept, how long to wait for one, and what the server must promise."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +9,16 @@ LOCK_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`."""
+    """
+    Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`.
+
+    `require_synchronous`: see `bridge.store.synchrony`.
+    """
 
     size: int = 10
     overflow: int = 10
     timeout: float = LOCK_TIMEOUT
+    require_synchronous: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ No statements but those.
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import sqlalchemy
@@ -15,6 +16,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from bridge.store.pool import LOCK_TIMEOUT, Pool
+from bridge.store.synchrony import Synchrony
 
 IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
 IN_TURN_ANNOUNCING = """
@@ -34,7 +36,7 @@ _ARGUMENTS: dict[str, Any] = {
 # A server that was told to commit lazily would make liars of our acknowledgments.
 _DURABLE = """
     SELECT set_config('synchronous_commit', 'on', false)
-    WHERE current_setting('synchronous_commit') = 'off'
+    WHERE current_setting('synchronous_commit') = ANY(%(weak)s)
 """
 
 LAZILY = "SET LOCAL synchronous_commit = off"
@@ -58,8 +60,16 @@ def each_alone(connection: Connection) -> Iterator[None]:
 class Beginning:
     """Leaves it to psycopg, whose first statement begins; rows are locked one by one."""
 
+    def __init__(self, synchrony: Synchrony) -> None:
+        self._synchrony = synchrony
+
     def __call__(self, cursor: Any, wait: bool) -> None:
-        """Do nothing."""
+        """See that something may be written. Raises NotSynchronous."""
+        self.allow()
+
+    def allow(self) -> None:
+        """Raise NotSynchronous where nothing may be written just now."""
+        self._synchrony.require()
 
     def restore(self, driver: Any) -> None:
         """Do nothing."""
@@ -90,7 +100,8 @@ def engine(address: URL, pool: Pool) -> Engine:
         hide_parameters=True,
         **pool.arguments,
     )
-    event.listen(made, "connect", _prepare)
+    weak = ["off", "local"] if pool.require_synchronous else ["off"]
+    event.listen(made, "connect", partial(_prepare, weak))
     return made
 
 
@@ -101,9 +112,9 @@ def arguments(address: URL) -> dict[str, Any]:
     return said | {"options": " ".join([_OPTIONS, *([own] if isinstance(own, str) else own)])}
 
 
-def _prepare(connection: DBAPIConnection, record: object) -> None:
+def _prepare(weak: list[str], connection: DBAPIConnection, record: object) -> None:
     cursor = connection.cursor()
-    cursor.execute(_DURABLE)
+    cursor.execute(_DURABLE, {"weak": weak})
     cursor.close()
     connection.commit()
 

@@ -159,6 +159,9 @@ class Beginning:
             self._hasty = driver
         cursor.execute("BEGIN IMMEDIATE")
 
+    def allow(self) -> None:
+        """Do nothing: a file has no standby."""
+
     def restore(self, driver: Any) -> None:
         """Let a connection wait as everybody's do."""
         if self._hasty is driver:

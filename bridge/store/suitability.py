@@ -5,9 +5,9 @@ Asked by `bridge check`; a start finds out by itself. SQLite's files have nothin
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 
 from bridge.store.database import Database
 
@@ -19,6 +19,9 @@ _ASK: Final = text("""
         current_setting('server_version') AS named,
         current_setting('server_encoding') AS encoding,
         current_setting('fsync') AS fsync,
+        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous,
+        current_setting('synchronous_standby_names') <> '' AS has_synchronous_standbys,
+        (SELECT count(*) FROM pg_stat_replication) AS standbys,
         current_user AS role,
         current_schema() AS place,
         COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create,
@@ -57,6 +60,7 @@ def doubts(database: Database) -> Iterator[Doubt]:
     if found.fsync == "off":
         told = "fsync is off: a power cut loses what was acknowledged; switch it on"
         yield Doubt(False, told)
+    yield from _failover(found)
     if not found.may_create:
         where = found.place or "public"
         told = f"role {found.role} may make no tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
@@ -64,3 +68,18 @@ def doubts(database: Database) -> Iterator[Doubt]:
     if found.closed:
         told = f"role {found.role} may not use {found.closed} tables: make it their owner"
         yield Doubt(True, told)
+
+
+def _failover(found: Row[Any]) -> Iterator[Doubt]:
+    """Say what a failover to a standby can lose."""
+    setting = found.synchronous
+    if setting == "local":
+        told = "synchronous_commit is local: commits do not wait for standbys"
+        yield Doubt(False, f"{told}, and a failover can lose what was acknowledged; set it to on")
+    elif setting == "off":
+        told = "synchronous_commit is off: the bridge sets it to on for its own connections"
+        yield Doubt(False, f"{told}, let ALTER ROLE or ALTER SYSTEM say the same")
+    if found.standbys and not found.has_synchronous_standbys:
+        told = f"{found.standbys} standbys are asynchronous"
+        advice = "set synchronous_standby_names, and database.require_synchronous"
+        yield Doubt(False, f"{told}: a failover can lose what was acknowledged; {advice}")

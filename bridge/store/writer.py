@@ -24,6 +24,9 @@ class Beginning(Protocol):
     def __call__(self, cursor: Any, wait: bool) -> None:
         """Begin; where another process has the turn, wait for it only if asked."""
 
+    def allow(self) -> None:
+        """Raise where nothing may be written just now."""
+
     def restore(self, driver: Any) -> None:
         """Make a connection again what others expect, who get it next."""
 
@@ -93,7 +96,9 @@ class Writer:
             driver: Any = (self._connection or self._connect()).driver_connection
             try:
                 driver.autocommit = True
-                yield driver.cursor()
+                cursor = driver.cursor()
+                self._begin.allow()
+                yield cursor
                 driver.autocommit = False
             except BaseException:
                 self._undo(driver)

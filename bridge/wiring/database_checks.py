@@ -12,8 +12,9 @@ from bridge.queue.large_files import folder_of
 from bridge.queue.parcels import contentless
 from bridge.store import keyed_columns
 from bridge.store.database import Database
-from bridge.store.errors import WrongIndexKey
+from bridge.store.errors import NotSynchronous, WrongIndexKey
 from bridge.store.migrate import current, heads, is_ready
+from bridge.store.pool import Pool
 from bridge.store.suitability import doubts
 from bridge.wiring import stores
 from bridge.wiring.findings import Finding, Severity
@@ -52,7 +53,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, place, down[own])
     else:
         yield from _database(place, own, "bridge.store", "alembic_version")
-        yield from _doubts(place, own)
+        yield from _doubts(settings, place, own)
         yield from _contents(place, own)
         yield from _index_key(settings, own, keyed_columns.BRIDGE_TABLE)
     url = settings.engine_database_url()
@@ -64,7 +65,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[Finding]:
     elif url != own:
         yield Finding(Severity.ERROR, place, down[url])
     if url not in {*down, own}:
-        yield from _doubts(place, url)
+        yield from _doubts(settings, place, url)
     if url not in down:
         yield from _index_key(settings, url, keyed_columns.ENGINE_TABLE)
 
@@ -92,12 +93,25 @@ def _database(place: str, url: str, package: str, versions: str) -> Iterator[Fin
         database.dispose()
 
 
-def _doubts(place: str, url: str) -> Iterator[Finding]:
+def _synchronous(place: str, database: Database) -> Iterator[Finding]:
+    if database.dialect != "postgresql":
+        message = "require_synchronous is set, and SQLite has no standbys"
+        yield Finding(Severity.WARNING, place, message)
+        return
+    try:
+        database.synchrony.require()
+    except NotSynchronous as error:
+        yield Finding(Severity.ERROR, place, str(error))
+
+
+def _doubts(settings: Settings, place: str, url: str) -> Iterator[Finding]:
     """See whether the server and our role there are such that messages can be kept."""
     if is_missing(url):
         return
-    database = Database(url)
+    database = Database(url, Pool(require_synchronous=settings.database.require_synchronous))
     try:
+        if settings.database.require_synchronous:
+            yield from _synchronous(place, database)
         for each in doubts(database):
             yield Finding(Severity.ERROR if each.hinders else Severity.WARNING, place, each.text)
     except BridgeError as error:

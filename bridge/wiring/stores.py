@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,10 @@ def bridge_database(home: Path) -> Iterator[Database]:
 
 def open_engine_database(settings: Settings, pool: Pool | None = None) -> Database:
     """Open the internal engine's database; nothing is migrated here. Raises SettingsError."""
-    database = Database(settings.engine_database_url(), pool or _pool(settings))
+    own = _pool(settings)
+    if pool is not None:
+        own = replace(pool, require_synchronous=own.require_synchronous)
+    database = Database(settings.engine_database_url(), own)
     _use_index_key(settings, database, keyed_columns.ENGINE_TABLE)
     return database
 
@@ -53,6 +57,7 @@ def open_engine_database(settings: Settings, pool: Pool | None = None) -> Databa
 def migrate_bridge(database: Database) -> tuple[str, ...]:
     """Bring the bridge's tables to this release, with room; give the revisions then in force."""
     revisions = upgrade(database)
+    database.synchrony.require()
     keyed_columns.establish(database, keyed_columns.BRIDGE_TABLE, keyed_columns.BRIDGE)
     make_room(database)
     return revisions
@@ -61,6 +66,7 @@ def migrate_bridge(database: Database) -> tuple[str, ...]:
 def migrate_engine(database: Database) -> tuple[str, ...]:
     """Bring the engine's tables to this release; give the revisions then in force."""
     revisions = upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    database.synchrony.require()
     keyed_columns.establish(database, keyed_columns.ENGINE_TABLE, keyed_columns.ENGINE)
     return revisions
 
@@ -114,4 +120,4 @@ def _use_index_key(settings: Settings, database: Database, table: str) -> None:
 
 def _pool(settings: Settings) -> Pool:
     kept = settings.database
-    return Pool(kept.pool_size, kept.pool_overflow, kept.pool_timeout)
+    return Pool(kept.pool_size, kept.pool_overflow, kept.pool_timeout, kept.require_synchronous)

@@ -1,0 +1,146 @@
+"""Where synchronous commits are required, nothing is written while the server's are not."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from bridge.store.database import Database
+from bridge.store.errors import NotSynchronous, StoreUnavailable
+from bridge.store.pool import Pool
+from bridge.store.suitability import doubts
+from bridge.store.synchrony import Synchrony
+
+REQUIRED = Pool(require_synchronous=True)
+
+
+class Server:
+    """A server whose settings an administrator changes; also a connection to it."""
+
+    def __init__(self) -> None:
+        self.now, self.asked, self.is_away = 0.0, 0, False
+        self.settings = ("on", "street")
+        self.autocommit = False
+
+    def execute(self, statement: str) -> "Server":
+        """Count the question."""
+        if self.is_away:
+            raise psycopg.OperationalError
+        self.asked += 1
+        return self
+
+    def fetchone(self) -> tuple[str, str]:
+        """Answer it."""
+        return self.settings
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def server() -> Server:
+    """A server with a synchronous standby."""
+    return Server()
+
+
+@pytest.fixture
+def synchrony(server: Server) -> Synchrony:
+    """What is asked before each write to it."""
+    return Synchrony(lambda: server, required=True, timer=lambda: server.now)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (("off", "street"), "synchronous_commit is off"),
+        (("local", "street"), "synchronous_commit is local"),
+        (("on", " "), "synchronous_standby_names is empty"),
+    ],
+)
+def test_a_setting_that_is_changed_later(
+    server: Server, synchrony: Synchrony, settings: tuple[str, str], problem: str
+) -> None:
+    """It is noticed within a second, in both directions; until then nobody asks again."""
+    synchrony.require()
+    server.settings = settings
+    synchrony.require()
+    assert (server.asked, synchrony.is_met) == (1, True)
+    server.now += 1
+    assert not synchrony.is_met
+    with pytest.raises(NotSynchronous, match=problem):
+        synchrony.require()
+    server.settings = ("remote_apply", "street")
+    server.now += 1
+    synchrony.require()
+    assert synchrony.is_met
+
+
+def test_a_server_that_is_away(server: Server, synchrony: Synchrony) -> None:
+    """What nobody could ask is not taken for granted; when it is back it is asked again."""
+    synchrony.require()
+    server.now += 1
+    server.is_away = True
+    with pytest.raises(StoreUnavailable):
+        synchrony.require()
+    assert not synchrony.is_met
+    server.is_away = False
+    synchrony.require()
+
+
+@pytest.mark.postgres
+def test_no_standby_no_write(postgres_url: str) -> None:
+    """Each way of writing is refused; reading is not."""
+    database = Database(postgres_url, REQUIRED)
+    writer = database.writer()
+    ways: list[Callable[[], Any]] = [
+        *(database.write, database.forgetting, database.session, database.fleeting),
+        *(writer.transaction, writer.single),
+    ]
+    try:
+        for write in ways:
+            with pytest.raises(NotSynchronous, match="synchronous_standby_names is empty"), write():
+                pass
+        with database.read() as connection:
+            assert connection.execute(text("SELECT 1")).scalar() == 1
+    finally:
+        writer.close()
+        database.dispose()
+
+
+@pytest.fixture(params=["off", "local"])
+def weak(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[str]:
+    """What new connections to this database begin with."""
+    engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    name = f'"{engine.url.database}"'
+    with engine.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = {request.param}"))
+        yield request.param
+        connection.execute(text(f"ALTER DATABASE {name} RESET synchronous_commit"))
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_weak_commits(postgres_url: str, weak: str) -> None:
+    """They are refused where required, and our own connections do not have them."""
+    required, free = Database(postgres_url, REQUIRED), Database(postgres_url)
+    try:
+        with pytest.raises(NotSynchronous, match=f"synchronous_commit is {weak}"), required.write():
+            pass
+        for database, expected in ((required, "on"), (free, "on" if weak == "off" else weak)):
+            with database.read() as connection:
+                found = connection.execute(text("SHOW synchronous_commit")).scalar()
+                assert found == expected
+        found = [each.text for each in doubts(free) if "synchronous_commit" in each.text]
+        assert [weak in each for each in found] == [True]
+    finally:
+        required.dispose()
+        free.dispose()
+
+
+def test_a_file_has_no_standby(database: Database) -> None:
+    """Nothing is asked of SQLite, nor where nothing is required."""
+    database.synchrony.require()
+    assert database.synchrony.is_met
