@@ -45,6 +45,9 @@ class Lifetimes(Section):
     """How long links and sessions are good; a site may choose its own."""
 
     frame_link: Seconds = Field(12 * 3600.0, ge=60, description="a link that acts as its user")
+    enrolment_link: Seconds = Field(
+        72 * 3600.0, ge=60, description="a one-time link to set a password"
+    )
     login_link: Seconds = Field(90 * 86400.0, ge=60, description="a link that asks to sign in")
     session: Seconds = Field(12 * 3600.0, ge=300, description="from its beginning")
     session_idle: Seconds = Field(30 * 60.0, ge=300, le=480 * 60, description="without activity")

@@ -1,6 +1,7 @@
 """How people sign in to the report engine, and so to the console."""
 
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -38,6 +39,9 @@ class SignIn(Section):
     """Accounts of our own with passwords, an OpenID Connect provider, or both."""
 
     passwords: bool = Field(True, description="false: by the provider alone")
+    second_factor: Literal["required", "optional"] = Field(
+        "required", description="one-time codes of accounts with a console role, without oidc"
+    )
     oidc: OpenIDConnect | None = Field(
         None, description="also label, scopes, email_claim, verified_only, ca"
     )

@@ -24,7 +24,7 @@ def add(
         bool, typer.Option("--password-stdin", help="Read a password from standard input.")
     ] = False,
 ) -> None:
-    """Add a user to a site, or change their name or role there."""
+    """Add a user to a site, or change their name or role there; prints an enrolment link."""
     from bridge.wiring.administration import administer
     from config import load
 
@@ -32,8 +32,66 @@ def add(
     if password == "":
         raise typer.BadParameter("standard input held no password")
     with administer(load(home)) as engine:
-        engine.add_user(email, name=name, site_id=site, administrator=admin, password=password)
+        link = engine.add_user(
+            email, name=name, site_id=site, administrator=admin, password=password
+        )
     print(f"added {email} to site {site}")
+    if link is not None:
+        print(link)
+
+
+@group.command()
+def enrol(
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    home: Home,
+    end_tokens: Annotated[
+        bool, typer.Option("--end-tokens", help="Revoke the user's access tokens too.")
+    ] = False,
+) -> None:
+    """End a user's password, one-time codes and sessions; prints a one-time link."""
+    from bridge.wiring.administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        link = engine.enrol_user(email, end_tokens=end_tokens)
+    print(link or f"ended the sessions of {email}, who signs in through the provider")
+
+
+@group.command()
+def disable(email: Annotated[str, typer.Argument(metavar="EMAIL")], home: Home) -> None:
+    """Disable a user: their sessions, tokens and links end at once, for good."""
+    from bridge.wiring.administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        engine.disable_user(email)
+    print(f"disabled {email}")
+
+
+@group.command()
+def enable(email: Annotated[str, typer.Argument(metavar="EMAIL")], home: Home) -> None:
+    """Let a disabled user sign in again."""
+    from bridge.wiring.administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        engine.enable_user(email)
+    print(f"enabled {email}")
+
+
+@group.command("email")
+def change_email(
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    wanted: Annotated[str, typer.Argument(metavar="NEW_EMAIL")],
+    home: Home,
+) -> None:
+    """Change the e-mail address of a user; their sessions end."""
+    from bridge.wiring.administration import administer
+    from config import load
+
+    with administer(load(home)) as engine:
+        engine.change_email(email, wanted)
+    print(f"changed {email} to {wanted}")
 
 
 @group.command("list")

@@ -24,8 +24,9 @@ class RateLimits:
     """
     Quotas a token (reads, launches, exports) and an address (failed authentications).
 
-    Service tokens are exempt: the bridge paces itself. Loopback addresses are exempt
-    from the last one, because behind an unannounced proxy they are everybody.
+    Service tokens are exempt: the bridge paces itself. Loopback addresses are exempt from the last
+    one where tokens are concerned: behind an undeclared proxy they are everybody. Attempts to sign
+    in are counted from every address (`service.throttle`).
     """
 
     reads: Quota = Quota(6000)
@@ -62,6 +63,7 @@ class Lifetimes:
     frame_link: int = 12 * 3600
     login_link: int = 90 * 24 * 3600
     session_link: int = 5 * 60  # interface document, Limits: 5 minutes from issue
+    enrolment_link: int = 72 * 3600
     session: int = 12 * 3600
     session_idle: int = 30 * 60
 
@@ -136,3 +138,9 @@ class EngineSettings:
     assistance: Assistance = Assistance()
     single_sign_on: SingleSignOn | None = None
     passwords: bool = True  # people may sign in with a password of ours
+    second_factor: bool = True  # accounts with a console role need one, unless a provider is asked
+
+    @property
+    def asks_for_codes(self) -> bool:
+        """Whether an account with a console role must have one-time codes."""
+        return self.second_factor and self.passwords and self.single_sign_on is None

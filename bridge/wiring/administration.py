@@ -9,10 +9,22 @@ from typing import Any, Final
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
+from bridge import authority
+from bridge.authority import Action
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.administration import SiteChange
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import site_changes, sites, tokens, users
+from bridge.engine.service import (
+    enrolment,
+    passwords,
+    revocation,
+    site_changes,
+    sites,
+    system_accounts,
+    tokens,
+    users,
+)
+from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.commanding import note
@@ -29,8 +41,9 @@ class Refused(BridgeError):  # noqa: N818  # named for what happened
 class Administration:
     """Each method is one audited transaction. Raises Refused with the engine's own words."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
+        self._settings = settings
 
     def add_site(
         self,
@@ -67,16 +80,128 @@ class Administration:
 
     def add_user(
         self, email: str, *, name: str, site_id: str, administrator: bool, password: str | None
-    ) -> None:
-        """Add a user to a site, or change their name, role or password."""
+    ) -> str | None:
+        """
+        Add a user to a site, or change their name or role there; return an enrolment link.
+
+        A password is the first one of an account that has not enrolled; then there is no link.
+        """
         if not users.is_email(email):
-            raise Refused("this is no e-mail address")
+            raise Refused("this is no acceptable e-mail address")
         role = Role.ADMINISTRATOR if administrator else Role.USER
+        hashed = None if password is None else self._hashed(email, name, password)
         with self.deed("user-update", site_id, role=role.value) as (connection, now):
             sites.get_site(connection, site_id)
             account = users.register(connection, site_id, email, name, now, role=role)
-            if password is not None:
-                users.set_password(connection, account.id, password)
+            facts = system_accounts.require_account(connection, str(account.id))
+            if hashed is not None:
+                self._decide(Action.SET_PASSWORD, facts)
+                revocation.end_enrolments(connection, account.id, now)
+                passwords.store_hash(connection, account.id, hashed, now)
+                return None
+            if facts.enrolled or not self._settings.sign_in.passwords:
+                return None
+            seconds = self._link_seconds
+            issued = enrolment.issue(connection, account.id, secrets.token_bytes, now, seconds)
+            return issued.address(self._settings.http.public_url)
+
+    def reserve_user(self, email: str) -> system_accounts.AccountFacts:
+        """Return the account of an address, made on no site where there is none."""
+        if not users.is_email(email):
+            raise Refused("this is no acceptable e-mail address")
+        with self.deed("user-reserve") as (connection, now):
+            return system_accounts.reserve(connection, email, now)
+
+    def enrol_user(
+        self, email: str, *, second_factor: bool | None = None, end_tokens: bool = False
+    ) -> str | None:
+        """
+        End the password, the one-time codes and the sessions of a user; return a one-time link.
+
+        None where people sign in through the provider alone.
+        """
+        with self.deed("user-enrol") as (connection, now):
+            facts = self._facts(connection, email)
+            self._decide(Action.ENROL, facts)
+            issued = system_accounts.enrol(
+                connection,
+                facts.account_id,
+                secrets.token_bytes,
+                now,
+                self._link_seconds if self._settings.sign_in.passwords else None,
+                second_factor=second_factor,
+                end_tokens=end_tokens,
+            )
+            self._database.announce(connection, FEED_CHANNEL)
+        return None if issued is None else issued.address(self._settings.http.public_url)
+
+    def disable_user(self, email: str) -> None:
+        """Disable a user: their sessions, tokens and links end at once, for good."""
+        with self.deed("user-disable") as (connection, now):
+            facts = self._facts(connection, email)
+            self._decide(Action.DISABLE, facts)
+            system_accounts.disable(connection, facts.account_id, now)
+            self._database.announce(connection, FEED_CHANNEL)
+
+    def enable_user(self, email: str) -> None:
+        """Let a disabled user sign in again."""
+        with self.deed("user-enable") as (connection, _):
+            facts = self._facts(connection, email)
+            self._decide(Action.ENABLE, facts)
+            system_accounts.enable(connection, facts.account_id)
+
+    def change_email(self, email: str, wanted: str) -> None:
+        """Change the e-mail address of a user; their sessions end."""
+        if not users.is_email(wanted):
+            raise Refused("this is no acceptable e-mail address")
+        with self.deed("user-email") as (connection, now):
+            facts = self._facts(connection, email)
+            self._decide(Action.CHANGE_EMAIL, facts)
+            system_accounts.change_email(connection, facts.account_id, wanted, now)
+            self._database.announce(connection, FEED_CHANNEL)
+
+    def require_second_factor(self, account_id: int, *, required: bool) -> None:
+        """Say whether an account needs a second factor: those with a console role do."""
+        with self.deed("user-second-factor", required=required) as (connection, _):
+            system_accounts.require_second_factor(connection, account_id, required=required)
+
+    def account(self, email: str) -> system_accounts.AccountFacts | None:
+        """Return what is known of the account of an address, None for an unknown one."""
+        with self._database.read() as connection:
+            return system_accounts.facts_by_email(connection, email)
+
+    def account_by_id(self, account_id: int) -> system_accounts.AccountFacts | None:
+        """Return what is known of an account, None for an unknown one."""
+        with self._database.read() as connection:
+            return system_accounts.facts_of(connection, account_id)
+
+    @property
+    def _link_seconds(self) -> int:
+        return int(self._settings.lifetimes.enrolment_link)
+
+    def _facts(self, connection: Connection, email: str) -> system_accounts.AccountFacts:
+        found = system_accounts.facts_by_email(connection, email)
+        if found is None:
+            raise Refused("there is no such user")
+        return found
+
+    @staticmethod
+    def _decide(action: Action, facts: system_accounts.AccountFacts) -> None:
+        """Ask the table of `bridge.authority`: whoever has the data directory is the operator."""
+        operator = authority.Actor(rights=authority.Rights(system=True))
+        target = authority.Target(facts.account_id, enrolled=facts.enrolled)
+        refusal = authority.decide(operator, target, authority.Request(action))
+        if refusal is authority.Refusal.OWNER_ONLY:
+            hint = f"`bridge user enrol {facts.email}` gives its owner a link to set a new one"
+            raise Refused(f"{authority.TEXTS[refusal]}; {hint}")
+        if refusal is not None:
+            raise Refused(authority.TEXTS[refusal])
+
+    @staticmethod
+    def _hashed(email: str, name: str, password: str) -> str:
+        with refusing():
+            passwords.require_strong(password, email, name)
+        return passwords.hash_password(password)
 
     def users(self, site_id: str) -> list[dict[str, Any]]:
         """Return everybody on a site."""
@@ -98,6 +223,8 @@ class Administration:
             account = users.find_account(connection, email)
             if account is None:
                 raise Refused("there is no such user")
+            if users.is_disabled(connection, account.id):
+                raise users.AccountDisabled
             _, secret = tokens.create_token(
                 connection,
                 account.id,
@@ -161,7 +288,7 @@ def administer(settings: Settings) -> Iterator[Administration]:
     database = open_engine_database(settings)
     try:
         migrate_engine(database)
-        yield Administration(database)
+        yield Administration(database, settings)
     finally:
         database.dispose()
 

@@ -56,6 +56,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
         assistance=_assistance(settings),
         single_sign_on=_single_sign_on(settings),
         passwords=settings.sign_in.passwords,
+        second_factor=settings.sign_in.second_factor == "required",
         rates=_rates(settings),
         sizes=SizeLimits(**settings.sizes.model_dump()),
         lifetimes=Lifetimes(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.engine.links import KeyRing
-from bridge.engine.service import links, repeats
+from bridge.engine.service import links, repeats, second_factor
 from bridge.engine.service.links import Vault
 from bridge.errors import BridgeError
 from bridge.store.database import Database
@@ -72,7 +72,9 @@ def _rotate(
     moved, unreadable = _move(database, vault)
     with database.write() as connection:
         answers = repeats.reseal(connection, vault.keys)
-    moved, unreadable = moved + answers[0], unreadable + answers[1]
+        codes = second_factor.reseal(connection, vault.keys)
+    moved = moved + answers[0] + codes[0]
+    unreadable = unreadable + answers[1] + codes[1]
     if drop_old:
         write_link_keys(path, (new,))
     dropped = len(old) if drop_old else 0

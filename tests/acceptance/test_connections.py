@@ -19,6 +19,7 @@ from tests.acceptance.receiver import Receiver
 from tests.acceptance.wire import Sender, sink, verdict
 from tests.browser.signing_in import PASSWORD
 from tests.conftest import empty
+from tests.enrolment import open_link
 
 pytestmark = pytest.mark.slow
 
@@ -57,8 +58,8 @@ class Console:
 
 def enrol(house: House) -> None:
     """Add who may set up everything."""
-    body = {"email": MARA, "name": "Mara Keeper", "role": "user", "password": PASSWORD}
-    house.post("/api/admin/sites/SITE1/users", body, expect=None)
+    who = (MARA, "--name", "Mara Keeper", "--site", "SITE1")
+    open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
     house.bridge("console", "grant", MARA, "--role", "system-administrator", "--bodies")
 
 

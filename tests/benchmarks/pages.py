@@ -8,6 +8,7 @@ import httpx
 
 from tests.acceptance.house import House
 from tests.benchmarks.seeding import FAITHFUL, FREQUENT, MESSAGES_A_DAY
+from tests.enrolment import open_link
 
 EMAIL, PASSWORD = "olga@site1.test", "correct horse battery"  # an invented person's
 BOUND = 300.0
@@ -65,8 +66,8 @@ def asked(count: int, now: int) -> Mapping[str, Request]:
 
 def grant(house: House) -> None:
     """Let somebody into the console, of a house that runs."""
-    body = {"email": EMAIL, "name": "Olga", "role": "user", "password": PASSWORD}
-    house.post("/api/admin/sites/SITE1/users", body, expect=None)
+    who = (EMAIL, "--name", "Olga", "--site", "SITE1")
+    open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
     house.bridge("console", "grant", EMAIL, "--role", "system-administrator", "--bodies")
 
 

@@ -21,6 +21,7 @@ from bridge.engine.settings import Assistance, EngineSettings
 from bridge.runtime.web import KEEP_ALIVE_SECONDS
 from bridge.store.database import Database
 from tests.databases import fresh_file
+from tests.enrolment import enrol
 
 TOKEN = "service-secret"
 COOLING = 60  # seconds
@@ -130,6 +131,10 @@ class ReadingRoom:
         order = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         record = self.call("POST", "report/status", {"clinicalInfo": [order]}).json()[0]
         return str(record["status"])
+
+    def enrol(self, email: str, password: str) -> None:
+        """Set somebody's password by an enrolment link."""
+        enrol(self.call, self.url, email, password)
 
     def cookies(self, email: str, password: str) -> list[dict[str, str]]:
         """Sign in as the login form does; give the cookies as a browser's profile takes them."""

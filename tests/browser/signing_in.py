@@ -14,8 +14,9 @@ def enrol(room: ReadingRoom) -> None:
         (ADA, "Ada Reader", "administrator"),
         (REA, "Rea Der", "user"),
     ):
-        body = {"email": email, "name": name, "role": role, "password": PASSWORD}
+        body = {"email": email, "name": name, "role": role}
         room.call("POST", "admin/sites/SITE1/users", body)
+        room.enrol(email, PASSWORD)
 
 
 def order(room: ReadingRoom, number: int, **tags: str) -> None:

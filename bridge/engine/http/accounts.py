@@ -79,9 +79,7 @@ class AccountRoute(APIRoute):
                 raise Refused(Problem(401, "signed_out", "sign in to do this"))
             request.state.signed = signed
             account = signed.account
-            request.state.caller = Caller(
-                NO_TOKEN, account.id, account.email, site_id=signed.only_site
-            )
+            request.state.caller = Caller(NO_TOKEN, account.id, account.email)
             with bounded(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
                 await json_body(strict)
                 return await handler(strict)

@@ -39,6 +39,7 @@ from bridge.engine.http.routes import (
     session,
     signing,
     supplying,
+    system_accounts,
     writing,
 )
 from bridge.engine.http.state import Engine
@@ -55,6 +56,7 @@ ROUTERS = (
     orders.files,
     patients.router,
     administration.router,
+    system_accounts.router,
     supplying.router,
     macros.router,
     auditing.router,

@@ -39,8 +39,12 @@ class Provider:
         self._described: Mapping[str, Any] | None = None
         self._keys: KeySet | None = None
 
-    async def begin(self, redirect: str) -> tuple[str, Begun]:
-        """Give the address to send a browser to. Raises NotRecognized."""
+    async def begin(self, redirect: str, *, again: bool = False) -> tuple[str, Begun]:
+        """
+        Give the address to send a browser to. Raises NotRecognized.
+
+        `again`: the provider asks for the credentials whoever is signed in there.
+        """
         begun = Begun(redirect, *(generate_token(_VERIFIER) for _ in range(3)))
         described = await self._description()
         address = prepare_grant_uri(
@@ -53,13 +57,20 @@ class Provider:
             nonce=begun.nonce,
             code_challenge=create_s256_code_challenge(begun.verifier),
             code_challenge_method="S256",
+            **({"prompt": "login", "max_age": "0"} if again else {}),
         )
         return str(address), begun
 
-    async def email(self, begun: Begun, code: str) -> str:
-        """Exchange the code and give the e-mail address that is vouched for."""
+    async def email(self, begun: Begun, code: str, *, again_since: int | None = None) -> str:
+        """
+        Exchange the code and give the e-mail address that is vouched for.
+
+        `again_since`: the provider must have asked for the credentials since that second.
+        """
         token = await self._exchanged(begun, code)
         claims = await self._claims(token, begun)
+        if again_since is not None and _asked_at(claims) < again_since - _LEEWAY:
+            raise NotRecognized("not_asked_again")
         return self._vouched(await self._completed(str(token.get("access_token")), claims))
 
     async def _exchanged(self, begun: Begun, code: str) -> dict[str, Any]:
@@ -160,3 +171,9 @@ class Provider:
         if self._settings.verified_only and claims.get("email_verified") not in {True, "true"}:
             raise NotRecognized("email_not_verified")
         return email
+
+
+def _asked_at(claims: Mapping[str, Any]) -> float:
+    """Return when the provider asked for the credentials (OpenID Connect Core, 2: auth_time)."""
+    asked = claims.get("auth_time")
+    return float(asked) if isinstance(asked, int | float) else 0.0

@@ -1,11 +1,12 @@
 """
 Sign in and out: by a plain form, which works before and without any script.
 
-Counts failures by address and by account. Never inside a frame, never for a page of
-somebody else.
+Attempts are counted before the password is compared (`service.throttle`). Never inside a frame,
+never for a page of somebody else.
 """
 
 import html
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,15 +16,18 @@ from starlette.responses import RedirectResponse, Response
 from bridge.engine.errors import Forbidden
 from bridge.engine.http import pages
 from bridge.engine.http.accounts import account_cookie, cookie_name
-from bridge.engine.http.addresses import is_loopback
 from bridge.engine.http.auditing import deed_of, refused
+from bridge.engine.http.devices import device_cookie, known_device
 from bridge.engine.http.notices import language_of
+from bridge.engine.http.proving_owner import TooManyAttempts, compared, counted, proof
 from bridge.engine.http.same_origin import foreign, in_frame
 from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.live.hashing import TooBusy
+from bridge.engine.service.accounts import Proof, WrongPassword, signed_in
 from bridge.engine.service.accounts import sign_in as begin
-from bridge.engine.service.accounts import signed_in
 from bridge.engine.service.sessions import end_session
-from bridge.engine.service.users import Account, canonical_email, check_password
+from bridge.engine.service.throttle import Bucket, attempt_of, attempt_of_owner
+from bridge.engine.service.users import Account, canonical_email
 from bridge.engine.service.work import Actor, Work
 
 HOME = "/reporting/worklist"
@@ -56,42 +60,79 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
     if in_frame(request) or foreign(engine, request):
         refused(request, "login", code="foreign_origin")
         return login_page(request, handle=handle, problem="not_in_frames", status=403)
-    email = canonical_email(form.get("email", ""))
     if not engine.settings.passwords:
         refused(request, "login", code="no_passwords")
         return login_page(request, handle=handle, status=403)
-    if not _may_try(engine, request, email):
-        return login_page(request, handle=handle, problem="too_many_attempts", status=429)
-    account = await engine.work.read(lambda c: check_password(c, email, form.get("password", "")))
-    if account is None:
-        _count(engine, request, email)
-        refused(request, "login", code="wrong_password")
-        return login_page(request, handle=handle, problem="wrong_password", status=401)
+    code, status = "wrong_password", 401
     try:
-        return await enter(request, account, handle, form.get("next", ""))
+        return await _by_password(request, form, handle)
+    except TooManyAttempts:
+        code, status = "too_many_attempts", 429
+    except TooBusy:
+        code, status = "too_many_attempts", TooBusy.status
     except Forbidden:
-        refused(request, "login", code=Forbidden.code)
-        return login_page(request, handle=handle, problem="no_site", status=403)
+        code, status = "no_site", 403
+    except WrongPassword:
+        pass
+    refused(request, "login", code=code)
+    page = login_page(request, handle=handle, problem=code, status=status)
+    if code == "too_many_attempts":
+        page.headers["Retry-After"] = "60"
+    return page
 
 
-async def enter(request: Request, account: Account, handle: str, wanted: str) -> Response:
-    """Begin a session for whoever was recognized and go on; raise `Forbidden` without a site."""
+async def _by_password(request: Request, form: dict[str, str], handle: str) -> Response:
     engine = engine_of(request)
-    secret = await _begin(engine, request, account)
-    link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
-    headers = {"Set-Cookie": account_cookie(engine, secret), "Cache-Control": "no-store"}
-    return RedirectResponse(link if handle else place(wanted), 303, headers)
+    email = canonical_email(form.get("email", ""))
+    attempt = await counted(engine, _buckets(engine, request, email))
+    found = await compared(engine, email, form.get("password", ""))
+    if found is None or found.account is None:
+        raise WrongPassword
+    account, password_hash, code = found.account, found.password_hash, form.get("code", "")
+
+    def proving(work: Work) -> Proof:
+        own = proof(engine, work, account, password_hash, code)
+        engine.throttle.give_back(work.connection, attempt)
+        return own
+
+    return await enter(request, account, proving, handle, form.get("next", ""))
 
 
-async def _begin(engine: Engine, request: Request, account: Account) -> str:
+def _buckets(engine: Engine, request: Request, email: str) -> tuple[Bucket, ...]:
+    limit = engine.settings.rates.failed_authentications
+    device = known_device(engine, request, email)
+    if device:
+        return attempt_of_owner(limit, f"device {device}")
+    return attempt_of(limit, email, engine.client(request))
+
+
+Proving = Callable[[Work], Proof]
+"""Gives what somebody has proved, in the transaction in which the session begins."""
+
+
+async def enter(
+    request: Request, account: Account, proving: Proving, handle: str, wanted: str
+) -> Response:
+    """
+    Begin a session for whoever was recognized and go on.
+
+    Raise `Forbidden` without a site, and what `proving` raises.
+    """
+    engine = engine_of(request)
     life, random = engine.settings.lifetimes, engine.random
 
     def deed(work: Work) -> str:
-        secret = begin(work.connection, account, random, work.now, life)
+        secret = begin(work.connection, proving(work), random, work.now, life)
         work.note(deed_of(request, "login", account_id=account.id))
         return secret
 
-    return await engine.work.change(Actor(account.id), engine.clock(), deed)
+    secret = await engine.work.change(Actor(account.id), engine.clock(), deed)
+    link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
+    answer = RedirectResponse(link if handle else place(wanted), 303)
+    answer.headers["Cache-Control"] = "no-store"
+    answer.headers.append("Set-Cookie", account_cookie(engine, secret))
+    answer.headers.append("Set-Cookie", device_cookie(engine, request, account.email))
+    return answer
 
 
 async def sign_out(request: Request) -> Response:
@@ -107,24 +148,6 @@ async def sign_out(request: Request) -> Response:
 
     await engine.work.change(Actor(), engine.clock(), deed)
     return Response(status_code=204, headers={"Set-Cookie": account_cookie(engine, "")})
-
-
-def _may_try(engine: Engine, request: Request, email: str) -> bool:
-    quota = engine.settings.rates.failed_authentications
-    tried = (engine.quotas.peek(*key, quota) for key in _keys(engine, request, email))
-    return all(allowance is None or allowance.granted for allowance in tried)
-
-
-def _count(engine: Engine, request: Request, email: str) -> None:
-    for key in _keys(engine, request, email):
-        engine.quotas.take(*key, engine.settings.rates.failed_authentications)
-
-
-def _keys(engine: Engine, request: Request, email: str) -> tuple[tuple[str, str], ...]:
-    """By account, and by address; this machine's own may be a proxy that nobody told us of."""
-    client = engine.client(request)
-    account = (("account", email),)
-    return account if is_loopback(client) else (("authentication", client), *account)
 
 
 def place(wanted: str) -> str:
@@ -148,5 +171,7 @@ def _form(boot: dict[str, Any]) -> str:
         '<label>E-mail <input name="email" type="email" autocomplete="username" required></label>'
         '<label>Password <input name="password" type="password" '
         'autocomplete="current-password" required></label>'
+        '<label>One-time code (if you have an authenticator app) <input name="code" '
+        'inputmode="numeric" autocomplete="one-time-code" maxlength="20"></label>'
         f'<button type="submit">Sign in</button></form>{link}'
     )

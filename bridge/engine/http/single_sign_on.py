@@ -16,14 +16,20 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http import signing_in
+from bridge.engine.http.accounts import whoever_signed_in
 from bridge.engine.http.attempts import Begun, NotRecognized
 from bridge.engine.http.auditing import refused
+from bridge.engine.http.proving_owner import TooManyAttempts, counted
 from bridge.engine.http.same_origin import in_frame
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.links.errors import SealBroken, UnknownKey
 from bridge.engine.links.handles import Purpose
 from bridge.engine.links.sealing import Binding, Sealed
+from bridge.engine.service.accounts import Proof, WrongPassword
+from bridge.engine.service.sessions import end_session
+from bridge.engine.service.throttle import attempt_of_source
 from bridge.engine.service.users import known_account
+from bridge.engine.service.work import Work
 
 PATH: Final = "/reporting/login/oidc"
 _COOKIE: Final = "report_sign_on"
@@ -36,16 +42,19 @@ async def begin(request: Request) -> Response:
     engine, provider = engine_of(request), engine_of(request).provider
     if provider is None or in_frame(request):
         return _failed(request, "not_offered")
+    query = request.query_params
+    confirms = bool(query.get("confirm"))
     try:
-        address, begun = await provider.begin(f"{engine.base_url(request)}{PATH}/callback")
+        redirect = f"{engine.base_url(request)}{PATH}/callback"
+        address, begun = await provider.begin(redirect, again=confirms)
     except NotRecognized as failure:
         return _failed(request, failure.code)
-    query = request.query_params
     kept = {
         **asdict(begun),
         "at": engine.clock(),
         "next": signing_in.place(query.get("next", "")),
         "handle": query.get("token", "")[:64],
+        "confirms": confirms,
     }
     headers = {"Set-Cookie": _cookie(engine, kept), "Cache-Control": "no-store"}
     return RedirectResponse(address, 303, headers)
@@ -57,6 +66,8 @@ async def finish(request: Request) -> Response:
         return await _finished(request)
     except NotRecognized as failure:
         return _failed(request, failure.code)
+    except (TooManyAttempts, WrongPassword):
+        return _failed(request, "too_many_attempts")
     except Forbidden:
         return _failed(request, "no_site")
 
@@ -71,11 +82,24 @@ async def _finished(request: Request) -> Response:
     if "error" in given or not given.get("code"):
         raise NotRecognized("provider_refuses")
     begun = Begun(kept["redirect"], kept["state"], kept["nonce"], kept["verifier"])
-    email = await provider.email(begun, given["code"])
+    limit = engine.settings.rates.failed_authentications
+    attempt = await counted(engine, attempt_of_source(limit, "oidc", engine.client(request)))
+    again_since = kept["at"] // 1000 if kept["confirms"] else None
+    email = await provider.email(begun, given["code"], again_since=again_since)
     account = await engine.work.read(lambda connection: known_account(connection, email))
     if account is None:
         raise NotRecognized("no_account")
-    answer = await signing_in.enter(request, account, kept["handle"], kept["next"])
+    before = await whoever_signed_in(engine, request) if kept["confirms"] else None
+    if kept["confirms"] and (before is None or before.account.id != account.id):
+        raise NotRecognized("another_account")
+
+    def proving(work: Work) -> Proof:
+        engine.throttle.give_back(work.connection, attempt)
+        if before is not None:
+            end_session(work.connection, before.session, work.now)
+        return Proof(account, second_factor=True)
+
+    answer = await signing_in.enter(request, account, proving, kept["handle"], kept["next"])
     answer.headers.append("Set-Cookie", _gone(engine))
     return answer
 
@@ -83,7 +107,7 @@ async def _finished(request: Request) -> Response:
 def _failed(request: Request, code: str) -> Response:
     """Show the login again, and record why; the page says no more than that it did not work."""
     refused(request, "login", code=code)
-    told = code if code in {"no_account", "no_site"} else "sso_failed"
+    told = code if code in {"no_account", "no_site", "too_many_attempts"} else "sso_failed"
     return signing_in.login_page(request, problem=told, status=401)
 
 

@@ -15,6 +15,7 @@ from bridge.engine.http.addresses import Addresses
 from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.bearers import Bearers
+from bridge.engine.live.hashing import Hashing
 from bridge.engine.live.hub import Hub
 from bridge.engine.live.journal import Journal
 from bridge.engine.live.launches import Launches
@@ -22,6 +23,7 @@ from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
 from bridge.engine.service import repeats, tokens
 from bridge.engine.service.caller import Caller
+from bridge.engine.service.throttle import Throttle
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
@@ -59,6 +61,8 @@ class Engine:
         self._listener = Listener(database, FEED_CHANNEL, self.work.changed.ring)
         self._bearers = Bearers(self.work, clock)
         self.launches = Launches(self.work, clock)
+        self.hashing = Hashing()
+        self.throttle = Throttle(database, settings.rates.failed_authentications)
         sso = settings.single_sign_on
         self.provider = None if sso is None else _provider(sso)
 
@@ -80,6 +84,7 @@ class Engine:
         await self._ticker.stop()
         await self.journal.stop()
         await self.work.run(lambda: None)
+        self.hashing.close()
         self.work.close()
         self._bearers.close()
 

@@ -25,6 +25,8 @@ class Purpose(StrEnum):
     SESSION = "session"
     SHARE = "share"
     SIGN_ON = "sign-on"
+    TOTP = "totp"
+    DEVICE = "device"
     REPEAT = "repeat"
 
 

@@ -86,6 +86,11 @@ def octets() -> Any:
     return Field(sa_type=LargeBinary)
 
 
+def octets_or_none() -> Any:
+    """Give a column of bytes that may be missing."""
+    return Field(default=None, sa_type=LargeBinary)
+
+
 def words(kind: type[StrEnum]) -> Any:
     """Give the column type of a closed set: stored as its word, read back as its member."""
     return Enum(

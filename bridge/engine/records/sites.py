@@ -17,6 +17,7 @@ from bridge.engine.records.columns import (
     key,
     moment,
     moment_or_none,
+    octets_or_none,
     refers,
     words,
 )
@@ -44,16 +45,50 @@ class Site(Record, table=True):
 
 
 class Account(Record, table=True):
-    """A person, or a program that signs in by token; known by a lower-case e-mail address."""
+    """
+    A person, or a program that signs in by token; known by a canonical e-mail address.
+
+    The secret of the one-time codes (RFC 6238) is sealed with the key ring; `totp_step` is the
+    newest time step whose code was accepted.
+    """
 
     __tablename__ = "engine_account"
 
     id: int | None = key()
     email: str = Field(unique=True)
     password_hash: str | None = None
-    password_site_id: str | None = None  # whose administrator gave it: it opens no other site
+    second_factor_required: bool = False  # it has a console role
+    totp_key_id: str | None = None
+    totp_sealed: bytes | None = octets_or_none()
+    totp_step: int | None = moment_or_none()
     created_at: int = moment()
+    enrolled_at: int | None = moment_or_none()  # the owner first set a password or signed in
     disabled_at: int | None = moment_or_none()
+
+
+class Enrolment(Record, table=True):
+    """A one-time link by which the owner of an account sets a password; only its hash is here."""
+
+    __tablename__ = "engine_enrolment"
+
+    pk: int | None = key()
+    token_hash: str = Field(unique=True)  # SHA-256, hexadecimal
+    account_id: int = refers("engine_account.id")
+    totp_key_id: str | None = None
+    totp_sealed: bytes | None = octets_or_none()
+    created_at: int = moment()
+    expires_at: int = moment()
+    used_at: int | None = moment_or_none()
+    ended_at: int | None = moment_or_none()  # a newer link was issued, or the account disabled
+
+
+class SignInBucket(Record, table=True):
+    """How many attempts to sign in are left: until when the bucket fills up again (GCRA)."""
+
+    __tablename__ = "engine_sign_in_bucket"
+
+    name: str = Field(primary_key=True)
+    full_at: int = moment(index=True)  # milliseconds of a clock that nobody sets (service.throttle)
 
 
 class Membership(Record, table=True):

@@ -5,19 +5,19 @@ Such a session belongs to no report: it opens the worklist, and reports from the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, exists, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, select, true
 
 from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import users
-from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor, account_role
+from bridge.engine.service import revocation, users
+from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor
+from bridge.engine.service.passwords import mark_enrolled, still_has, store_hash
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import (
-    SESSIONS,
     NewSession,
     Session,
     begin_session,
@@ -47,51 +47,87 @@ class SignedIn:
     account: Account
 
     @property
-    def only_site(self) -> str | None:
-        """The one site that the session is good for; None: all sites of the account."""
-        return self.session.details.get("only_site")
-
-    @property
     def visitor(self) -> Visitor:
         """Who this is, and where."""
-        return Visitor(self.account.id, self.only_site)
+        return Visitor(self.account.id)
+
+    @property
+    def authenticated_at(self) -> int:
+        """When the owner last proved to be there, in milliseconds."""
+        return int(self.session.details.get("authenticated_at", 0))
+
+    @property
+    def second_factor(self) -> bool:
+        """Whether that proof had a second factor: a one-time code, or the provider."""
+        return bool(self.session.details.get("second_factor"))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How somebody proved to own an account: by the provider where `password_hash` is None."""
+
+    account: Account
+    password_hash: str | None = field(default=None, repr=False)
+    second_factor: bool = False
 
 
 def sign_in(
-    connection: Connection, account: Account, random_bytes: RandomBytes, now: int, life: Lifetimes
+    connection: Connection, proof: Proof, random_bytes: RandomBytes, now: int, life: Lifetimes
 ) -> str:
-    """Begin a session for an account and return its secret; raise `Forbidden` without a site."""
-    only = account.only_site
-    home = only or users.home_of(connection, account.id)
-    if home is None or account_role(connection, account.id, home) is None:
+    """
+    Begin a session for an account and return its secret.
+
+    Raise `WrongPassword` where the password was changed or the account disabled since it was
+    verified, and `Forbidden` without a site.
+    """
+    account = proof.account
+    if proof.password_hash is None:
+        if users.is_disabled(connection, account.id):
+            raise WrongPassword
+        mark_enrolled(connection, account.id, now)
+    elif not still_has(connection, account.id, proof.password_hash):
+        raise WrongPassword
+    home = users.home_of(connection, account.id)
+    if home is None:
         raise Forbidden
-    new = NewSession(home, account.id, details={"kind": _KIND, "only_site": only})
+    details = {"kind": _KIND, "authenticated_at": now, "second_factor": proof.second_factor}
+    new = NewSession(home, account.id, details=details)
     return begin_session(connection, random_bytes, new, now, life)
 
 
+def confirm(connection: Connection, signed: SignedIn, proof: Proof, now: int) -> None:
+    """Note that the owner proved again to be there; raise `WrongPassword` as `sign_in` does."""
+    known = proof.password_hash or ""
+    if not still_has(connection, signed.account.id, known):
+        raise WrongPassword
+    second_factor = proof.second_factor or signed.second_factor
+    details = {"authenticated_at": now, "second_factor": second_factor}
+    describe(connection, signed.session, details)
+
+
 def signed_in(connection: Connection, secret: str, now: int, life: Lifetimes) -> SignedIn | None:
-    """Return whose session this is; None when it ended, or they are closed out of all sites."""
+    """Return whose session this is; None when it ended."""
     session = find_session(connection, secret, now, life)
     if session is None or session.details.get("kind") != _KIND:
         return None
-    row = connection.execute(
-        select(ACCOUNTS.c.email).where(
-            ACCOUNTS.c.id == session.account_id,
-            ACCOUNTS.c.disabled_at.is_(None),
-            exists().where(
-                MEMBERSHIPS.c.account_id == ACCOUNTS.c.id,
-                MEMBERSHIPS.c.left_at.is_(None),
-                _within(session.details.get("only_site")),
-            ),
-        )
-    ).first()
-    if row is None:
-        return None
-    return SignedIn(session, Account(session.account_id, row.email))
+    query = select(ACCOUNTS.c.email).where(ACCOUNTS.c.id == session.account_id)
+    email = connection.execute(query).scalar_one()
+    return SignedIn(session, Account(session.account_id, email))
 
 
 def _within(only_site: str | None) -> ColumnElement[bool]:
     return true() if only_site is None else MEMBERSHIPS.c.site_id == only_site
+
+
+def account_json(connection: Connection, signed: SignedIn) -> dict[str, Any]:
+    """Return an account as its owner sees it, with what its session proves."""
+    return {
+        **profile(connection, signed.visitor),
+        "accountId": str(signed.account.id),
+        "site": signed.visitor.site_id,
+        "authenticatedAt": signed.authenticated_at,
+        "secondFactor": signed.second_factor,
+    }
 
 
 def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
@@ -168,16 +204,12 @@ def _known_at_home(connection: Connection, visitor: Visitor) -> Row[Any]:
 def change_password(
     connection: Connection, signed: SignedIn, present: str, wanted: str, now: int
 ) -> None:
-    """Change a password and end the account's other sessions; raise `WrongPassword`."""
-    if users.check_password(connection, signed.account.email, present) is None:
+    """
+    Change a password and end the account's other sessions; both are given as hashes.
+
+    Raise `WrongPassword` where `present` is not the account's hash any more.
+    """
+    if not still_has(connection, signed.account.id, present):
         raise WrongPassword(pointer="/present")
-    users.set_password(connection, signed.account.id, wanted, signed.only_site)
-    connection.execute(
-        update(SESSIONS)
-        .where(
-            SESSIONS.c.account_id == signed.account.id,
-            SESSIONS.c.pk != signed.session.pk,
-            SESSIONS.c.ended_at.is_(None),
-        )
-        .values(ended_at=now)
-    )
+    store_hash(connection, signed.account.id, wanted, now)
+    revocation.end_sessions(connection, signed.account.id, now, but=signed.session.pk)

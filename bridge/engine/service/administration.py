@@ -5,20 +5,24 @@ Nobody reaches beyond their own site, or learns whether a user has another one.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
+from bridge import authority
+from bridge.authority import Action
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import tokens, users
-from bridge.engine.service.caller import Scope
+from bridge.engine.service import revocation, tokens, users
+from bridge.engine.service.caller import Caller, Scope, administered_sites
 from bridge.engine.service.tokens import TokenView
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import Work
 
 DAY_MS = 24 * 3600 * 1000
+CONSOLE_ROLE: Final = "console"
+"""The right that stands for any role in the console."""
 
 
 class BadUser(EngineError):  # noqa: N818  # named for what was sent
@@ -35,29 +39,75 @@ class UserNotFound(NotFound):
     text = "the site has no such user"
 
 
+class AccountRefused(EngineError):  # noqa: N818  # named for what happened
+    """The table of `bridge.authority` refuses it; the code says why."""
+
+    status = 403
+
+    def __init__(self, refusal: authority.Refusal) -> None:
+        super().__init__(authority.TEXTS[refusal])
+        self.code = refusal.value
+
+
+def allow(
+    work: Work,
+    caller: Caller,
+    action: Action,
+    site_id: str,
+    account_id: int | None,
+) -> None:
+    """Raise `AccountRefused` unless a caller may do this to an account on a site."""
+    found = administered_sites(work.connection, caller)
+    administers = frozenset([site_id] if found is None else found)
+    rights = authority.Rights(system=caller.service)
+    actor = authority.Actor(caller.account_id, rights, administers)
+    target = target_of(work.connection, account_id)
+    refusal = authority.decide(actor, target, authority.Request(action, site_id))
+    if refusal is not None:
+        raise AccountRefused(refusal)
+
+
+def target_of(connection: Connection, account_id: int | None) -> authority.Target:
+    """Return what the engine knows of an account that is acted on."""
+    if account_id is None:
+        return authority.Target(None)
+    query = select(users.ACCOUNTS).where(users.ACCOUNTS.c.id == account_id)
+    row = connection.execute(query).one()
+    # The console tells which accounts have a role there, and keeps the role to itself.
+    role = frozenset({CONSOLE_ROLE} if row.second_factor_required else ())
+    rights = authority.Rights(console=role, sites=None if role else frozenset())
+    return authority.Target(account_id, rights, enrolled=row.enrolled_at is not None)
+
+
 def add_member(
-    work: Work, site_id: str, email: str, name: str, role: Role, password: str | None
+    work: Work, caller: Caller, site_id: str, email: str, name: str, role: Role
 ) -> dict[str, Any]:
     """
-    Add a user to a site, or change their name and role there.
+    Invite a user to a site, or change their name and role there.
 
-    A password counts where the account has no other site, and opens this site only for good;
-    where there is another one it is passed over in silence.
+    An account that other sites know becomes a member of this one, and nothing else. No password or
+    link comes of it: links are issued by system administrators (`service.enrolment`).
     """
     if not users.is_email(email):
-        raise BadUser("email is not an e-mail address", pointer="/email")
+        raise BadUser("email is not an acceptable e-mail address", pointer="/email")
+    member = users.find_member(work.connection, site_id, email)
+    if member is None:
+        known = users.find_account(work.connection, email)
+        allow(work, caller, Action.INVITE, site_id, None if known is None else known.id)
+    else:
+        allow(work, caller, Action.CHANGE_ROLE, site_id, member.id)
     person = users.register(work.connection, site_id, email, name, work.now, role=role)
-    if password is not None and users.is_only_on(work.connection, person.id, site_id):
-        users.set_password(work.connection, person.id, password, site_id)
     return {"email": person.email, "name": person.name, "role": role.value}
 
 
-def remove_member(work: Work, site_id: str, email: str, administrator_id: int | None) -> None:
-    """Take a user off a site, but nobody themselves; raise `UserNotFound` or `BadUser`."""
+def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
+    """Take a user off a site and end what they could do there; nobody removes themselves."""
     person = _member(work, site_id, email)
-    if person.id == administrator_id:
+    if person.id == caller.account_id:
         raise BadUser("nobody removes themselves", pointer="/email")
+    allow(work, caller, Action.REMOVE, site_id, person.id)
     users.leave(work.connection, site_id, person.id, work.now)
+    revocation.leave_site(work.connection, person.id, site_id, work.now)
 
 
 def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:
@@ -75,6 +125,7 @@ def _member(work: Work, site_id: str, email: str) -> Person:
 
 def make_token(
     work: Work,
+    caller: Caller,
     site_id: str,
     email: str,
     random_bytes: RandomBytes,
@@ -84,9 +135,13 @@ def make_token(
     expires_days: int | None = None,
 ) -> dict[str, Any]:
     """Make a token for a user of the site that opens this site only; raise `UserNotFound`."""
+    person = _member(work, site_id, email)
+    if users.is_disabled(work.connection, person.id):
+        raise users.AccountDisabled
+    allow(work, caller, Action.CREATE_TOKEN, site_id, person.id)
     key, secret = tokens.create_token(
         work.connection,
-        _member(work, site_id, email).id,
+        person.id,
         site_id=site_id,
         now=work.now,
         random_bytes=random_bytes,
@@ -116,9 +171,10 @@ def token_json(token: TokenView) -> dict[str, Any]:
     }
 
 
-def revoke(work: Work, site_id: str, token_id: int) -> None:
-    """Revoke a token that this site answers for; raise `NotFound` for any other."""
+def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
+    """Revoke a token that `tokens_of` lists for a site; raise `NotFound` for any other."""
     account_id, made_for = tokens.owner_of(work.connection, token_id)
     if (made_for or users.home_of(work.connection, account_id)) != site_id:
         raise NotFound
+    allow(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
     tokens.revoke_token(work.connection, token_id, work.now)

@@ -14,7 +14,7 @@ from bridge.engine.links import Purpose
 from bridge.engine.service import links
 from bridge.engine.service.caller import SITES
 from bridge.engine.service.opening import Door
-from bridge.engine.service.sessions import NewSession, begin_session, end_session, find_session
+from bridge.engine.service.sessions import NewSession, begin_session
 from bridge.engine.service.work import Work
 
 
@@ -51,8 +51,6 @@ def unproven(connection: Connection, door: Door, framing: Framing, now: int) -> 
 
 def observe(work: Work, door: Door, link: links.FoundLink, host: str) -> None:
     """Keep a host for the administrators (`service.observing`): a session that ends at once."""
-    new = NewSession(link.site_id, link.account_id or 0, True, link.pk, {"host": host})
-    secret = begin_session(work.connection, door.vault.random_bytes, new, work.now, door.lifetimes)
-    session = find_session(work.connection, secret, work.now, door.lifetimes)
-    if session is not None:
-        end_session(work.connection, session, work.now)
+    details = {"host": host}
+    new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, over=True)
+    begin_session(work.connection, door.vault.random_bytes, new, work.now, door.lifetimes)

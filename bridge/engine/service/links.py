@@ -30,6 +30,8 @@ from bridge.store.inserting import insert_rows, insertion
 LINKS = metadata.tables["engine_link"]
 TOKENS = metadata.tables["engine_access_token"]
 SESSIONS = metadata.tables["engine_browser_session"]
+ACCOUNTS = metadata.tables["engine_account"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
 
 _INSERT = insertion(
     LINKS,
@@ -135,7 +137,7 @@ def find_hashed(
         raise LinkGone
     if row.revoked_at is not None and not _ended_with_its_token(connection, row):
         raise ReportDeleted
-    if row.expires_at <= now or row.revoked_at is not None:
+    if row.expires_at <= now or row.revoked_at is not None or not _is_member(connection, row):
         raise LinkExpired
     binding = Binding(hashed, row.site_id, purpose)
     try:
@@ -152,6 +154,23 @@ def find_hashed(
         bool(row.framed),
         row.opened_at is not None,
     )
+
+
+def _is_member(connection: Connection, row: Any) -> bool:
+    """Tell whether the user that a link acts as works on its site; a link may act as nobody."""
+    if row.account_id is None:
+        return True
+    query = (
+        select(ACCOUNTS.c.id)
+        .join_from(ACCOUNTS, MEMBERSHIPS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
+        .where(
+            ACCOUNTS.c.id == row.account_id,
+            ACCOUNTS.c.disabled_at.is_(None),
+            MEMBERSHIPS.c.site_id == row.site_id,
+            MEMBERSHIPS.c.left_at.is_(None),
+        )
+    )
+    return connection.execute(query).first() is not None
 
 
 def _ended_with_its_token(connection: Connection, row: Any) -> bool:

@@ -110,7 +110,7 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
 def seat_again(work: Work, session: Session) -> Seat:
     """Return the seat of a window whose page is loaded anew."""
     details = {name: session.details[name] for name in KEPT if name in session.details}
-    return Seat(session.framed, None, details)
+    return Seat(session.framed, session.link_pk, details)  # it ends with the link's token
 
 
 def window_facts(work: Work, report_id: str, seat: Seat, site: Any, life: Lifetimes) -> WindowFacts:

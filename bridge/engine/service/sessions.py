@@ -1,8 +1,9 @@
 """
 Browser sessions: one for each opened document, and one for each pre-warmed frame or login.
 
-The secret is in the browser, its hash here. A session ends by idleness, by its
-absolute end, or on purpose; what it may do is decided where it is used.
+The secret is in the browser, its hash here. A session ends by idleness, by its absolute end, or on
+purpose; with its account or with its account's membership of the site; and with the token that made
+its link. `_WORKS` is the one place of that rule. What a session may do is decided where it is used.
 """
 
 import base64
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, exists, insert, or_, select, update
 
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.records.tables import metadata
@@ -20,8 +21,30 @@ from bridge.engine.settings import Lifetimes
 
 SITES = metadata.tables["engine_site"]
 SESSIONS = metadata.tables["engine_browser_session"]
+ACCOUNTS = metadata.tables["engine_account"]
+MEMBERSHIPS = metadata.tables["engine_membership"]
+LINKS = metadata.tables["engine_link"]
+TOKENS = metadata.tables["engine_access_token"]
 SECRET_BYTES = 32
 SEEN_EVERY_MS = 30_000
+
+
+_ACCOUNT_SESSION = SESSIONS.c.details["kind"].as_string() == "account"
+_WORKS = (
+    SESSIONS.c.ended_at.is_(None)
+    & exists().where(ACCOUNTS.c.id == SESSIONS.c.account_id, ACCOUNTS.c.disabled_at.is_(None))
+    & exists().where(
+        MEMBERSHIPS.c.account_id == SESSIONS.c.account_id,
+        MEMBERSHIPS.c.left_at.is_(None),
+        or_(_ACCOUNT_SESSION, MEMBERSHIPS.c.site_id == SESSIONS.c.site_id),
+    )
+    & ~exists().where(
+        LINKS.c.pk == SESSIONS.c.link_pk,
+        TOKENS.c.id == LINKS.c.token_id,
+        TOKENS.c.revoked_at.is_not(None),
+    )
+)
+"""Whether a session works, apart from its times. A session of an account is for all its sites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +56,7 @@ class NewSession:
     framed: bool = False
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    over: bool = False  # kept for its details alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +69,7 @@ class Session:
     framed: bool
     details: Mapping[str, Any]
     last_seen_at: int
+    link_pk: int | None = None
 
     @property
     def report_id(self) -> str:
@@ -93,6 +118,7 @@ def begin_session(
             created_at=now,
             last_seen_at=now,
             expires_at=now + life.session * 1000,
+            ended_at=now if new.over else None,
         )
     )
     return secret
@@ -105,8 +131,8 @@ def find_session(connection: Connection, secret: str, now: int, life: Lifetimes)
         .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
         .where(
             SESSIONS.c.secret_hash == secret_hash(secret),
-            SESSIONS.c.ended_at.is_(None),
             SESSIONS.c.expires_at > now,
+            _WORKS,
         )
     ).first()
     if row is None:
@@ -114,7 +140,13 @@ def find_session(connection: Connection, secret: str, now: int, life: Lifetimes)
     if row.last_seen_at <= now - idle_seconds(row.settings, life) * 1000:
         return None
     return Session(
-        row.pk, row.site_id, row.account_id, bool(row.framed), row.details, row.last_seen_at
+        row.pk,
+        row.site_id,
+        row.account_id,
+        bool(row.framed),
+        row.details,
+        row.last_seen_at,
+        row.link_pk,
     )
 
 
@@ -123,7 +155,7 @@ def ends_at(connection: Connection, session: Session, life: Lifetimes) -> tuple[
     row = connection.execute(
         select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
         .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
-        .where(SESSIONS.c.pk == session.pk, SESSIONS.c.ended_at.is_(None))
+        .where(SESSIONS.c.pk == session.pk, _WORKS)
     ).first()
     if row is None:
         return 0, 0
@@ -144,6 +176,11 @@ def describe(connection: Connection, session: Session, details: Mapping[str, Any
     """Add to what is known of a session."""
     values = {"details": {**session.details, **details}}
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
+
+
+def works(connection: Connection, session: Session, now: int, life: Lifetimes) -> bool:
+    """Tell whether a session that was found before is still valid."""
+    return min(ends_at(connection, session, life)) > now
 
 
 def end_session(connection: Connection, session: Session, now: int) -> None:

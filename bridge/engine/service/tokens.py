@@ -193,7 +193,7 @@ def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
 
 
 def revoke_token(connection: Connection, token_id: int, now: int) -> None:
-    """End a token, and with it the links that were made with it."""
+    """End a token, and with it the links that it made and their sessions (`service.sessions`)."""
     connection.execute(
         update(TOKENS)
         .where(TOKENS.c.id == token_id, TOKENS.c.revoked_at.is_(None))

@@ -5,17 +5,14 @@ A site knows what it was told there, or by the person: nothing comes from anothe
 A user not yet known is registered when first seen (interface document, Authentication 6).
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
-from bridge.engine.errors import NotFound
+from bridge.email import canonical_email, is_email
+from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.authority import Role
 
@@ -24,21 +21,22 @@ MEMBERSHIPS = metadata.tables["engine_membership"]
 _FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
 _PRESENT = MEMBERSHIPS.c.left_at.is_(None)
 
-_EMAIL = re.compile(r"[^@\s<>\x00-\x1f]{1,64}@[^@\s<>\x00-\x1f]{1,190}")
-_HASHER = PasswordHasher()
+__all__ = ["canonical_email", "is_email"]
+
+
+class AccountDisabled(Forbidden):
+    """The account is disabled: nothing is launched or made for it."""
+
+    code = "account_disabled"
+    text = "the account is disabled"
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """
-    Whom an e-mail address belongs to, on the whole installation.
-
-    `only_site` bounds what they have shown: the password of that site's administrator.
-    """
+    """Whom an e-mail address belongs to, on the whole installation."""
 
     id: int
     email: str
-    only_site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +63,6 @@ class Member:
     disabled: bool
 
 
-def canonical_email(text: str) -> str:
-    """Return the lower-case form that accounts are known by."""
-    return text.strip().lower()
-
-
-def is_email(text: str) -> bool:
-    """Tell whether `text` looks like an e-mail address."""
-    return _EMAIL.fullmatch(text.strip()) is not None
-
-
 def find_account(connection: Connection, email: str) -> Account | None:
     """Return the account of an e-mail address, or None."""
     query = select(ACCOUNTS.c.id, ACCOUNTS.c.email).where(
@@ -91,6 +79,12 @@ def known_account(connection: Connection, email: str) -> Account | None:
     )
     row = connection.execute(query).first()
     return None if row is None else Account(row.id, row.email)
+
+
+def is_disabled(connection: Connection, account_id: int) -> bool:
+    """Tell whether an account is disabled."""
+    query = select(ACCOUNTS.c.disabled_at).where(ACCOUNTS.c.id == account_id)
+    return connection.execute(query).scalar_one_or_none() is not None
 
 
 def find_member(connection: Connection, site_id: str, email: str) -> Person | None:
@@ -134,16 +128,24 @@ def register(
     Return who has this e-mail address as a member of the site, made where they are missing.
 
     A given name replaces the one that the site knows. Without `role` a stranger becomes a user
-    and a member keeps their role.
+    and a member keeps their role. Raise `AccountDisabled`.
     """
     account = find_account(connection, email)
+    if account is not None and is_disabled(connection, account.id):
+        raise AccountDisabled
     if account is None:
-        statement = insert(ACCOUNTS).values(email=canonical_email(email), created_at=now)
-        key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
-        account = Account(key, canonical_email(email))
+        account = create_account(connection, email, now)
     return Person(
         account.id, account.email, _join(connection, site_id, account.id, name, role, now)
     )
+
+
+def create_account(connection: Connection, email: str, now: int) -> Account:
+    """Make the account of an address that has none: on no site, without a password."""
+    canonical = canonical_email(email)
+    statement = insert(ACCOUNTS).values(email=canonical, created_at=now)
+    key = connection.execute(statement.returning(ACCOUNTS.c.id)).scalar_one()
+    return Account(key, canonical)
 
 
 def _join(
@@ -175,18 +177,6 @@ def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
     return own & (_PRESENT if site_id is None else MEMBERSHIPS.c.site_id == site_id)
 
 
-def set_password(
-    connection: Connection, account_id: int, password: str, site_id: str | None = None
-) -> None:
-    """Store the Argon2 hash of a password; with a `site_id` it opens that site only."""
-    hashed = _HASHER.hash(password)
-    connection.execute(
-        update(ACCOUNTS)
-        .where(ACCOUNTS.c.id == account_id)
-        .values(password_hash=hashed, password_site_id=site_id)
-    )
-
-
 def tell(
     connection: Connection, account_id: int, site_id: str | None = None, **known: object
 ) -> None:
@@ -195,42 +185,24 @@ def tell(
 
 
 def home_of(connection: Connection, account_id: int) -> str | None:
-    """Return the site that knew an account first: its administrators answer for it."""
+    """Return the site that an account has been on for the longest time: its pages begin there."""
     query = select(MEMBERSHIPS.c.site_id).where(_at(account_id))
     return connection.execute(query.order_by(*_FIRST).limit(1)).scalar_one_or_none()
 
 
+def sites_of(connection: Connection, account_id: int) -> list[str]:
+    """Return the sites that an account is on."""
+    query = select(MEMBERSHIPS.c.site_id).where(_at(account_id)).order_by(MEMBERSHIPS.c.site_id)
+    return list(connection.execute(query).scalars())
+
+
 def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
-    """Return the accounts that this site knew first."""
+    """Return the accounts that this site knew first: it lists and revokes their tokens."""
     rank = func.row_number().over(partition_by=MEMBERSHIPS.c.account_id, order_by=_FIRST)
     ranked = select(MEMBERSHIPS.c.account_id, MEMBERSHIPS.c.site_id, rank.label("rank"))
     found = ranked.where(_PRESENT).subquery()
     query = select(found.c.account_id).where(found.c.site_id == site_id, found.c.rank == 1)
     return list(connection.execute(query).scalars())
-
-
-def is_only_on(connection: Connection, account_id: int, site_id: str) -> bool:
-    """Tell whether an account is on no other site than this."""
-    query = select(MEMBERSHIPS.c.site_id).where(_at(account_id), MEMBERSHIPS.c.site_id != site_id)
-    return connection.execute(query).first() is None
-
-
-def check_password(connection: Connection, email: str, password: str) -> Account | None:
-    """Return the account when the password is right; as slow for a stranger as for a user."""
-    row = connection.execute(
-        select(ACCOUNTS).where(
-            ACCOUNTS.c.email == canonical_email(email), ACCOUNTS.c.disabled_at.is_(None)
-        )
-    ).first()
-    known = row is not None and bool(row.password_hash)
-    stored = row.password_hash if row is not None and known else _nobody()
-    try:
-        _HASHER.verify(stored, password)
-    except (VerificationError, InvalidHashError):
-        return None
-    if row is None or not known:
-        return None
-    return Account(row.id, row.email, row.password_site_id)
 
 
 def leave(connection: Connection, site_id: str, account_id: int, now: int) -> None:
@@ -255,9 +227,3 @@ def settings_of(connection: Connection, site_id: str, account_id: int) -> Mappin
     """Return what a user of a site has chosen in their settings."""
     query = select(MEMBERSHIPS.c.settings).where(_at(account_id, site_id))
     return connection.execute(query).scalar_one_or_none() or {}
-
-
-@cache
-def _nobody() -> str:
-    """Return a hash to compare with where there is no account, so that it takes as long."""
-    return _HASHER.hash("nobody has this password")

@@ -13,6 +13,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, sink
 from tests.bridge.engine.http.identity_provider import CLIENT, SECRET, identity_provider
 from tests.browser.signing_in import PASSWORD
+from tests.enrolment import open_link
 
 OPERATOR, VIEWER, STRANGER = "olga@site1.test", "vera@site1.test", "sven@site1.test"
 CHIEF = "chen@site1.test"
@@ -88,8 +89,8 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
 
 def _people(house: House) -> None:
     for email in (OPERATOR, VIEWER, STRANGER, CHIEF):
-        body = {"email": email, "name": email[:4].title(), "role": "user", "password": PASSWORD}
-        house.post("/api/admin/sites/SITE1/users", body, expect=None)
+        who = (email, "--name", email[:4].title(), "--site", "SITE1")
+        open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
     house.bridge("console", "grant", OPERATOR, "--role", "operator", "--bodies")
     house.bridge("console", "grant", VIEWER, "--role", "viewer")
     house.bridge("console", "grant", CHIEF, "--role", "system-administrator")

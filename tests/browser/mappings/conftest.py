@@ -16,6 +16,7 @@ from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser.signing_in import PASSWORD
+from tests.enrolment import open_link
 
 KEEPER, RIVAL, AUTHOR = "mara@example.org", "rita@example.org", "otto@example.org"
 NAMES = {KEEPER: "Mara Keeper", RIVAL: "Rita Rival", AUTHOR: "Otto Author"}
@@ -75,8 +76,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     house.start()
     try:
         for email, name in NAMES.items():
-            body = {"email": email, "name": name, "role": "user", "password": PASSWORD}
-            house.post("/api/admin/sites/SITE1/users", body, expect=None)
+            who = (email, "--name", name, "--site", "SITE1")
+            open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
         role = ("--role", "system-administrator", "--bodies")
         house.bridge("console", "grant", KEEPER, *role)
         house.bridge("console", "grant", RIVAL, "--role", "mapping-author", "--bodies")

@@ -9,7 +9,8 @@ from pydantic import Field, StrictBool, StrictInt
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.service.preferences import Language
 
-Password = Annotated[str, Field(min_length=8, max_length=1024, repr=False)]
+Password = Annotated[str, Field(max_length=1024, repr=False)]
+"""Any text: the policy is `bridge.engine.rules.passwords`."""
 
 
 class ChoicesBody(Body):
@@ -36,8 +37,15 @@ class ProfileBody(ChoicesBody):
 class PasswordBody(Body):
     """A new password, and the present one as proof."""
 
-    present: Annotated[str, Field(max_length=1024, repr=False)]
+    present: Password
     wanted: Password
+
+
+class ConfirmBody(Body):
+    """The present password, and a one-time code where the account has an authenticator."""
+
+    password: Password
+    code: Annotated[str, Field(max_length=20, repr=False)] = ""
 
 
 class OwnTokenBody(Body):

@@ -74,12 +74,8 @@ class UserBody(Body):
     email: Identifier
     name: OptionalIdentifier = ""
     role: Role = Role.USER
-    password: str | None = Field(
-        default=None,
-        min_length=8,
-        max_length=1024,
-        repr=False,
-        description="Opens this site; where the account has another site, what it has stays",
+    password: Any = Field(
+        default=None, repr=False, description="Not accepted: only its owner sets a password"
     )
 
 

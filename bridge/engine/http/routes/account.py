@@ -6,12 +6,13 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import NotFound
+from bridge.engine.http import proving_owner
 from bridge.engine.http.accounts import AccountRoute, SignedDep
 from bridge.engine.http.auditing import deed_of
-from bridge.engine.http.models.account import OwnTokenBody, PasswordBody, ProfileBody
+from bridge.engine.http.models.account import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
 from bridge.engine.http.signing_in import sign_out
 from bridge.engine.http.state import EngineDep, engine_of
-from bridge.engine.service import accounts, tokens, users
+from bridge.engine.service import accounts, passwords, tokens, users
 from bridge.engine.service.administration import DAY_MS, token_json
 from bridge.engine.service.site_changes import image_uri
 from bridge.engine.service.work import Actor, Work
@@ -26,7 +27,7 @@ Key = Annotated[int, Path(ge=1, lt=2**63)]
 @router.get("")
 async def read_profile(engine: EngineDep, signed: SignedDep) -> Response:
     """Return the user, what they have chosen, and their sites."""
-    return JSONResponse(await engine.work.read(lambda c: accounts.profile(c, signed.visitor)))
+    return JSONResponse(await engine.work.read(lambda c: accounts.account_json(c, signed)))
 
 
 @router.put("")
@@ -40,9 +41,9 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
         if body.name:
             accounts.rename(work.connection, signed.visitor, body.name)
         if "signature" in body.model_fields_set:
-            users.tell(work.connection, key, signed.only_site, signature=image)
+            users.tell(work.connection, key, signature=image)
         work.note(deed_of(request, "profile-update"))
-        return accounts.profile(work.connection, signed.visitor)
+        return accounts.account_json(work.connection, signed)
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
 
@@ -51,10 +52,35 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
 async def change_password(body: PasswordBody, request: Request, signed: SignedDep) -> Response:
     """Set a new password; other sessions of the account end."""
     engine, key = engine_of(request), signed.account.id
+    own = await engine.work.read(lambda c: accounts.profile(c, signed.visitor))
+    present, attempt = await proving_owner.verify(request, signed, body.present, pointer="/present")
+
+    def hashed() -> str:
+        passwords.require_strong(body.wanted, own["email"], own["name"])
+        return passwords.hash_password(body.wanted)
+
+    wanted = await engine.hashing.run(hashed)
 
     def deed(work: Work) -> None:
-        accounts.change_password(work.connection, signed, body.present, body.wanted, work.now)
+        accounts.change_password(work.connection, signed, present, wanted, work.now)
+        engine.throttle.give_back(work.connection, attempt)
         work.note(deed_of(request, "password-update"))
+
+    await engine.work.change(Actor(key), engine.clock(), deed)
+    return Response(status_code=204)
+
+
+@router.post("/confirm")
+async def confirm(body: ConfirmBody, request: Request, signed: SignedDep) -> Response:
+    """Prove again to be the owner, as some actions ask for within the last minutes."""
+    engine, key = engine_of(request), signed.account.id
+    password_hash, attempt = await proving_owner.verify(request, signed, body.password)
+
+    def deed(work: Work) -> None:
+        proof = proving_owner.proof(engine, work, signed.account, password_hash, body.code)
+        accounts.confirm(work.connection, signed, proof, work.now)
+        engine.throttle.give_back(work.connection, attempt)
+        work.note(deed_of(request, "confirm"))
 
     await engine.work.change(Actor(key), engine.clock(), deed)
     return Response(status_code=204)
@@ -69,9 +95,7 @@ async def leave(request: Request) -> Response:
 @router.get("/tokens")
 async def own_tokens(engine: EngineDep, signed: SignedDep) -> Response:
     """Return the user's access tokens, newest first, without their secrets."""
-    found = await engine.work.read(
-        lambda c: tokens.list_tokens(c, [signed.account.id], signed.only_site)
-    )
+    found = await engine.work.read(lambda c: tokens.list_tokens(c, [signed.account.id]))
     return JSONResponse([token_json(each) for each in found])
 
 
@@ -89,7 +113,6 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) 
             random_bytes=engine.random,
             label=body.label,
             expires_at=None if days is None else work.now + days * DAY_MS,
-            site_id=signed.only_site,
         )
         work.note(deed_of(request, "token-create", token=token_id))
         return {"id": token_id, "token": secret}
@@ -103,8 +126,8 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Re
     engine, key = engine_of(request), signed.account.id
 
     def deed(work: Work) -> None:
-        account_id, site_id = tokens.owner_of(work.connection, token_id)
-        if account_id != key or signed.only_site not in (None, site_id):
+        account_id, _ = tokens.owner_of(work.connection, token_id)
+        if account_id != key:
             raise NotFound
         tokens.revoke_token(work.connection, token_id, work.now)
         work.note(deed_of(request, "token-revoke", token=token_id))

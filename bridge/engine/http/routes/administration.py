@@ -24,6 +24,7 @@ from bridge.engine.http.models.administration import (
     UserBody,
 )
 from bridge.engine.http.models.responses import problems
+from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.document import to_json
 from bridge.engine.rules.outline import from_outline
@@ -152,13 +153,20 @@ async def list_users(site_id: str, request: Request) -> Response:
 
 @router.post("/sites/{site_id}/users", response_model=dict[str, Any])
 async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
-    """Add a user to a site, or change their name, role or password there."""
+    """Invite a user to a site, or change their name or role there."""
+    if "password" in body.model_fields_set:
+        raise bad_request(
+            "only the owner of an account sets its password, by an enrolment link",
+            FieldError("/password", "is not accepted"),
+            code="password_not_accepted",
+        )
+    caller: Caller = request.state.caller
     return await act(
         request,
         "user-update",
         Place(site_id),
         lambda work: administration.add_member(
-            work, site_id, body.email, body.name, body.role, body.password
+            work, caller, site_id, body.email, body.name, body.role
         ),
     )
 
@@ -166,12 +174,12 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
 @router.delete("/sites/{site_id}/users/{email}", response_class=Response)
 async def remove_user(site_id: str, email: str, request: Request) -> Response:
     """Take a user off the site; their reports stay."""
-    administrator_id = request.state.caller.account_id
+    caller: Caller = request.state.caller
     return await act(
         request,
         "user-remove",
         Place(site_id),
-        lambda work: administration.remove_member(work, site_id, email, administrator_id),
+        lambda work: administration.remove_member(work, caller, site_id, email),
     )
 
 
@@ -191,12 +199,14 @@ async def list_tokens(site_id: str, request: Request) -> Response:
 async def create_token(site_id: str, body: TokenBody, request: Request) -> Response:
     """Make a token for a user of the site; its secret is in this answer and nowhere else."""
     random_bytes = engine_of(request).random
+    caller: Caller = request.state.caller
     return await act(
         request,
         "token-create",
         Place(site_id),
         lambda work: administration.make_token(
             work,
+            caller,
             site_id,
             body.email,
             random_bytes,
@@ -210,11 +220,12 @@ async def create_token(site_id: str, body: TokenBody, request: Request) -> Respo
 @router.delete("/sites/{site_id}/tokens/{token_id}", response_class=Response)
 async def revoke_token(site_id: str, token_id: Key, request: Request) -> Response:
     """Revoke a token of a user of the site, and the links that were made with it."""
+    caller: Caller = request.state.caller
     return await act(
         request,
         "token-revoke",
         Place(site_id),
-        lambda work: administration.revoke(work, site_id, token_id),
+        lambda work: administration.revoke(work, caller, site_id, token_id),
     )
 
 

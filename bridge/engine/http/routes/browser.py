@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.app import built
-from bridge.engine.http import pages, signing_in, single_sign_on, visiting
+from bridge.engine.http import enrolment_page, pages, signing_in, single_sign_on, visiting
 from bridge.engine.http.guard import bounded
 from bridge.engine.http.problems import bad_request
 
@@ -38,6 +38,20 @@ async def init(request: Request) -> Response:
 async def login(request: Request) -> Response:
     """Sign in by a form and open a link."""
     return await signing_in.sign_in(request, await read_form(request))
+
+
+@router.api_route("/enrol", methods=["GET", "HEAD"])
+async def enrol(request: Request, token: str = "") -> Response:
+    """Show the form of an enrolment link."""
+    if visiting.is_prefetch(request):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    return await enrolment_page.show(request, token[:256])
+
+
+@router.post("/enrol")
+async def enrolled(request: Request) -> Response:
+    """Set a password by an enrolment link."""
+    return await enrolment_page.take(request, await read_form(request))
 
 
 async def read_form(request: Request) -> dict[str, str]:

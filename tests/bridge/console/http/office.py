@@ -21,7 +21,7 @@ from bridge.console.permissions import Grant, Role
 from bridge.engine.rules.authority import Role as SiteRole
 from bridge.engine.rules.document import to_json
 from bridge.engine.rules.outline import from_outline
-from bridge.engine.service import sites, users
+from bridge.engine.service import passwords, sites, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
@@ -151,7 +151,7 @@ def employ(engine: Database, database: Database) -> None:
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER
             )
-            users.set_password(connection, account.id, PASSWORD)
+            passwords.set_password(connection, account.id, PASSWORD)
         users.register(connection, "SITE2", "reader@site2.test", "Reader", now_ms())
     for grant in PEOPLE.values():
         give(database, grant, now_ms(), "test")

@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 from argon2.profiles import CHEAPEST
 
 from bridge.engine.rules.authority import Role
-from bridge.engine.service import sites, tokens, users
+from bridge.engine.service import passwords, sites, tokens, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
@@ -31,7 +31,7 @@ from tests.bridge.engine.http.house import (
 def quick_passwords() -> Iterator[None]:
     """Hash passwords with the least work: what it costs to guess one is claimed elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(users, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
+        patch.setattr(passwords, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
         yield
 
 
@@ -48,6 +48,7 @@ def service(database: Database, clock: Clock) -> Iterator[Service]:
         link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, threads=4
     )
     application = application_with(settings, database, clock)
+    application.state.engine.throttle.moment = lambda _: clock.now
     with asyncio.Runner() as runner:
         transport = httpx.ASGITransport(app=application)
         client = httpx.AsyncClient(transport=transport, base_url=BASE)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bridge.engine.service import passwords, users
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -171,8 +172,10 @@ def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
     page = service.open(link)
     assert 'type="password"' in page.text
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
-    member = {"email": READER, "name": "Reader", "password": "correct horse"}
-    assert service.post("admin/sites/SITE1/users", member).status_code == 200
+    with service.database.write() as connection:
+        account = users.find_account(connection, READER)
+        assert account is not None
+        passwords.set_password(connection, account.id, "correct horse")
     token = link.partition("?token=")[2]
     form = {"token": token, "email": READER, "password": "wrong password"}
     assert service.call("POST", "/reporting/login", None, data=form).status_code == 401

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.service import users
+from bridge.engine.service import passwords, users
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
 
 OURS = {"sec-fetch-site": "same-origin"}
@@ -33,7 +33,7 @@ def sign_in(service: Service, email: str) -> None:
     with service.database.write() as connection:
         account = users.find_account(connection, email)
         assert account is not None
-        users.set_password(connection, account.id, PASSWORD)
+        passwords.set_password(connection, account.id, PASSWORD)
     service.http.cookies.clear()
     form = {"email": email, "password": PASSWORD}
     answer = service.call("POST", "/reporting/login", None, data=form, headers=OURS)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.service import users
+from bridge.engine.service import passwords, users
 from bridge.engine.service.sites import set_prelim_group
 from tests.bridge.engine.http.house import ADMIN, READER, Service, boot, identity, user
 
@@ -49,7 +49,7 @@ def signed_in(service: Service) -> Service:
     with service.database.write() as connection:
         account = users.find_account(connection, ADMIN)
         assert account is not None
-        users.set_password(connection, account.id, PASSWORD)
+        passwords.set_password(connection, account.id, PASSWORD)
         set_prelim_group(connection, "SITE1", "Night", ["Resident"])
     tags = {"PatientName": "EXAMPLE^PERSON", "Modality": "CT", "StudyDate": "20260131"}
     service.launch("service", lazyLaunch=True, registerOrder=True, tags=tags)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from bridge.engine.service import sites, users
+from bridge.engine.service import passwords, sites, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.store.database import Database
 from tests.databases import fresh_file
@@ -18,7 +18,7 @@ def test_what_guessing_one_costs(tmp_path: Path) -> None:
     with database.write() as connection:
         sites.add_site(connection, SiteSettings("SITE1", "First"), 0)
         account = users.register(connection, "SITE1", "rea@site1.test", "Rea", 0)
-        users.set_password(connection, account.id, "correct horse")
+        passwords.set_password(connection, account.id, "correct horse")
         stored = connection.execute(text("SELECT password_hash FROM engine_account")).scalar_one()
     database.dispose()
 

@@ -1,0 +1,66 @@
+"""
+E-mail addresses as identities: one canonical form, and which addresses are accepted.
+
+Two addresses that any part of the product could take for the same person have the same form.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+_SHAPE: Final = re.compile(r"[^@\s<>]{1,64}@[^@\s<>]{1,190}")
+_INVISIBLE: Final = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs", "Mn", "Me", "Mc")
+_ALIKE: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC"})
+_FULL_STOPS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # RFC 3490, 3.1
+
+
+def canonical_email(text: str) -> str:
+    """Return the form that an account is known by: NFKC, case folded, the domain in ASCII."""
+    folded = _folded(text.strip())
+    local, at, domain = folded.rpartition("@")
+    if not at:
+        return folded
+    domain = domain.translate(_FULL_STOPS)
+    try:
+        return f"{local}@{domain.encode('idna').decode('ascii').lower()}"
+    except UnicodeError:
+        return folded
+
+
+def is_email(text: str) -> bool:
+    """
+    Tell whether an address is accepted for an account.
+
+    Refused are invisible and control characters, bidirectional marks, characters that only look
+    like another (full width, ligatures), and words that mix scripts with letters alike.
+    """
+    given = text.strip()
+    if not _SHAPE.fullmatch(given) or not all(map(_is_plain, given + canonical_email(given))):
+        return False
+    if unicodedata.normalize("NFKC", given) != unicodedata.normalize("NFC", given):
+        return False
+    local, _, domain = given.rpartition("@")
+    labels = domain.split(".")
+    if not all(labels) or any(_mixes(word) for word in (local, *labels)):
+        return False
+    try:
+        domain.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def _folded(text: str) -> str:
+    once = unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", once).casefold()
+
+
+def _is_plain(character: str) -> bool:
+    # A letter with an accent is one character in NFC; a mark of its own may be invisible.
+    category = unicodedata.category(character)
+    return category not in _INVISIBLE
+
+
+def _mixes(word: str) -> bool:
+    scripts = {unicodedata.name(each, "").partition(" ")[0] for each in word if each.isalpha()}
+    return len(scripts & _ALIKE) > 1

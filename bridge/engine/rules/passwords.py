@@ -1,0 +1,66 @@
+"""
+Which passwords people may choose (NIST SP 800-63B, 5.1.1.2).
+
+At least 12 characters, or a zxcvbn score of 3. Common and easily guessed ones are refused at any
+length. Only the first characters are estimated, so that the cost is bounded.
+"""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+MIN_LENGTH: Final = 12
+MIN_SCORE: Final = 3
+MAX_BYTES: Final = 1024
+_GUESSED: Final = 1  # zxcvbn: fewer than a million guesses
+_ESTIMATED: Final = 64  # characters: zxcvbn's cost grows with the square
+_LETTERS: Final = re.compile(r"[\W\d_]+")
+
+
+class Weakness(StrEnum):
+    """Why a password is refused; the code of the refusal."""
+
+    TOO_LONG = "password_too_long"
+    TOO_WEAK = "password_too_weak"
+    COMMON = "password_common"
+    PERSONAL = "password_personal"
+
+
+TEXTS: Final = {
+    Weakness.TOO_LONG: f"the password has more than {MAX_BYTES} bytes",
+    Weakness.TOO_WEAK: f"the password has fewer than {MIN_LENGTH} characters and is easy to guess",
+    Weakness.COMMON: "the password is a common one",
+    Weakness.PERSONAL: "the password is the e-mail address or the name",
+}
+
+
+def weakness(password: str, email: str, name: str = "") -> Weakness | None:
+    """Return why an account may not have this password, None where it may."""
+    if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return Weakness.TOO_LONG
+    own = {_letters(each) for each in (email, email.partition("@")[0], name)} - {""}
+    if _letters(password) in own:
+        return Weakness.PERSONAL
+    if _is_listed(password):
+        return Weakness.COMMON
+    score = _score(password, [email, *re.split(r"[@\W_]+", email), *name.split()])
+    if score <= _GUESSED:
+        return Weakness.COMMON if len(password) >= MIN_LENGTH else Weakness.TOO_WEAK
+    return None if len(password) >= MIN_LENGTH or score >= MIN_SCORE else Weakness.TOO_WEAK
+
+
+def _letters(text: str) -> str:
+    return _LETTERS.sub("", text.casefold())
+
+
+def _score(password: str, known: list[str]) -> int:
+    from zxcvbn import zxcvbn  # noqa: PLC0415  # its word lists are large
+
+    words = [each[:_ESTIMATED] for each in known if each]
+    return int(zxcvbn(password[:_ESTIMATED], user_inputs=words)["score"])
+
+
+def _is_listed(password: str) -> bool:
+    from zxcvbn.frequency_lists import FREQUENCY_LISTS  # noqa: PLC0415  # as above
+
+    return password.casefold() in FREQUENCY_LISTS["passwords"]
