@@ -34,10 +34,11 @@ def check(
     """Check settings, mappings, keys, database and destinations; name every mistake at once."""
     from bridge.wiring.checks import check_home, fix_home
     from bridge.wiring.findings import Severity
+    from bridge.wiring.protections import protections
 
     if fix:
         fix_home(home)  # the check below names what is left
-    findings = check_home(home, reach=not live)
+    findings = check_home(home, reach=not live) + protections()
     if live:
         from bridge.wiring.live import check_live
 

@@ -1,7 +1,8 @@
 """
 What `bridge check` finds, and where it stands.
 
-An error keeps the service from starting or from doing what is set; a warning is worth a look.
+An error keeps the service from starting or from doing what is set; a warning is worth a look; a
+note says how things are.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ class Severity(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,47 @@
+"""`bridge check` says what confines hooks on this machine, and what does not."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bridge.cli.application import application
+from bridge.wiring.findings import Severity
+from bridge.wiring.homes import make_home
+from bridge.wiring.protections import findings, protections
+from bridge.workers.confinement import ALL, FILTER, LANDLOCK, NAMESPACES
+
+
+def test_all_are_listed() -> None:
+    """One note, no warning."""
+    (note,) = findings(ALL)
+    assert note.severity is Severity.NOTE
+    assert all(each in note.message for each in ALL)
+
+
+def test_none_is_a_warning() -> None:
+    """Hooks would have the rights of the service."""
+    (warning,) = findings([])
+    assert (warning.severity, "no protection is active" in warning.message) == (
+        Severity.WARNING,
+        True,
+    )
+
+
+def test_what_is_missing_is_named() -> None:
+    """Namespaces are of no use behind the filter, which allows no socket."""
+    _, warning = findings([each for each in ALL if each not in (LANDLOCK, NAMESPACES)])
+    assert LANDLOCK in warning.message
+    assert NAMESPACES not in warning.message
+    _, warning = findings([each for each in ALL if each not in (FILTER, NAMESPACES)])
+    assert NAMESPACES in warning.message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other protections")
+def test_the_command_lists_them(tmp_path: Path) -> None:
+    """As they are on this machine."""
+    make_home(tmp_path / "home")
+    printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
+    for each in protections():
+        assert f"{each.severity:<7} worker processes: {each.message}" in printed
