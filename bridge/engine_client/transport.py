@@ -4,6 +4,7 @@ One call over HTTP: the token of the site, the answer as a value, failures class
 Knows no endpoint, and nothing of sockets.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -11,13 +12,16 @@ from typing import Any, TypeVar
 from pydantic_core import from_json, to_json
 
 from bridge.contract import TOKEN_HEADER
-from bridge.engine_client.calling import Answer, Caller, Request
+from bridge.engine_client.calling import Answer, Caller, Request, no_answer
 from bridge.engine_client.classification import OK, classify, code_of, retry_after
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.replies import Unreadable
 from bridge.queue.states import Failure
 
 T = TypeVar("T")
+
+DEADLINE = 60.0
+"""Seconds that a call takes at most, whoever carries it, beyond the wait that it asks for."""
 
 LARGEST_LONG_POLL = 5.0  # seconds that an answer may take beyond the wait we asked for
 
@@ -45,9 +49,10 @@ class Tokens:
 class Transport:
     """Sends one request, returns what `read` makes of the answer, or raises EngineFailure."""
 
-    def __init__(self, caller: Caller, tokens: Tokens) -> None:
-        """Take who carries the calls to the service."""
+    def __init__(self, caller: Caller, tokens: Tokens, deadline: float = DEADLINE) -> None:
+        """Take who carries the calls to the service; `deadline` in seconds."""
         self._caller = caller
+        self._deadline = deadline
         self.tokens = tokens
 
     async def call(
@@ -94,7 +99,7 @@ class Transport:
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """Send JSON for a person; give status and body of the answer, a refusal's too."""
-        response = await self._caller.ask(self._request(method, path, site, body, query))
+        response = await self._ask(self._request(method, path, site, body, query))
         try:
             return response.status, response.json() if response.content else None
         except (ValueError, RecursionError):
@@ -107,8 +112,21 @@ class Transport:
             headers["x-unattended"] = "1"
         return await self._answer(Request("GET", path, headers))
 
+    async def _ask(self, request: Request) -> Answer:
+        """
+        Have a request carried; raise `no_answer` where that takes longer than DEADLINE.
+
+        The service may have done what was asked: the failure is ambiguous, and the call, being
+        idempotent, is repeated.
+        """
+        try:
+            async with asyncio.timeout(self._deadline + request.wait):
+                return await self._caller.ask(request)
+        except TimeoutError:
+            raise no_answer(request.path) from None
+
     async def _answer(self, request: Request) -> Answer:
-        response = await self._caller.ask(request)
+        response = await self._ask(request)
         if response.status in OK:
             return response
         raise failure_of(request.path, response)

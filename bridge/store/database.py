@@ -70,6 +70,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection that sees one state of the database and changes nothing."""
+        self._refuse_to_wait()
         with self._translated(), self.engine.begin() as connection:
             yield connection
 
@@ -80,6 +81,7 @@ class Database:
 
         PostgreSQL's statements do in any case: here they need no way to begin and none to end.
         """
+        self._refuse_to_wait()
         if self.dialect != "postgresql":
             with self._translated(), self._looking.lent() as connection, connection.begin():
                 yield connection
@@ -292,6 +294,11 @@ class Database:
         self._kept.close()
         self._looking.close()
         self.engine.dispose()
+
+    def _refuse_to_wait(self) -> None:
+        """Raise Busy on the event loop (`bridge.store.haste`) where the pool has no connection."""
+        if self.turns.is_hasty and not self._kept.has_room():
+            raise Busy("no connection is free")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

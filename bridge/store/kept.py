@@ -57,10 +57,11 @@ class Kept:
         try:
             return self._idle.pop()
         except IndexError:
-            if at_once and not (self._pooled and self._has_room()):
+            if at_once and not (self._pooled and self.has_room()):
                 raise Busy("none is kept") from None
             return self._engine.connect()
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Tell whether the pool lends a connection without waiting."""
         pool = self._engine.pool
         return isinstance(pool, QueuePool) and pool.checkedout() < pool.size()

@@ -6,7 +6,8 @@ looks by itself from time to time.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlalchemy import Connection
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import reading_of
 from bridge.engine.http.guard import Rate, take
-from bridge.engine.http.state import engine_of
+from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import released
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.feed import ChangePage, read_changes
@@ -45,6 +46,37 @@ async def wait_for_changes(
     sites = None
     if site_id or not caller.service:
         sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
+    with _counted(engine, caller):
+        page, said = await _awaited(engine, sites, after, limit, seconds, without, texts=texts)
+    if page.changes and not caller.service:
+        shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
+        engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))
+    return _told(request, page, said) if said else page
+
+
+@contextmanager
+def _counted(engine: Engine, caller: Caller) -> Iterator[None]:
+    """Count a reader that may wait; the bridge's own, with the service token, are few."""
+    if caller.service:
+        yield
+        return
+    name = f"token {caller.token_id}"
+    engine.polls.require_room(name)
+    with engine.polls.counted(name):
+        yield
+
+
+async def _awaited(
+    engine: Engine,
+    sites: Collection[str] | None,
+    after: int,
+    limit: int,
+    seconds: float,
+    without: Collection[str],
+    *,
+    texts: bool,
+) -> tuple[ChangePage, Mapping[str, Any]]:
+    """Read changes, and again when something was written, until there are some."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     look = engine.work.read
@@ -58,13 +90,9 @@ async def wait_for_changes(
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             bell.cancel()
-            break
+            return page, said
         await engine.work.heard(bell, mark, left)
         look, limit = engine.work.glance, min(limit, AT_ONCE)  # what came since then is little
-    if page.changes and not caller.service:
-        shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
-        engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))
-    return _told(request, page, said) if said else page
 
 
 def _read(

@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from bridge.engine.http.addresses import Addresses
 from bridge.engine.http.quotas import QuotaMeter
+from bridge.engine.http.waiting import POLLS, POLLS_EACH, STREAMS, STREAMS_EACH, WaitingRequests
 from bridge.engine.links import KeyRing
 from bridge.engine.live.bearers import Bearers
 from bridge.engine.live.hashing import Hashing
@@ -51,7 +52,9 @@ class Engine:
         self.work = Workshop(database, settings.threads, alone=settings.alone)
         self.journal = Journal(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
-        self.quotas = QuotaMeter(clock)
+        self.quotas = QuotaMeter()
+        self.streams = WaitingRequests(STREAMS, STREAMS_EACH)
+        self.polls = WaitingRequests(POLLS, POLLS_EACH)
         self.addresses = Addresses(
             settings.public_url, settings.regional_urls, settings.trusted_proxies
         )

@@ -46,7 +46,8 @@ class Reading:
 async def events(desk: Desk, after: int | None, stream: str) -> AsyncIterator[str]:
     """Tell a page what happens, from a cursor on (None: from now), as long as it listens."""
     engine, session = desk.engine, desk.session
-    with engine.hub.watching(session, stream) as watch:
+    counted = engine.streams.counted(str(session.account_id))
+    with counted, engine.hub.watching(session, stream) as watch:
         await _open(desk, stream)
         cursor = await _begin(desk) if after is None else after
         yield "retry: 1000\n: listening\n\n"

@@ -55,6 +55,10 @@ class Gatherer(Generic[Item, Result]):
         outcomes: Sequence[Result | Exception]
         try:
             outcomes = await self._together([item for item, _ in party])
+        except asyncio.CancelledError:
+            for _, future in party:  # nobody would answer them
+                future.cancel()
+            raise
         except Exception as error:  # noqa: BLE001  # each of them is told, and raises it
             outcomes = [error] * len(party)
         for (_, future), outcome in zip(party, outcomes, strict=True):

@@ -71,14 +71,18 @@ class Workshop:
         As `read`, of what is a few rows: from a file of this machine in the loop's own turn.
 
         To hand that over to a thread and back takes longer than to read it. A server is asked
-        without a transaction around what is asked.
+        without a transaction around what is asked. The loop never waits for a connection: where
+        none is kept, a thread waits for one.
         """
 
         def looking() -> Result:
             with self.database.look() as connection:
                 return work(connection)
 
-        return looking() if self.database.dialect == "sqlite" else await self.run(looking)
+        if self.database.dialect == "sqlite":
+            with suppress(Busy), self.database.glimpse() as connection:
+                return work(connection)
+        return await self.run(looking)
 
     def mark(self) -> int | None:
         """Give what a commit changes, by whatever process; None where the database rings."""

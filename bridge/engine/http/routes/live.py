@@ -50,6 +50,8 @@ async def events(
     """
     after = int(last_event_id) if last_event_id else None
     stream = desk.engine.random(12).hex()
+    if not once:
+        desk.engine.streams.require_room(str(desk.session.account_id))
     told = streaming.present(desk, after, stream) if once else streaming.events(desk, after, stream)
     return StreamingResponse(told, headers=streaming.HEADERS)
 

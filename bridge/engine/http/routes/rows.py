@@ -127,15 +127,18 @@ async def changes(
     """Return which reports of a site changed after a cursor; wait for it up to `wait` seconds."""
     engine, loop = engine_of(request), asyncio.get_running_loop()
     await engine.work.read(lambda c: _member(c, signed, SiteID))
+    caller = f"account {signed.account.id}"
+    engine.polls.require_room(caller)
     deadline = loop.time() + wait
-    while True:
-        bell = engine.work.changed.bell()
-        page = await engine.work.read(lambda c: read_changes(c, [SiteID], after, 500))
-        left = deadline - loop.time()
-        if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
-            bell.cancel()
-            break
-        await heard(bell, min(left, LOOK_EVERY))
+    with engine.polls.counted(caller):
+        while True:
+            bell = engine.work.changed.bell()
+            page = await engine.work.read(lambda c: read_changes(c, [SiteID], after, 500))
+            left = deadline - loop.time()
+            if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
+                bell.cancel()
+                break
+            await heard(bell, min(left, LOOK_EVERY))
     changed = dict.fromkeys(str(each["reportId"]) for each in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
 

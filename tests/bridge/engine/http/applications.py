@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
+from bridge.engine.http.quotas import QuotaMeter
 from bridge.engine.http.state import Engine
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
@@ -24,4 +25,5 @@ def application_with(
         _made.append(create_application(settings, database, clock=clock))
     (application,) = _made
     application.state.engine = Engine(settings, database, clock)
+    application.state.engine.quotas = QuotaMeter(clock)  # whose windows end when a test says so
     return application

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -90,3 +91,31 @@ def test_whoever_is_gone_is_passed_over() -> None:
             await gone
 
     asyncio.run(giving())
+
+
+def test_a_party_that_is_cancelled_keeps_nobody_waiting() -> None:
+    """Those whose work was cancelled are cancelled too, and the next party begins."""
+
+    async def whole() -> None:
+        begun = asyncio.Event()
+        running: list[asyncio.Task[Any] | None] = []
+
+        async def together(items: Sequence[int]) -> list[int]:
+            running.append(asyncio.current_task())
+            if len(running) == 1:
+                begun.set()
+                await asyncio.Event().wait()
+            return list(items)
+
+        gatherer = Gatherer[int, int](together, 8)
+        given = asyncio.ensure_future(gatherer.give(1))
+        await begun.wait()
+        later = asyncio.ensure_future(gatherer.give(2))
+        (party,) = running
+        assert party is not None
+        party.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given
+        assert await later == 2
+
+    asyncio.run(whole())

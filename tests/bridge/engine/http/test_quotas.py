@@ -1,0 +1,78 @@
+"""What a quota costs, and how much it remembers; its windows are in `test_edges.py`."""
+
+import sys
+import time
+
+import pytest
+
+from bridge.engine.http.quotas import QuotaMeter, monotonic_ms
+from bridge.engine.settings import Quota
+from tests.bridge.engine.http.house import Clock
+
+QUOTA = Quota(2, 60)
+
+
+def calls(meter: QuotaMeter, key: str) -> int:
+    """Count every call, of Python and of C, that one request costs."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        meter.take("reads", key, QUOTA)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("passes", [0, 61])
+def test_it_costs_the_same_with_ten_and_with_a_hundred_thousand_windows(passes: int) -> None:
+    """For a new caller and a known one, while the windows run and after they have ended."""
+    costs = []
+    for count in (10, 100_000):
+        clock = Clock()
+        meter = QuotaMeter(clock)
+        for each in range(count):
+            meter.take("reads", str(each), QUOTA)
+        clock.pass_seconds(passes)
+        costs.append((calls(meter, "new"), calls(meter, "new"), calls(meter, str(count - 1))))
+    assert costs[0] == costs[1]
+
+
+def test_windows_that_ended_are_forgotten() -> None:
+    """More of them go than come, without a sweep."""
+    clock = Clock()
+    meter = QuotaMeter(clock)
+    for round_number in range(10):
+        for each in range(1000):
+            meter.take("reads", f"{round_number} {each}", QUOTA)
+        clock.pass_seconds(61)
+    assert len(meter) <= 1001
+
+
+def test_their_number_is_bounded() -> None:
+    """The oldest is forgotten for a new one; another policy's stay."""
+    meter = QuotaMeter(Clock(), most=100)
+    meter.take("exports", "1", QUOTA)
+    for each in range(1000):
+        meter.take("reads", str(each), QUOTA)
+    assert len(meter) <= 101
+    again = meter.take("exports", "1", QUOTA)
+    assert again is not None
+    assert again.remaining == 0
+
+
+def test_a_clock_that_is_set_moves_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows are measured by the monotonic clock."""
+    meter = QuotaMeter()
+    first = meter.take("reads", "1", QUOTA)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    second = meter.take("reads", "1", QUOTA)
+    assert first is not None
+    assert second is not None
+    assert (first.remaining, second.remaining) == (1, 0)
+    assert monotonic_ms() > 0

@@ -1,0 +1,77 @@
+"""Event streams and long polls are bounded, for each caller and in total."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+
+from bridge.engine.http.waiting import WaitingRequests
+from tests.bridge.engine.http.house import ADMIN, READER, Page, Service, user
+from tests.bridge.engine.http.listening import listening
+
+
+@pytest.fixture
+def page(service: Service) -> Page:
+    """A reader's open Draft."""
+    launched = service.launch(userInfo=user(READER))
+    return service.session(service.open(launched.json()["reportLink"]))
+
+
+async def events(page: Page) -> httpx.Response:
+    """Ask for the stream of a page; only a refusal comes back."""
+    headers = {"authorization": f"Bearer {page.secret}"}
+    async with asyncio.timeout(30):
+        return await page.service.http.get("/reporting/api/session/events", headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("total", "each", "status", "code"),
+    [(10, 2, 429, "too_many_waiting"), (2, 10, 503, "overloaded")],
+)
+def test_streams_are_bounded(
+    service: Service, page: Page, total: int, each: int, status: int, code: str
+) -> None:
+    """One more is refused, and told when to come again; one that ends makes room."""
+    engine = service.application.state.engine
+    engine.streams = WaitingRequests(total, each)
+
+    async def story() -> None:
+        async with AsyncExitStack() as open_streams:
+            for _ in range(2):
+                await open_streams.enter_async_context(listening(page))
+            refused = await events(page)
+            assert (refused.status_code, refused.json()["code"]) == (status, code)
+            assert refused.headers["retry-after"]
+        async with listening(page) as listener:
+            assert listener.status == 200
+
+    service.runner.run(story())
+
+
+def test_long_polls_are_bounded_by_token(service: Service) -> None:
+    """The readers of the bridge itself, with the service token, are not counted."""
+    engine = service.application.state.engine
+    engine.polls = WaitingRequests(10, 2)
+    after = service.get("report/changes", limit=1000).json()["cursor"]
+    path = f"/api/report/changes?after={after}&wait=60"
+
+    async def poll(who: str) -> httpx.Response:
+        return await service.http.get(path, headers={"x-access-token": service.tokens[who]})
+
+    async def story() -> None:
+        waiting = [asyncio.ensure_future(poll(ADMIN)) for _ in range(3)]
+        async with asyncio.timeout(30):
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        (refused,) = [each.result() for each in done]
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_waiting")
+        others = [asyncio.ensure_future(poll(who)) for who in ["service"] * 3]
+        done, _ = await asyncio.wait(others, timeout=0.2)
+        assert not done
+        engine.stopping = True
+        engine.work.changed.ring()
+        rest = [each for each in (*waiting, *others) if not each.done()]
+        answers = await asyncio.gather(*rest)
+        assert [each.status_code for each in answers] == [200] * 5
+
+    service.runner.run(story())

@@ -1,0 +1,62 @@
+"""A call to the service ends in time, whoever carries it; what became of it is not known."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from bridge.engine_client.calling import Answer, Caller, Request
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.in_process import InProcess
+from bridge.engine_client.transport import Tokens, Transport
+from bridge.queue.states import Failure
+
+pytestmark = pytest.mark.anyio
+
+
+class Silent(Caller):
+    """A service that never answers; `left` says whether it was told that nobody waits."""
+
+    left = False
+
+    @override
+    async def ask(self, request: Request) -> Answer:
+        return await self.silence()
+
+    async def silence(self) -> Answer:
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left = True
+        raise AssertionError
+
+    @override
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+async def test_a_call_to_an_engine_that_hangs_ends() -> None:
+    """Ambiguous, so that it is tried again; and it is cancelled where it ran."""
+    silent = Silent()
+
+    async def application(
+        scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        await silent.silence()
+
+    for caller in (silent, InProcess(application, "http://here.test")):
+        silent.left = False
+        transport = Transport(caller, Tokens("token"), deadline=0.05)
+        for call in (
+            lambda: transport.send("POST", "/api/report/sign", "SITE1", body={}),  # noqa: B023
+            lambda: transport.relay("GET", "/api/admin/sites", "SITE1"),  # noqa: B023
+            lambda: transport.visit("/reporting/api/account", "", unattended=True),  # noqa: B023
+        ):
+            with pytest.raises(EngineFailure) as failure:
+                await call()
+            assert failure.value.failure is Failure.AMBIGUOUS
+            assert failure.value.code == "no_answer"
+            assert silent.left

@@ -1,0 +1,50 @@
+"""An event loop never waits for a connection of a pool."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bridge.engine.live.workshop import Workshop
+from bridge.store.database import Database
+from bridge.store.errors import Busy
+from bridge.store.pool import Pool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Database:
+    """A file with few connections."""
+    return Database(f"sqlite:///{tmp_path / 'small.db'}", Pool(2, 0, 20.0))
+
+
+async def test_a_glance_waits_on_a_thread(small: Database) -> None:
+    """While all connections are lent the loop goes on; the glance is answered when one is free."""
+    work = Workshop(small, 1)
+    with ExitStack() as lent:
+        for _ in range(2):
+            lent.enter_context(small.read())
+        asked = asyncio.ensure_future(work.glance(lambda c: c.execute(text("SELECT 1")).scalar()))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not asked.done()
+    assert await asked == 1
+    work.close()
+    small.dispose()
+
+
+async def test_hasty_work_is_refused_rather_than_kept_waiting(small: Database) -> None:
+    """Reads within a hasty write as well."""
+    with ExitStack() as lent:
+        for _ in range(2):
+            lent.enter_context(small.read())
+        with small.turns.at_once():
+            for reading in (small.read, small.look, small.write):
+                with pytest.raises(Busy), reading():
+                    pass
+    with small.turns.at_once(), small.read() as connection:
+        assert connection.execute(text("SELECT 1")).scalar() == 1
+    small.dispose()
