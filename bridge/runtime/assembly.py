@@ -37,6 +37,7 @@ from bridge.wiring import stores
 from bridge.wiring.activating import note_start
 from bridge.wiring.belonging import Belongings
 from bridge.wiring.console import console_application
+from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import (
     engine_application,
     engine_beside,
@@ -48,6 +49,7 @@ from bridge.workers.pools import close_pools
 from config import Settings
 from config.quantities import HostPort
 from config.sections import SecondProcess
+from mllp.admission import Ceiling
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
@@ -55,6 +57,7 @@ WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[Step]:
     """Open and migrate the databases, join the parts; give them in the order of their start."""
     node = take_slot(settings.home)
+    descriptors = _descriptors(settings)
     metrics, readiness = Metrics(), Readiness()
     tracer, parts = _tracing(settings)
     application = None
@@ -75,7 +78,8 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         console = console_application(settings, database, client, belonging, now_ms)
     if (bind := _bind(settings, roles)) is not None:
         probes = Probes(metrics, readiness, database, now_ms)
-        parts.append(web_part(probes.over(application, console), bind, settings.http, metrics))
+        http = settings.http.model_copy(update={"max_connections": descriptors.http})
+        parts.append(web_part(probes.over(application, console), bind, http, metrics))
     if application is not None:
         parts.append(Step("long polls", nothing, _hush(application)))
     if database is not None and client is not None and closing is not None:
@@ -85,7 +89,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(among.part())
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            own = (*shared, owners[0], reactor, among)
+            own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
             parts += Intake(*own, elsewhere=elsewhere, tracer=tracer, second=second).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
@@ -93,6 +97,17 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(OwnFiles(settings, database, among.leads, node.name).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _descriptors(settings: Settings) -> Descriptors:
+    """Raise the limit of file descriptors, and divide and report it. Raises TooFewDescriptors."""
+    found, log = share(settings, raise_limit()), structlog.get_logger("service")
+    values = {"limit": found.limit, "needed": found.needed}
+    log.info("file descriptors", **values)
+    if not found.suffice:
+        ceilings = {"http_connections": found.http, "listener_connections": found.listeners}
+        log.warning("file descriptors do not suffice: ceilings lowered", **values, **ceilings)
+    return found
 
 
 def _worker_processes(elsewhere: Elsewhere) -> Step:

@@ -105,13 +105,14 @@ class Intake:
         owner: str,
         reactor: Any,
         membership: Membership,
+        ceiling: Ceiling,
         *,
         elsewhere: Elsewhere,
         tracer: Tracer | None = None,
         second: SecondEngine | None = None,
     ) -> None:
         """
-        Join them; large messages are read `elsewhere`.
+        Join them; large messages are read `elsewhere`, `ceiling` bounds all listeners together.
 
         `tracer`, where traces are asked for, hears of frames and of what is applied; `second` hears
         how much is applied.
@@ -129,7 +130,7 @@ class Intake:
         self._first = self._compiled()
         self._ledger = Ledger(database, together=REPLIES)
         self._seen: Counter[str] = Counter()
-        self._shared = Shared(FrameBudget(settings.intake.frame_memory), Ceiling())
+        self._shared = Shared(FrameBudget(settings.intake.frame_memory), ceiling)
         self._threads = Threads.LARGE_FRAMES.executor
         self._asking = Threads.MERGED_PATIENTS.executor
         self._waiting = Waiting(self._state_of)

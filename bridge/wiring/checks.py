@@ -17,6 +17,7 @@ from bridge.wiring.activating import differing
 from bridge.wiring.asking import Question, ask_all, greet, reason
 from bridge.wiring.connections import WrongConnection
 from bridge.wiring.database_checks import databases, is_missing, sqlite_file, unanswered
+from bridge.wiring.descriptors import TooFewDescriptors, reachable_limit, share
 from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.shelf import Find, in_force
@@ -52,6 +53,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _exposures,
+        _descriptors,
         partial(databases, down=down),
         *(() if down else (_sites, _activations)),
         _listeners,
@@ -191,6 +193,22 @@ def fix_home(home: Path) -> list[Exposure]:
     except SettingsError:
         found = wider(home)
     return close(list(found))
+
+
+def _descriptors(settings: Settings) -> Iterator[Finding]:
+    """Compare the limit of file descriptors, as this account has it, with the settings."""
+    place, limit = "file descriptors", reachable_limit()
+    try:
+        found = share(settings, limit)
+    except TooFewDescriptors as error:
+        yield Finding(Severity.ERROR, place, str(error))
+        return
+    if not found.suffice:
+        message = (
+            f"the settings may need {found.needed}, the limit is {limit}: HTTP gets at most "
+            f"{found.http} connections, all listeners together {found.listeners}"
+        )
+        yield Finding(Severity.WARNING, place, message)
 
 
 def _exposures(settings: Settings) -> Iterator[Finding]:
