@@ -126,7 +126,7 @@ class _Reports:
         now = monotonic()
         if now >= self._next.get(event, 0.0):
             self._next[event] = now + _REPORT_EVERY
-            self._log.warning(event, times=self._counts.pop(event), latest_source=host)
+            self._log.warning(event, count=self._counts.pop(event), address=host)
 
 
 class Timed:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridge.intake.addressing import MergedPatient, TakenNumber
-from bridge.intake.reading import ContentGone
+from bridge.intake.reading import ContentGone, ContentUnreadable
 from bridge.intake.remembering import OTHER_NAME
 from bridge.intake.whereabouts import OTHER_PATIENT, MovedVisit
 from bridge.observability.redaction import describe
@@ -21,5 +21,9 @@ _CODES: Final[Mapping[type[Exception], str]] = {
 
 def given_up(claimed: Claimed, error: Exception) -> Outcome:
     """Give the outcome of an attempt that ended so."""
+    if isinstance(error, ContentUnreadable):  # the message is not lost: it is tried again
+        return Outcome(
+            claimed.message_id, Event.POSTPONED, code="content_unreadable", detail=error.code
+        )
     code = _CODES.get(type(error), "not_readable")
     return Outcome(claimed.message_id, Event.GIVEN_UP, Failure.PERMANENT, code, describe(error))

@@ -40,6 +40,14 @@ class NoDefinition(Exception):  # noqa: N818  # says what is missing
         super().__init__(f"no such {what} in the settings")
 
 
+class ContentUnreadable(Exception):  # noqa: N818  # as above
+    """The content of a stored message cannot be read now; `code` is that of the system's error."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(f"its content cannot be read now ({code})")
+
+
 class ContentGone(Exception):  # noqa: N818  # as above
     """The content of a stored message is not where it is kept, or not all of it."""
 
@@ -67,7 +75,13 @@ class Job:
 
 
 def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
-    """Map a stored message. Raises Refusal, NoDefinition, ContentGone, and what hooks raise."""
+    """
+    Map a stored message.
+
+    Raises Refusal, NoDefinition, ContentGone, ContentUnreadable, and what hooks raise.
+    """
+    if claimed.unreadable:
+        raise ContentUnreadable(claimed.unreadable)
     if not claimed.payload:
         raise ContentGone
     listening = listeners.get(claimed.listener)

@@ -163,11 +163,12 @@ class Sequencer:
         return stored, finish
 
     async def _keep(self, case: _Case, answer: Answer, tell: Callable[[Answer], object]) -> None:
-        """Keep the numbers of what was taken, then tell what came of it."""
-        if not isinstance(answer, BaseException) and (changed := case.to_keep(answer)):
+        """Keep the numbers of what was taken, then tell what came of it, whatever fails."""
+        if not isinstance(answer, BaseException):
             try:
-                await Threads.INTAKE.run(self._numbers.keep, case.before or {}, changed)
-            except StoreError as error:
+                if changed := case.to_keep(answer):
+                    await Threads.INTAKE.run(self._numbers.keep, case.before or {}, changed)
+            except Exception as error:  # noqa: BLE001  # the sender is answered, negatively
                 answer = error
         tell(answer)
 

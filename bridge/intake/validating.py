@@ -6,12 +6,14 @@ it becomes a refusal, or is only counted. One thread a listener: nobody is overt
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
+from twisted.python.failure import Failure
 
 from bridge.executors import single_thread
 from bridge.intake.batches import looks_like_batch, open_batch
@@ -28,6 +30,9 @@ from mappings.scope import Defaults
 from mappings.stencils import Stencil
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
+
+Findings = Mapping[bytes, Sequence[Finding]]
+"""By message."""
 
 Validate = Callable[[bytes], Sequence[Finding]]
 """Gives what is against the structure of a message. Blocking."""
@@ -56,19 +61,24 @@ class Validator:
         self._counter = metrics.validation_findings
         self._refuse = refuse
         self._known: dict[bytes, Sequence[Finding]] = {}
+        self._users = Counter[bytes]()  # frames in progress with this message: retransmits share it
 
-    def prepare(self, frame: Frame) -> list[bytes]:
-        """Look at the messages of a frame; give which, for `forget`."""
+    def prepare(self, frame: Frame) -> Findings:
+        """Look at the messages of a frame. Changes nothing: any thread may."""
         frames = open_batch(frame) if looks_like_batch(frame.payload) else [frame]
-        payloads = [each.payload for each in frames]
-        for payload in payloads:
-            self._known[payload] = self._look(payload)
-        return payloads
+        return {each.payload: self._look(each.payload) for each in frames}
 
-    def forget(self, payloads: Sequence[bytes]) -> None:
-        """Drop what was prepared, once it has been examined."""
-        for payload in payloads:
-            self._known.pop(payload, None)
+    def remember(self, findings: Findings) -> None:
+        """Keep findings until `forget`, for the examination of their messages."""
+        self._known.update(findings)
+        self._users.update(findings.keys())
+
+    def forget(self, findings: Findings) -> None:
+        """Drop findings, unless another frame with the same message still needs them."""
+        self._users.subtract(findings.keys())
+        for payload in findings:
+            if self._users[payload] <= 0:
+                del self._users[payload], self._known[payload]
 
     def asks(self, payload: bytes) -> bool:
         """Say yes: the structure of each message is looked at."""
@@ -76,7 +86,9 @@ class Validator:
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
         """Give what the examination adds, prepared or not (a replay prepares nothing)."""
-        found = self._known[payload] if payload in self._known else self._look(payload)
+        found = self._known.get(payload)  # another thread may forget it at any time
+        if found is None:
+            found = self._look(payload)
         for finding in found:
             refusal = finding.refusal
             self._counter.labels(self._listener, refusal.error_code.value).inc()
@@ -178,15 +190,22 @@ class ValidatingHandler:
         looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
         answered: Deferred[Sequence[bytes]] = Deferred()
 
-        def go_on(done: "asyncio.Future[list[bytes]]") -> None:
-            payloads = done.result()
-            handled = self._handle(frame, peer)
-            handled.addBoth(self._forgotten, payloads)
+        def go_on(done: "asyncio.Future[Findings]") -> None:
+            try:
+                findings = done.result()
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler looks itself
+                findings = {}
+            self._validator.remember(findings)
+            try:
+                handled = self._handle(frame, peer)
+            except Exception:  # noqa: BLE001  # the connection closes unanswered
+                handled = fail(Failure())  # type: ignore[no-untyped-call]
+            handled.addBoth(self._forgotten, findings)
             handled.chainDeferred(answered)
 
         looked.add_done_callback(go_on)
         return answered
 
-    def _forgotten(self, answer: Any, payloads: Sequence[bytes]) -> Any:
-        self._validator.forget(payloads)
+    def _forgotten(self, answer: Any, findings: Findings) -> Any:
+        self._validator.forget(findings)
         return answer

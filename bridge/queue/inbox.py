@@ -150,8 +150,12 @@ class Inbox:
         return replace(handful, messages=messages)
 
     def _unpacked(self, claimed: Claimed) -> Claimed:
-        with self._database.read() as connection:
-            whole = parcels.content(connection, claimed.message_id, b"")
+        """Read a content. What cannot be read now is this message's trouble and no other's."""
+        try:
+            with self._database.read() as connection:
+                whole = parcels.content(connection, claimed.message_id, b"")
+        except StoreUnavailable as error:
+            return replace(claimed, unreadable=error.code)
         return replace(claimed, payload=whole)
 
     def settle(self, outcomes: Sequence[Outcome], now: int) -> Settled:

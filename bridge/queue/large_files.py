@@ -75,14 +75,15 @@ class LargeFiles:
 
     def get(self, name: str, size: int) -> bytes:
         """
-        Give a content, empty where it is not there, not whole, or cannot be read.
+        Give a content; empty where it does not exist, or has another size: then it is lost.
 
-        One that cannot is its own message's trouble: an error would be all others' too.
+        Raises StoreUnavailable where that is unknown, because the file cannot be read now.
         """
-        try:
-            found = (self._folder / name).read_bytes()
-        except OSError:
-            return b""
+        with _told():
+            try:
+                found = (self._folder / name).read_bytes()
+            except FileNotFoundError:
+                return b""
         return found if len(found) == size else b""
 
     def forget(self, name: str) -> None:

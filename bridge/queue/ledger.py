@@ -16,7 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import structlog
+
 from bridge.executors import Threads
+from bridge.observability.redaction import describe, where
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.asked import Asked
 from bridge.queue.errors import LedgerClosed
@@ -29,6 +32,9 @@ _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
 _LARGE = 256 * 2**10  # bytes of an arrival that others should not wait for
 _MOST_HERE = 400  # arrivals that are kept in the loop's own turn: some 5 ms
+
+
+_log = structlog.get_logger("ledger")
 
 
 def _nobody() -> None:
@@ -112,7 +118,7 @@ class Ledger:
         Keep one message, as `accept` does, and tell what came of it without a future.
 
         `settle` is called once, on the loop's thread and soon after the commit; within this
-        call after `stop`. It must not raise: others of its batch come after it.
+        call after `stop`. What it raises is logged: others of its batch are told as ever.
         """
         if self._loop is None:
             raise LedgerClosed
@@ -284,10 +290,15 @@ class Ledger:
             self._end_turn()
 
     def _settle(self, groups: Sequence[Group], answers: Sequence[Answer]) -> None:
-        with self._together:
-            for group, answer in zip(groups, answers, strict=True):
-                group.settle(answer)
-        self._announce()
+        try:
+            with self._together:
+                for group, answer in zip(groups, answers, strict=True):
+                    try:
+                        group.settle(answer)
+                    except Exception as error:  # noqa: BLE001  # the others are answered all the same
+                        _log.error("not told", error=describe(error), trace=where(error))
+        finally:
+            self._announce()
 
 
 def _resolve(future: asyncio.Future[Any], answer: object) -> None:

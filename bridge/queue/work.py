@@ -30,6 +30,8 @@ class Claimed:
     flags: int
     message_type: str
     doubts: int = 0
+    unreadable: str = ""
+    """Why the content cannot be read now; it may be read later."""
 
 
 @dataclass(frozen=True, slots=True)

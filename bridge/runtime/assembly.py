@@ -100,13 +100,12 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
 
 
 def _descriptors(settings: Settings) -> Descriptors:
-    """Raise the limit of file descriptors, and divide and report it. Raises TooFewDescriptors."""
+    """Raise the limit of file descriptors, divide and report it. Raises TooFewDescriptors."""
     found, log = share(settings, raise_limit()), structlog.get_logger("service")
-    values = {"limit": found.limit, "needed": found.needed}
-    log.info("file descriptors", **values)
-    if not found.suffice:
-        ceilings = {"http_connections": found.http, "listener_connections": found.listeners}
-        log.warning("file descriptors do not suffice: ceilings lowered", **values, **ceilings)
+    if found.suffice:
+        log.info("file descriptors", limit=found.limit, count=found.needed)
+    else:
+        log.warning("file descriptors", limit=found.limit, reason=found.shortage)
     return found
 
 

@@ -197,18 +197,14 @@ def fix_home(home: Path) -> list[Exposure]:
 
 def _descriptors(settings: Settings) -> Iterator[Finding]:
     """Compare the limit of file descriptors, as this account has it, with the settings."""
-    place, limit = "file descriptors", reachable_limit()
+    place = "file descriptors"
     try:
-        found = share(settings, limit)
+        found = share(settings, reachable_limit())
     except TooFewDescriptors as error:
         yield Finding(Severity.ERROR, place, str(error))
         return
     if not found.suffice:
-        message = (
-            f"the settings may need {found.needed}, the limit is {limit}: HTTP gets at most "
-            f"{found.http} connections, all listeners together {found.listeners}"
-        )
-        yield Finding(Severity.WARNING, place, message)
+        yield Finding(Severity.WARNING, place, found.shortage)
 
 
 def _exposures(settings: Settings) -> Iterator[Finding]:

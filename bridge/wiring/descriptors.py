@@ -54,6 +54,14 @@ class Descriptors:
         """Whether no ceiling is below what the settings say."""
         return self.needed <= self.limit
 
+    @property
+    def shortage(self) -> str:
+        """Say what the limit leads to where it does not suffice."""
+        return (
+            f"the settings may need {self.needed}, the limit is {self.limit}: HTTP gets at most "
+            f"{self.http} connections, all listeners together {self.listeners}"
+        )
+
 
 def raise_limit() -> int:
     """Raise the soft limit of this process to the hard one; give it."""

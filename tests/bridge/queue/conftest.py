@@ -1,7 +1,8 @@
 """A migrated database, and a ledger that runs on a loop of its own."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
@@ -9,6 +10,8 @@ from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.store.database import Database
+
+Result = TypeVar("Result")
 
 
 @pytest.fixture
@@ -31,6 +34,10 @@ class Intake:
             return await asyncio.gather(*map(self.ledger.accept, arrivals))
 
         return self._runner.run(accept())
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the ledger's loop."""
+        return self._runner.run(work)
 
     def outcomes(self, *arrivals: Arrival) -> list[Receipt | BaseException]:
         """Accept arrivals at once; give what became of each."""

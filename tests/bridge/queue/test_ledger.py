@@ -1,11 +1,12 @@
 """What the ledger reports as kept is kept, once."""
 
+import asyncio
 import dataclasses
 
 import pytest
 
 from bridge.queue import browse
-from bridge.queue.arrivals import Flag
+from bridge.queue.arrivals import Flag, Receipt
 from bridge.queue.browse import Filter
 from bridge.queue.states import Acknowledgment, State
 from bridge.store.database import Database
@@ -162,3 +163,30 @@ def test_an_arrival_is_never_done() -> None:
     """Nothing arrives in a state that only work can lead to."""
     with pytest.raises(ValueError, match="arrives"):
         arrival(state=State.DONE)
+
+
+def test_a_settle_that_raises(intake: Intake) -> None:
+    """The others of its batch are answered all the same, and so is what comes later."""
+
+    async def submit() -> list[int]:
+        told: list[int] = []
+        ids = iter(range(10))
+        last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def stumble(_answer: object) -> None:
+            raise ValueError
+
+        def note(answer: Receipt | BaseException) -> None:
+            assert isinstance(answer, Receipt)
+            told.append(next(ids))
+            if len(told) == 2:
+                last.set_result(None)
+
+        for settle in (note, stumble, note):
+            intake.ledger.submit(arrival(), settle)
+        await asyncio.wait_for(last, 60)
+        return told
+
+    assert intake.run(submit()) == [0, 1]
+    (receipt,) = intake.keep(arrival())
+    assert not receipt.duplicate

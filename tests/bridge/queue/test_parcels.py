@@ -1,5 +1,7 @@
 """Large messages: kept apart, and the same for whoever reads."""
 
+import dataclasses
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from bridge.intake.giving_up import given_up
+from bridge.intake.reading import ContentUnreadable
+from bridge.intake.reading import read as read_job
 from bridge.queue import browse
 from bridge.queue.arrivals import Arrival
 from bridge.queue.inbox import Inbox
@@ -219,3 +224,39 @@ class TestForgetting:
         assert archived == [large.payload]
         assert forget_orphans(store, NOW + ORPHANED + 1) == 1
         assert kept(store) == 0
+
+
+@sqlite
+def test_a_file_that_cannot_be_read_now_is_not_lost(
+    intake: Intake, store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its message says so and is tried again; others of its batch are whole, and so is it later."""
+    intake.keep(arrival("A", content=LARGE))
+    intake.keep(arrival("B", patient="2", content=LARGE))
+    unreadable = min(folder(store).glob("*"))
+    read = Path.read_bytes
+
+    def fails(file: Path) -> bytes:
+        if file == unreadable:
+            raise OSError(errno.EIO, "input/output error")
+        return read(file)
+
+    inbox = Inbox(store, "node")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", fails)
+        claimed = inbox.claim(NOW, 10)
+        with pytest.raises(StoreUnavailable, match="EIO"):
+            [browse.message(store, each.message_id) for each in claimed]
+
+    (broken,) = [each for each in claimed if each.unreadable]
+    (other,) = [each for each in claimed if not each.unreadable]
+    assert (len(claimed), broken.payload, broken.unreadable) == (2, b"", "EIO")
+    assert len(other.payload) > LENGTH
+    with pytest.raises(ContentUnreadable) as raised:
+        read_job(broken, {})
+    outcome = given_up(broken, raised.value)
+    assert (outcome.event, outcome.code) == (Event.POSTPONED, "content_unreadable")
+    inbox.settle([dataclasses.replace(outcome, retry_at=NOW)], NOW)
+    (again,) = inbox.claim(NOW, 10)
+    assert (again.message_id, again.unreadable) == (broken.message_id, "")
+    assert len(again.payload) > LENGTH

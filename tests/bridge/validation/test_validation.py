@@ -1,11 +1,13 @@
 """What hl7apy finds, with its place and never with its value; profiles; order is kept."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from time import sleep
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from bridge.intake.validating import ValidatingHandler, Validator, validated
 from bridge.observability.metrics import Metrics
@@ -203,3 +205,48 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
         stored = [bytes(row[0]).split(b"|")[9] for row in desk.rows(body)]
         assert stored == [b"ID1", b"ID2", b"ID3"]
     assert b'bridge_validation_findings_total{error="101",listener="ris"} 1.0' in metrics.render()
+
+
+@pytest.mark.anyio
+async def test_a_handler_that_raises_behind_a_validator() -> None:
+    """The frame is told that there is no answer: its connection closes, and does not hang."""
+
+    def stumble(_frame: Frame, _peer: object) -> Deferred[Sequence[bytes]]:
+        raise ValueError("at fault")
+
+    handle = ValidatingHandler(Validator("ris", lambda _: (), Metrics(), refuse=True), stumble)
+    answered = handle(Frame(order()), Caller()).asFuture(asyncio.get_running_loop())
+
+    with pytest.raises(ValueError, match="at fault"):
+        await asyncio.wait_for(answered, 30)
+
+
+@pytest.mark.anyio
+async def test_a_retransmit_while_the_first_is_examined() -> None:
+    """Each message is validated once a frame, on the thread: never on the loop."""
+    looked: list[str] = []
+    waiting: list[Deferred[Sequence[bytes]]] = []
+
+    def look(_payload: bytes) -> Sequence[Finding]:
+        looked.append(threading.current_thread().name)
+        return ()
+
+    def handler(_frame: Frame, _peer: object) -> Deferred[Sequence[bytes]]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    validator = Validator("ris", look, Metrics(), refuse=True)
+    handle = ValidatingHandler(validator, handler)
+    loop = asyncio.get_running_loop()
+    answers = [handle(Frame(order()), Caller()).asFuture(loop) for _ in range(2)]
+    async with asyncio.timeout(30):
+        while len(waiting) < 2:  # noqa: ASYNC110  # the executor tells nobody
+            await asyncio.sleep(0.005)
+        waiting[0].callback([b"A"])
+        await answers[0]
+        assert validator.issues(order()) == ()  # the second one is examined
+        waiting[1].callback([b"A"])
+        await answers[1]
+
+    assert len(looked) == 2
+    assert threading.current_thread().name not in looked
