@@ -8,9 +8,9 @@ import typer
 
 from bridge.cli.options import AsJson, Home, Limit, Since
 
-group = typer.Typer(help="The audit trail of the internal report engine.", no_args_is_help=True)
+group = typer.Typer(help="The audit trail.", no_args_is_help=True)
 
-_COLUMNS = ("sequence", "at", "SiteID", "action", "outcome", "userEmail", "tokenId", "reportId")
+_COLUMNS = ("sequence", "at", "SiteID", "action", "outcome", "actor", "tokenId", "subject")
 _Site = Annotated[str | None, typer.Option("--site", metavar="SITE_ID", help="Only this site.")]
 _Action = Annotated[str | None, typer.Option(help="Only this action, such as sign or export.")]
 _Report = Annotated[str | None, typer.Option(metavar="REPORT_ID", help="Only this report.")]
@@ -20,20 +20,33 @@ _Report = Annotated[str | None, typer.Option(metavar="REPORT_ID", help="Only thi
 def verify(
     home: Home,
     head: Annotated[
-        str | None, typer.Option(metavar="HASH", help="A head noted earlier must still be there.")
+        str | None,
+        typer.Option(metavar="HEAD", help="A head stored elsewhere must be part of the chain."),
     ] = None,
 ) -> None:
     """Walk the hash chain; name the first broken entry and exit 1, or print its head."""
     from bridge.wiring import auditing
 
-    verdict = auditing.verify(home)
+    checked = auditing.verify(home, head)
+    verdict = checked.verdict
     if verdict.broken is not None:
         print(f"broken at entry {verdict.broken}; {verdict.events} before it are whole")
         sys.exit(1)
-    if head is not None and not auditing.has_head(home, head):
-        print("the head noted earlier is not in the chain: entries were cut off or replaced")
+    if not checked.has_head:
+        print("the stored head is not part of the chain: events were removed or replaced")
         sys.exit(1)
+    if checked.pending:
+        print(f"pending: {checked.pending} events are not in the chain yet")
     print(f"ok: {verdict.events} entries, head {verdict.head}")
+
+
+@group.command("head")
+def head_(home: Home) -> None:
+    """Print `SEQUENCE HASH` of the newest event, to be stored elsewhere for `audit verify`."""
+    from bridge.wiring import auditing
+
+    sequence, value = auditing.head(home)
+    print(f"{sequence} {value}")
 
 
 @group.command("list")
@@ -51,7 +64,10 @@ def list_(
     from bridge.wiring import auditing
 
     found = auditing.newest(home, auditing.asked(site, since, action, report), limit)
-    rows([{**each, "at": iso(each["at"])} for each in found], _COLUMNS, as_json=as_json)
+    told = [{**each, "at": iso(each["at"])} for each in found]
+    if not as_json:
+        told = [{**each, "subject": " ".join(each["target"].values())} for each in told]
+    rows(told, _COLUMNS, as_json=as_json)
 
 
 @group.command()

@@ -7,8 +7,9 @@ no queries of anybody.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,19 @@ if TYPE_CHECKING:
     from bridge.store.asking import Asking
 
 _POOL = Pool()
+_before_commit: ContextVar["Callable[[Database, Connection], None] | None"] = ContextVar(
+    "before_commit", default=None
+)
+
+
+@contextmanager
+def before_commit(action: "Callable[[Database, Connection], None] | None") -> Iterator[None]:
+    """Call `action` at the end of each `Database.write()` of this context, within it."""
+    token = _before_commit.set(action)
+    try:
+        yield
+    finally:
+        _before_commit.reset(token)
 
 
 class Database:
@@ -118,6 +132,8 @@ class Database:
             connection.begin(),
         ):
             yield connection
+            if action := _before_commit.get():
+                action(self, connection)
 
     def _hastily(self, connection: Connection) -> AbstractContextManager[None]:
         return sqlite.hastily(connection) if self.turns.is_hasty else nullcontext()

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from bridge import authority
+from bridge.audit.events import Outcome, code_of
 from bridge.authority import Action
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.administration import SiteChange
@@ -74,9 +75,12 @@ class Administration:
         """Change members of a site, by the names that the API has for them."""
         with refusing():
             members = site_changes.prepare(_checked(changes))
-        with self.deed("site-update", site_id, members=sorted(members)) as (connection, _):
+        event = self.event("site-update", site_id, members=sorted(members))
+        with self.auditing(event) as (connection, _):
             current = sites.get_site(connection, site_id)
-            sites.update_site(connection, site_changes.changed(current, members))
+            changed = site_changes.changed(current, members)
+            sites.update_site(connection, changed)
+            event.update(site_changes.difference(current, changed))
 
     def add_user(
         self, email: str, *, name: str, site_id: str, administrator: bool, password: str | None
@@ -90,7 +94,9 @@ class Administration:
             raise Refused("this is no acceptable e-mail address")
         role = Role.ADMINISTRATOR if administrator else Role.USER
         hashed = None if password is None else self._hashed(email, name, password)
-        with self.deed("user-update", site_id, role=role.value) as (connection, now):
+        event = self.event("user-update", site_id, role=role.value)
+        event["target"] = ("user", email.strip().lower())
+        with self.auditing(event) as (connection, now):
             sites.get_site(connection, site_id)
             account = users.register(connection, site_id, email, name, now, role=role)
             facts = system_accounts.require_account(connection, str(account.id))
@@ -109,7 +115,7 @@ class Administration:
         """Return the account of an address, made on no site where there is none."""
         if not users.is_email(email):
             raise Refused("this is no acceptable e-mail address")
-        with self.deed("user-reserve") as (connection, now):
+        with self.deed("user-reserve", target=("user", email)) as (connection, now):
             return system_accounts.reserve(connection, email, now)
 
     def enrol_user(
@@ -120,7 +126,7 @@ class Administration:
 
         None where people sign in through the provider alone.
         """
-        with self.deed("user-enrol") as (connection, now):
+        with self.deed("user-enrol", target=("user", email)) as (connection, now):
             facts = self._facts(connection, email)
             self._decide(Action.ENROL, facts)
             issued = system_accounts.enrol(
@@ -137,7 +143,7 @@ class Administration:
 
     def disable_user(self, email: str) -> None:
         """Disable a user: their sessions, tokens and links end at once, for good."""
-        with self.deed("user-disable") as (connection, now):
+        with self.deed("user-disable", target=("user", email)) as (connection, now):
             facts = self._facts(connection, email)
             self._decide(Action.DISABLE, facts)
             system_accounts.disable(connection, facts.account_id, now)
@@ -145,7 +151,7 @@ class Administration:
 
     def enable_user(self, email: str) -> None:
         """Let a disabled user sign in again."""
-        with self.deed("user-enable") as (connection, _):
+        with self.deed("user-enable", target=("user", email)) as (connection, _):
             facts = self._facts(connection, email)
             self._decide(Action.ENABLE, facts)
             system_accounts.enable(connection, facts.account_id)
@@ -154,7 +160,11 @@ class Administration:
         """Change the e-mail address of a user; their sessions end."""
         if not users.is_email(wanted):
             raise Refused("this is no acceptable e-mail address")
-        with self.deed("user-email") as (connection, now):
+        event = {**self.event("user-email"), "target": ("user", email)}
+        with self.auditing({**event, "before": {"email": email}, "after": {"email": wanted}}) as (
+            connection,
+            now,
+        ):
             facts = self._facts(connection, email)
             self._decide(Action.CHANGE_EMAIL, facts)
             system_accounts.change_email(connection, facts.account_id, wanted, now)
@@ -162,7 +172,9 @@ class Administration:
 
     def require_second_factor(self, account_id: int, *, required: bool) -> None:
         """Say whether an account needs a second factor: those with a console role do."""
-        with self.deed("user-second-factor", required=required) as (connection, _):
+        with self.deed(
+            "user-second-factor", target=("account", str(account_id)), required=required
+        ) as (connection, _):
             system_accounts.require_second_factor(connection, account_id, required=required)
 
     def account(self, email: str) -> system_accounts.AccountFacts | None:
@@ -219,13 +231,14 @@ class Administration:
 
     def create_token(self, email: str, *, label: str, expires_days: int | None) -> str:
         """Make a token and return its secret, which nobody can read again."""
-        with self.deed("token-create") as (connection, now):
+        event = self.event("token-create", user=email.strip().lower(), label=label)
+        with self.auditing(event) as (connection, now):
             account = users.find_account(connection, email)
             if account is None:
                 raise Refused("there is no such user")
             if users.is_disabled(connection, account.id):
                 raise users.AccountDisabled
-            _, secret = tokens.create_token(
+            token_id, secret = tokens.create_token(
                 connection,
                 account.id,
                 now=now,
@@ -233,6 +246,7 @@ class Administration:
                 label=label,
                 expires_at=None if expires_days is None else now + expires_days * _DAY,
             )
+            event["target"] = ("token", str(token_id))
             return secret
 
     def tokens(self, site_id: str | None) -> Sequence[tokens.TokenView]:
@@ -246,7 +260,9 @@ class Administration:
 
     def revoke_token(self, token_id: int) -> None:
         """End a token, and with it the links that were made with it."""
-        with self.deed("token-revoke", token=token_id) as (connection, now):
+        event = self.event("token-revoke", token=token_id)
+        event["target"] = ("token", str(token_id))
+        with self.auditing(event) as (connection, now):
             if not tokens.exists(connection, token_id):
                 raise Refused("there is no such token")
             tokens.revoke_token(connection, token_id, now)
@@ -260,13 +276,38 @@ class Administration:
 
     @contextmanager
     def deed(
-        self, action: str, site_id: str | None = None, **details: Any
+        self,
+        action: str,
+        site_id: str | None = None,
+        *,
+        target: tuple[str, str] | None = None,
+        **details: Any,
     ) -> Iterator[tuple[Connection, int]]:
-        """Give a transaction and its moment; what was done in it is recorded with it."""
+        """Give a transaction and its moment; the event of the action is part of it."""
+        event = {**self.event(action, site_id, **details), "target": target}
+        with self.auditing(event) as opened:
+            yield opened
+
+    @staticmethod
+    def event(action: str, site_id: str | None = None, **details: Any) -> dict[str, Any]:
+        """Begin an event: its members may be completed until the transaction ends."""
+        return {"action": action, "site_id": site_id, "details": details}
+
+    @contextmanager
+    def auditing(self, event: dict[str, Any]) -> Iterator[tuple[Connection, int]]:
+        """As `deed`; a refusal or a failure is recorded in a transaction of its own."""
         now = time.time_ns() // 1_000_000
-        with refusing(), self._database.write() as connection:
-            yield connection, now
-            note(connection, self._database, now, action, site_id, details)
+        try:
+            with refusing(), self._database.write() as connection:
+                yield connection, now
+                note(connection, self._database, now, **event)
+        except Exception as error:
+            refused = isinstance(error, BridgeError)
+            event["outcome"] = Outcome.REFUSED if refused else Outcome.FAILED
+            event["details"] = {**event["details"], "code": code_of(error.__cause__ or error)}
+            with self._database.write() as connection:
+                note(connection, self._database, now, **event)
+            raise
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,50 +5,80 @@ The engine's chain says who read and changed what. What was sent to which destin
 the outbox, which nothing but `bridge prune` removes; an export has both.
 """
 
+import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from sqlalchemy import Connection
 
+from bridge.audit import outbox
+from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, Verdict
+from bridge.audit.events import command_event
 from bridge.engine.documents.audit_event import AuditEntry, audit_events
-from bridge.engine.service import audit, trail
-from bridge.engine.service.audit import Verdict
+from bridge.engine.service import trail
 from bridge.engine.service.trail import TrailQuery
 from bridge.errors import BridgeError
 from bridge.queue import browse
 from bridge.queue.rows import DeliveryRow
 from bridge.queue.states import State
-from bridge.store.database import Database
-from bridge.wiring.commanding import note
 from bridge.wiring.stores import (
     bridge_database,
+    migrate_bridge,
     migrate_engine,
+    open_bridge_database,
     open_engine_database,
 )
 from config import Settings, load
 
 _PAGE = 500
+_HEAD = re.compile(r"(?:([0-9]{1,18})[ :]+)?([0-9a-f]{64})")
 
 
-class NoTrail(BridgeError):  # noqa: N818  # named for what is missing
-    """The audit trail is somebody else's."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Result of a verification; `pending` events wait for their way to the chain."""
+
+    verdict: Verdict
+    pending: int
+    has_head: bool
+
+
+def verify(home: Path, head: str | None = None) -> Checked:
+    """
+    Walk the whole chain; `head` was stored elsewhere: a hash, or a number and a hash.
+
+    Raises BadHead where it is neither.
+    """
+    sequence, stored = _head(head)
+    with _Trail(load(home)) as opened, opened.database.read() as connection:
+        verdict = opened.chain.verify(connection)
+        found = stored is None or opened.chain.contains(connection, stored, sequence)
+        return Checked(verdict, outbox.pending(opened.bridge), found)
+
+
+def head(home: Path) -> tuple[int, str]:
+    """Return the number and the hash of the newest event."""
+    with _Trail(load(home)) as opened, opened.database.read() as connection:
+        return opened.chain.head(connection)
+
+
+class BadHead(BridgeError):  # noqa: N818  # named for what it is
+    """A head is neither a hash nor a number and a hash."""
 
     def __init__(self) -> None:
-        super().__init__("the audit trail belongs to the service at engine.base_url")
+        super().__init__("a head is what `bridge audit head` prints: SEQUENCE HASH, or HASH alone")
 
 
-def verify(home: Path) -> Verdict:
-    """Walk the whole chain."""
-    with _Trail(load(home)) as opened, opened.database.read() as connection:
-        return audit.verify(connection)
-
-
-def has_head(home: Path, head: str) -> bool:
-    """Tell whether a hash that was noted earlier is still in the chain: nothing was cut off."""
-    with _Trail(load(home)) as opened, opened.database.read() as connection:
-        return audit.contains(connection, head)
+def _head(given: str | None) -> tuple[int | None, str | None]:
+    if given is None:
+        return None, None
+    found = _HEAD.fullmatch(given.strip().lower())
+    if found is None:
+        raise BadHead
+    return None if found[1] is None else int(found[1]), found[2]
 
 
 def asked(
@@ -62,7 +92,7 @@ def newest(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
     """Return the newest events, the newest first."""
     with _Trail(load(home)) as opened:
         with opened.database.read() as connection:
-            rows = trail.newest(connection, query, limit)
+            rows = trail.newest(connection, query, limit, opened.chain)
         opened.note("audit-read", query)
     return [each.as_json() for each in rows]
 
@@ -74,34 +104,42 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
     with _Trail(settings) as opened:
         opened.note("audit-export", query)
         with opened.database.read() as connection:
-            for row in trail.walk(connection, query):
-                named = trail.patients_of(connection, row.reports) if patients else ()
-                yield from audit_events(row.entry(), server, named)
-            for entry in _sent(home, connection, query):
-                named = trail.patients_of(connection, entry.reports) if patients else ()
-                yield from audit_events(entry, server, named)
+            knows_reports = opened.chain is ENGINE_CHAIN
+            for row in trail.walk(connection, query, opened.chain):
+                named = patients and knows_reports
+                subjects = trail.patients_of(connection, row.reports) if named else ()
+                yield from audit_events(row.entry(), server, subjects)
+            for entry in _sent(home, connection, query) if knows_reports else ():
+                subjects = trail.patients_of(connection, entry.reports) if patients else ()
+                yield from audit_events(entry, server, subjects)
 
 
 class _Trail:
-    """The engine's database, opened for one command."""
+    """The chain and the outbox of a home, opened for one command; the outbox is relayed first."""
 
     def __init__(self, settings: Settings) -> None:
-        if not settings.engine.is_internal:
-            raise NoTrail
-        self.database: Database = open_engine_database(settings)
+        internal = settings.engine.is_internal
+        self.bridge = open_bridge_database(settings)
+        self.chain = ENGINE_CHAIN if internal else BRIDGE_CHAIN
+        self.database = open_engine_database(settings) if internal else self.bridge
 
     def __enter__(self) -> Self:
-        migrate_engine(self.database)
+        migrate_bridge(self.bridge)
+        if self.chain is ENGINE_CHAIN:
+            migrate_engine(self.database)
+        outbox.relay(self.bridge, self.chain, self.database)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.database.dispose()
+        self.bridge.dispose()
 
     def note(self, action: str, query: TrailQuery) -> None:
         """Record that the trail itself was read."""
         now = time.time_ns() // 1_000_000
+        event = command_event(action, site_id=query.site_id, target=("audit trail", ""))
         with self.database.write() as connection:
-            note(connection, self.database, now, action, query.site_id)
+            self.chain.record(connection, self.database.serialize, [event], now)
 
 
 def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:

@@ -1,13 +1,15 @@
-"""Who works at the command line, for the audit trail."""
+"""Audit events of commands that change the engine's database."""
 
-import getpass
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.engine.service import audit
+from bridge.audit.chain import ENGINE_CHAIN
+from bridge.audit.events import command_event, operator
 from bridge.store.database import Database
+
+__all__ = ["note", "operator"]
 
 
 def note(
@@ -17,15 +19,12 @@ def note(
     action: str,
     site_id: str | None = None,
     details: Mapping[str, Any] | None = None,
+    **members: Any,
 ) -> None:
-    """Record what a command did, in its transaction; `details` are codes and counts."""
-    deed = audit.Deed(action, site_id, details={**(details or {}), "command": operator()})
-    audit.record(connection, database.serialize, [deed], now)
+    """
+    Append an event of a command to the engine's chain, in the command's transaction.
 
-
-def operator() -> str:
-    """Name the operating system's user, the only name that a command knows."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
+    `members` are further members of `AuditEvent`, such as its target, `before` and `after`.
+    """
+    event = command_event(action, site_id=site_id, details=details or {}, **members)
+    ENGINE_CHAIN.record(connection, database.serialize, [event], now)

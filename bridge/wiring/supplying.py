@@ -28,7 +28,10 @@ def set_group(
     reviewers: Sequence[str] | None,
 ) -> None:
     """Create or replace a prelim group; without `reviewers` they are all who are in no group."""
-    with engine.deed("prelim-group-update", site_id) as (connection, _):
+    with engine.deed("prelim-group-update", site_id, target=("prelim-group", name)) as (
+        connection,
+        _,
+    ):
         sites.get_site(connection, site_id)
         sites.set_prelim_group(connection, site_id, name, tags, members, reviewers)
 
@@ -48,7 +51,10 @@ def import_template(
     except (BadTemplate, BadDocument) as error:
         raise Refused(str(error)) from None
     name = name or title or f"Template {number}"
-    with engine.deed("template-update", site_id, number=number) as (connection, now):
+    with engine.deed("template-update", site_id, target=("template", str(number))) as (
+        connection,
+        now,
+    ):
         sites.get_site(connection, site_id)
         sites.set_template(connection, site_id, number, name, to_json(document), now)
     return name
@@ -64,7 +70,10 @@ def export_template(engine: Administration, site_id: str, number: int) -> str:
 
 def remove_template(engine: Administration, site_id: str, number: int) -> None:
     """Remove a numbered template."""
-    with engine.deed("template-delete", site_id, number=number) as (connection, _):
+    with engine.deed("template-delete", site_id, target=("template", str(number))) as (
+        connection,
+        _,
+    ):
         sites.get_site(connection, site_id)
         sites.delete_template(connection, site_id, number)
 
@@ -84,7 +93,7 @@ def import_codes(engine: Administration, site_id: str, text: str) -> int:
     """Replace a site's billing code map by a CSV; return how many rows it has."""
     with refusing():
         rows = coding.read_code_map(text)
-    with engine.deed("code-map-update", site_id) as (connection, _):
+    with engine.deed("code-map-update", site_id, rows=len(rows)) as (connection, _):
         sites.get_site(connection, site_id)
         coding.set_code_map(connection, site_id, rows)
     return len(rows)
@@ -94,7 +103,7 @@ def set_signature(engine: Administration, email: str, uri: str | None) -> None:
     """Set the image (a data URI; None removes it) that stands under a user's reports from now."""
     with refusing():
         image = site_changes.image_uri(uri, "signature")
-    with engine.deed("signature-update") as (connection, _):
+    with engine.deed("signature-update", target=("user", email)) as (connection, _):
         account = users.find_account(connection, email)
         if account is None:
             raise Refused("there is no such user")

@@ -7,6 +7,7 @@ what nobody asked for, and sign-ins claim no profile: BALP describes successful 
 
 import base64
 import ipaddress
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -85,6 +86,11 @@ class AuditEntry:
     token_id: int | None = None
     reports: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    target: tuple[str, str] = ("", "")
+    """Type and id of what was acted on."""
+    changes: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """Its administrative members `before` and `after`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ def _codes(kind: Interaction) -> tuple[dict[str, str], dict[str, str], str]:
 
 def _agents(entry: AuditEntry, kind: Interaction, server: str) -> Iterator[dict[str, Any]]:
     client, ours = _ENDS.get(kind, (_SOURCE, _DESTINATION))
-    address = str(entry.details.get("client", ""))
+    address = entry.source or str(entry.details.get("client", ""))
     token = f"token {entry.token_id}" if entry.token_id else "browser or command"
     yield {
         "type": _concept(client),
@@ -200,9 +206,18 @@ def _entities(
 
 def _data(entry: AuditEntry) -> dict[str, Any]:
     system, value = "urn:report-bridge:site", entry.site_id
+    kind, identity = entry.target
     if entry.reports:
         system, value = "urn:report-bridge:report", entry.reports[0]
+    elif kind and identity:
+        system, value = f"urn:report-bridge:{kind}", identity
+    details = [
+        {"type": name, "valueString": json.dumps(members, sort_keys=True)}
+        for name, members in sorted(entry.changes.items())
+        if members
+    ]
     return {
+        **({"detail": details} if details else {}),
         "what": {"identifier": {"system": system, "value": value or "service"}},
         "type": _coding(f"{_TERMINOLOGY}/audit-entity-type", "2", "System Object"),
         "role": _coding(f"{_TERMINOLOGY}/object-role", "3" if entry.reports else "4"),

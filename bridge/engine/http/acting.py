@@ -8,7 +8,7 @@ carried out before gets the stored answer and changes nothing.
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -114,6 +114,7 @@ async def act(
     deed: Callable[[Work], Any],
     *,
     urgent: bool = False,
+    target: tuple[str, str] | None = None,
 ) -> Response:
     """
     Change something, as an administrator of the site; answer 200.
@@ -122,6 +123,7 @@ async def act(
     waits for what follows (`Workshop.change`).
     """
     engine, caller = engine_of(request), request.state.caller
+    request.state.audited = (action, place.site_id, target)
     repeat = await _repeat_of(request, caller)
 
     def permitted(work: Work) -> Any:
@@ -133,7 +135,8 @@ async def act(
         result = deed(work)
         work.flush()
         report_id = result.report_id if isinstance(result, Report) else None
-        work.note(deed_of(request, action, place.site_id, report_id))
+        event = deed_of(request, action, place.site_id, report_id, target=target)
+        work.note(replace(event, **work.described))
         body = None if isinstance(result, Report) else result
         if repeat is not None:
             store_answer(work.connection, engine.keys, repeat, body, work.now)

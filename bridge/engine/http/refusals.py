@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Match
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http import heads
+from bridge.engine.http.auditing import note_refusal
 from bridge.engine.http.problems import FieldError, Problem, Refused
 from bridge.executors import Full
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
@@ -55,7 +56,8 @@ def install(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 
 def answer(request: Request, problem: Problem) -> Response:
-    """Return a problem as the response to this request."""
+    """Return a problem as the response to this request, and note a change that was refused."""
+    note_refusal(request, problem.code)
     instance = request.url.path[:LONGEST_PATH]
     return problem.response(instance=instance, request_id=request.state.request_id)
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.audit.events import AuditEvent
 from bridge.engine.app.controls import controls
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.problems import BY_SESSION, unauthorized
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import paging
-from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.sessions import SEEN_EVERY_MS, Session, find_session, keep_alive
@@ -88,7 +88,7 @@ class Desk:
         work.note(self._deed(action))
         return result
 
-    def _deed(self, action: str) -> Deed:
+    def _deed(self, action: str) -> AuditEvent:
         session = self.session
         account_id = session.account_id
         return deed_of(

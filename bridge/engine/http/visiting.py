@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from bridge.audit.events import AuditEvent
 from bridge.engine.documents import html
 from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
 from bridge.engine.http import pages
@@ -35,7 +36,6 @@ from bridge.engine.launching.reading import read_language
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.service import sharing as shares
-from bridge.engine.service.audit import Deed
 from bridge.engine.service.caller import SITES, Scope, Visitor, account_role_in
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
@@ -126,7 +126,7 @@ def _ancestors(engine: Engine, opened: Opened) -> list[str]:
     return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
 
 
-def _opening(request: Request, action: str, opened: Opened) -> Deed:
+def _opening(request: Request, action: str, opened: Opened) -> AuditEvent:
     account_id = opened.account.id
     return deed_of(request, action, opened.site_id, opened.report_id, account_id=account_id)
 

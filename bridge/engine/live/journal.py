@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import structlog
 
+from bridge.audit.chain import ENGINE_CHAIN
+from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.live.workshop import Workshop
-from bridge.engine.service import audit
-from bridge.engine.service.audit import Deed, Outcome
 from bridge.store.errors import StoreError
 
 PAUSE_SECONDS = 0.2
@@ -33,12 +33,12 @@ class Journal:
     def __init__(self, work: Workshop, clock: Callable[[], int]) -> None:
         self._work = work
         self._clock = clock
-        self._waiting: list[tuple[int, Deed]] = []
+        self._waiting: list[tuple[int, AuditEvent]] = []
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()  # who asks for a record waits for one that is under way
 
-    def note(self, deeds: Sequence[Deed]) -> None:
+    def note(self, deeds: Sequence[AuditEvent]) -> None:
         """Take deeds, which are recorded a moment later. On the event loop."""
         now = self._clock()
         self._waiting += [(now, deed) for deed in deeds]
@@ -61,7 +61,7 @@ class Journal:
             return
         deeds = merged(taken)
         if dropped:
-            note = Deed("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
+            note = AuditEvent("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
             deeds.append((self._clock(), note))
         try:
             await self._work.run(lambda: self._record(deeds))
@@ -84,15 +84,15 @@ class Journal:
             await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.shield(self.flush())
 
-    def _record(self, deeds: Sequence[tuple[int, Deed]]) -> None:
+    def _record(self, deeds: Sequence[tuple[int, AuditEvent]]) -> None:
         database = self._work.database
         with database.write() as connection:
-            audit.record_all(connection, database.serialize, deeds)
+            ENGINE_CHAIN.record_all(connection, database.serialize, deeds)
 
 
-def merged(deeds: Sequence[tuple[int, Deed]]) -> list[tuple[int, Deed]]:
+def merged(deeds: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:
     """Make one of refusals that differ in nothing but their request; successes stay apart."""
-    counted: dict[object, tuple[int, Deed, int]] = {}
+    counted: dict[object, tuple[int, AuditEvent, int]] = {}
     for number, (at, deed) in enumerate(deeds):
         details = {name: value for name, value in deed.details.items() if name != "request"}
         alike = (deed.action, deed.account_id, deed.token_id, str(sorted(details.items())))

@@ -6,7 +6,7 @@ Handles and session secrets are stored as hashes only; a link's payload is seale
 
 from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import BigInteger, Index, SmallInteger
 from sqlmodel import Field
 
 from bridge.engine.records.columns import (
@@ -61,7 +61,11 @@ class BrowserSession(Record, table=True):
 
 
 class AuditEvent(Record, table=True):
-    """One audited deed; each row's hash covers the row before it."""
+    """
+    One audit event (`bridge.audit`); each row's hash covers the row before it.
+
+    It refers to accounts and tokens by number alone: an event outlives what it is about.
+    """
 
     __tablename__ = "engine_audit_event"
     __table_args__ = (
@@ -74,12 +78,38 @@ class AuditEvent(Record, table=True):
     site_id: str | None = None
     action: str
     outcome: str
-    account_id: int | None = refers("engine_account.id", required=False, index=False)
-    token_id: int | None = refers("engine_access_token.id", required=False, index=False)
+    account_id: int | None = moment_or_none()
+    token_id: int | None = moment_or_none()
     report_id: str | None = Field(default=None, index=True)
     details: dict[str, Any] = json_object()
     previous_hash: str
     hash: str
+    version: int = Field(default=1, sa_type=SmallInteger, sa_column_kwargs={"server_default": "1"})
+    actor: str | None = None
+    origin: str | None = Field(default=None, index=True)
+    source: str | None = None
+    node: str | None = None
+    target_type: str | None = None
+    target_id: str | None = None
+    before: dict[str, Any] | None = json_or_none()
+    after: dict[str, Any] | None = json_or_none()
+    event_id: str | None = Field(default=None, unique=True)
+
+
+class AnonymousRefusals(Record, table=True):
+    """
+    Refusals of callers that nobody knows, counted by minute: outside of the chain.
+
+    `minute` is its begin in milliseconds; `source` an address, an IPv6 network, or `others`.
+    """
+
+    __tablename__ = "engine_audit_anonymous"
+
+    minute: int = Field(primary_key=True, sa_type=BigInteger)
+    action: str = Field(primary_key=True)
+    code: str = Field(primary_key=True)
+    source: str = Field(primary_key=True)
+    count: int = moment()
 
 
 class Idempotency(Record, table=True):

@@ -5,7 +5,13 @@ Import rows from here: `from bridge.engine.records.tables import Report, ReportO
 """
 
 from bridge.engine.records.columns import metadata
-from bridge.engine.records.edge import AuditEvent, BrowserSession, Idempotency, Link
+from bridge.engine.records.edge import (
+    AnonymousRefusals,
+    AuditEvent,
+    BrowserSession,
+    Idempotency,
+    Link,
+)
 from bridge.engine.records.feed import Change, Release
 from bridge.engine.records.live import SyncTarget, Window
 from bridge.engine.records.reports import (
@@ -38,6 +44,7 @@ __all__ = [
     "AccessToken",
     "Account",
     "Addendum",
+    "AnonymousRefusals",
     "AuditEvent",
     "Billing",
     "BrowserSession",

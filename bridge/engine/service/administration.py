@@ -149,6 +149,7 @@ def make_token(
         scopes=scopes,
         expires_at=None if expires_days is None else work.now + expires_days * DAY_MS,
     )
+    work.described = {"target": ("token", str(key)), "after": {"user": email, "label": label}}
     return {"id": key, "token": secret}
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.errors import EngineError
 from bridge.engine.launching.outcome import Launched
 from bridge.engine.launching.request import LaunchRequest
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.rules.identity import link_target
 from bridge.engine.service import following, links
-from bridge.engine.service.audit import Deed, Outcome
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.carrying import Ready
 from bridge.engine.service.people import People
@@ -66,10 +66,10 @@ def deeds_of(
     requests: Sequence[LaunchRequest],
     outcomes: Sequence[Launched | EngineError],
     origin: Mapping[str, str],
-) -> list[Deed]:
+) -> list[AuditEvent]:
     """Return what the audit trail says about launches: who launched, and what was refused why."""
     return [
-        Deed(
+        AuditEvent(
             "launch",
             request.triple.site_id,
             outcome.report_id if isinstance(outcome, Launched) else None,

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, func
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
+from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import Addendum, Release, Report, metadata
 from bridge.engine.rules.status import ReleaseKind
 from bridge.engine.service import feed
-from bridge.engine.service.audit import Deed
 from bridge.engine.service.finding import key_of, stamp
 from bridge.engine.service.lifecycle import addenda_of, signed_addenda
 from bridge.engine.service.reading import About
@@ -103,7 +103,7 @@ def _announce(
         work.session.add(addendum)
     stamp(work, report)
     work.note(
-        Deed(
+        AuditEvent(
             "release",
             report.site_id,
             report.report_id,

@@ -5,6 +5,7 @@ Images come in as anybody sends them and are kept only as we encoded them.
 """
 
 import base64
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NewType
@@ -83,6 +84,21 @@ def changed(site: SiteSettings, changes: Changes) -> SiteSettings:
     if "footerImg" in changes:
         values["footer_img"] = changes["footerImg"]
     return replace(site, **values)
+
+
+def difference(before: SiteSettings, after: SiteSettings) -> dict[str, dict[str, Any]]:
+    """Return the changed members before and after, for an audit event; of images only a hash."""
+    old, new = _audited(before), _audited(after)
+    names = [name for name in new if old[name] != new[name]]
+    return {"before": {n: old[n] for n in names}, "after": {n: new[n] for n in names}}
+
+
+def _audited(site: SiteSettings) -> dict[str, Any]:
+    told = site_json(site)
+    for name in ("headerImg", "footerImg"):
+        image = told[name]
+        told[name] = image and f"sha256 {hashlib.sha256(image.encode()).hexdigest()[:16]}"
+    return told
 
 
 def _preferences(site: SiteSettings, changes: Mapping[str, Any]) -> dict[str, Any]:

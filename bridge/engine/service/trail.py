@@ -4,15 +4,27 @@ Read the audit trail back: for a site's administrators, for commands, for an exp
 The trail knows reports by their ids; the patients behind them are looked up only when asked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    String,
+    and_,
+    case,
+    literal,
+    or_,
+    select,
+)
 
+from bridge.audit.chain import ENGINE_CHAIN, Chain
+from bridge.audit.events import Origin, Outcome
 from bridge.engine.documents.audit_event import AuditEntry, Subject
 from bridge.engine.records.tables import metadata
-from bridge.engine.service.audit import EVENTS, Outcome
 
 ACCOUNTS = metadata.tables["engine_account"]
 REPORTS = metadata.tables["engine_report"]
@@ -20,6 +32,7 @@ TOMBSTONES = metadata.tables["engine_tombstone"]
 ORDERS = metadata.tables["engine_report_order"]
 
 PAGE = 500
+_PEOPLE = (Origin.API, Origin.APP, Origin.CONSOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +47,14 @@ class TrailQuery:
     user: str | None = None
     before: int | None = None
     """A sequence number: only events that came before it."""
+    target: tuple[str, str] | None = None
+    origins: tuple[str, ...] = ()
+    sites: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One event of the trail; `user` is an e-mail address, empty for the clock and for programs."""
+    """One event of the trail; `user` is an account's address, `actor` also a command's user."""
 
     sequence: int
     at: int
@@ -50,6 +66,16 @@ class AuditRow:
     report_id: str
     details: dict[str, Any]
     hash: str
+    account_id: int | None = None
+    actor: str = ""
+    origin: str = ""
+    source: str = ""
+    node: str = ""
+    target_type: str = ""
+    target_id: str = ""
+    changed_from: dict[str, Any] | None = None
+    changed_to: dict[str, Any] | None = None
+    previous_hash: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as the API shows it."""
@@ -63,6 +89,15 @@ class AuditRow:
             "tokenId": self.token_id,
             "reportId": self.report_id or None,
             "details": self.details,
+            "accountId": self.account_id,
+            "actor": self.actor,
+            "origin": self.origin,
+            "source": self.source,
+            "node": self.node,
+            "target": {"type": self.target_type, "id": self.target_id},
+            "before": self.changed_from,
+            "after": self.changed_to,
+            "previousHash": self.previous_hash,
             "hash": self.hash,
         }
 
@@ -80,43 +115,43 @@ class AuditRow:
             self.action,
             self.outcome == Outcome.SUCCESS,
             self.site_id,
-            self.user,
+            self.user or ("" if self.origin == Origin.SERVICE else self.actor),
             self.token_id,
             self.reports,
             self.details,
+            self.source,
+            (self.target_type, self.target_id),
+            {"before": self.changed_from, "after": self.changed_to},
         )
 
 
 def page(
-    connection: Connection, query: TrailQuery, after: int = 0, limit: int = PAGE
+    connection: Connection,
+    query: TrailQuery,
+    after: int = 0,
+    limit: int = PAGE,
+    chain: Chain = ENGINE_CHAIN,
 ) -> list[AuditRow]:
     """Return at most `limit` events behind the sequence number `after`, oldest first."""
-    statement = (
-        select(EVENTS, ACCOUNTS.c.email)
-        .join_from(EVENTS, ACCOUNTS, EVENTS.c.account_id == ACCOUNTS.c.id, isouter=True)
-        .where(EVENTS.c.sequence > after, *_conditions(query))
-        .order_by(EVENTS.c.sequence)
-        .limit(limit)
-    )
+    column = chain.table.c.sequence
+    statement = _wanted(query, chain).where(column > after).order_by(column).limit(limit)
     return [_row(row) for row in connection.execute(statement)]
 
 
-def newest(connection: Connection, query: TrailQuery, limit: int = PAGE) -> list[AuditRow]:
+def newest(
+    connection: Connection, query: TrailQuery, limit: int = PAGE, chain: Chain = ENGINE_CHAIN
+) -> list[AuditRow]:
     """Return the newest events, the newest first."""
-    statement = (
-        select(EVENTS, ACCOUNTS.c.email)
-        .join_from(EVENTS, ACCOUNTS, EVENTS.c.account_id == ACCOUNTS.c.id, isouter=True)
-        .where(*_conditions(query))
-        .order_by(EVENTS.c.sequence.desc())
-        .limit(limit)
-    )
+    statement = _wanted(query, chain).order_by(chain.table.c.sequence.desc()).limit(limit)
     return [_row(row) for row in connection.execute(statement)]
 
 
-def walk(connection: Connection, query: TrailQuery) -> Iterator[AuditRow]:
+def walk(
+    connection: Connection, query: TrailQuery, chain: Chain = ENGINE_CHAIN
+) -> Iterator[AuditRow]:
     """Give all events of a query, oldest first, a page in memory at a time."""
     after = 0
-    while rows := page(connection, query, after):
+    while rows := page(connection, query, after, chain=chain):
         yield from rows
         after = rows[-1].sequence
 
@@ -144,33 +179,64 @@ def sites_of(connection: Connection, report_ids: Sequence[str]) -> dict[str, str
     return found
 
 
-def _conditions(query: TrailQuery) -> list[Any]:
+def _wanted(query: TrailQuery, chain: Chain) -> Select[Any]:
+    """Select events; those of the first form name an account by its number alone."""
+    events = chain.table.c
+    email: ColumnElement[Any]
+    if chain is ENGINE_CHAIN:
+        source: FromClause = chain.table.outerjoin(ACCOUNTS, events.account_id == ACCOUNTS.c.id)
+        email = ACCOUNTS.c.email
+    else:
+        source, email = chain.table, literal(None, String)
+    email = case(
+        (and_(events.origin.in_(_PEOPLE), events.actor.like("%@%")), events.actor), else_=email
+    )
+    statement = select(chain.table, email.label("email")).select_from(source)
     wanted = (
-        (EVENTS.c.site_id, query.site_id),
-        (EVENTS.c.report_id, query.report_id),
-        (EVENTS.c.action, query.action),
-        (ACCOUNTS.c.email, query.user and query.user.strip().lower()),
+        (events.site_id, query.site_id),
+        (events.report_id, query.report_id),
+        (events.action, query.action),
     )
     conditions = [column == value for column, value in wanted if value is not None]
+    if query.user is not None:
+        user = query.user.strip().lower()
+        conditions.append(or_(email == user, events.actor == user))
+    if query.target is not None:
+        conditions += [events.target_type == query.target[0], events.target_id == query.target[1]]
+    if query.origins:
+        conditions.append(events.origin.in_(query.origins))
+    if query.sites is not None:
+        conditions.append(events.site_id.in_(sorted(query.sites)))
     if query.before is not None:
-        conditions.append(EVENTS.c.sequence < query.before)
+        conditions.append(events.sequence < query.before)
     if query.since is not None:
-        conditions.append(EVENTS.c.at >= query.since)
+        conditions.append(events.at >= query.since)
     if query.until is not None:
-        conditions.append(EVENTS.c.at < query.until)
-    return conditions
+        conditions.append(events.at < query.until)
+    return statement.where(*conditions)
 
 
 def _row(row: Any) -> AuditRow:
+    email = row.email or ""
     return AuditRow(
         row.sequence,
         row.at,
         row.site_id or "",
         row.action,
         row.outcome,
-        row.email or "",
+        email,
         row.token_id,
         row.report_id or "",
         dict(row.details),
         row.hash,
+        row.account_id,
+        row.actor or email,
+        row.origin or "",
+        row.source or str(row.details.get("client", "")),
+        row.node or "",
+        row.target_type or "",
+        row.target_id or "",
+        row.before,
+        row.after,
+        row.previous_hash,
     )

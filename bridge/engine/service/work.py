@@ -15,8 +15,9 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlmodel import Session
 
+from bridge.audit.chain import ENGINE_CHAIN, LOCK
+from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import Change, metadata
-from bridge.engine.service import audit
 from bridge.store.answers import Words, run_all
 from bridge.store.database import Database
 from bridge.store.inserting import inserted, insertion
@@ -79,8 +80,10 @@ class Work:
     actor: Actor
     now: int
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    deeds: list[audit.Deed] = field(default_factory=list)
+    deeds: list[AuditEvent] = field(default_factory=list)
     last: list[Words] = field(default_factory=list, repr=False)
+    described: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Members of the audit event: its `target`, `before` and `after`, where the use case knows."""
     _session: Session | None = field(default=None, repr=False)
 
     @property
@@ -116,7 +119,7 @@ class Work:
             }
         )
 
-    def note(self, deed: audit.Deed) -> None:
+    def note(self, deed: AuditEvent) -> None:
         """Remember a deed for the audit trail: it is recorded if, and only if, the work is kept."""
         self.deeds.append(deed)
 
@@ -143,7 +146,7 @@ def events_of(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 class Minutes:
     """What a transaction appends to the trail and the feed, as the last thing before its commit."""
 
-    deeds: list[tuple[int, audit.Deed]] = field(default_factory=list)
+    deeds: list[tuple[int, AuditEvent]] = field(default_factory=list)
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def take(self, work: Work) -> None:
@@ -161,15 +164,15 @@ class Minutes:
         """
         if not self.announced:
             run_all(connection, before)
-            audit.record_all(connection, database.serialize, self.deeds)
+            ENGINE_CHAIN.record_all(connection, database.serialize, self.deeds)
             return
-        names = [audit.LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
+        names = [LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
         locks = [*before, *database.serialized_announcing(names, FEED_CHANNEL)]
         changes = inserted(connection, _INSERT, self.announced)
         if self.deeds:
-            newest = run_all(connection, [*locks, audit.newest(connection)])[-1]
-            events = audit.appended(connection, self.deeds, newest)
-            run_all(connection, [events, changes])
+            newest = run_all(connection, [*locks, ENGINE_CHAIN.newest(connection)])[-1]
+            events = ENGINE_CHAIN.appended(connection, self.deeds, newest)
+            run_all(connection, [*events, changes])
         else:
             run_all(connection, [*locks, changes])
 

@@ -108,6 +108,11 @@ def test_what_commands_do_is_audited(home: Home) -> None:
     assert [each["action"] for each in events] == ["site-update", "user-update", "site-create"]
     assert all(each["details"]["command"] for each in events)
     assert events[0]["details"]["members"] == ["signDelay"]
+    assert events[0]["after"] == {"signDelay": 0}
+    assert events[1]["target"] == {"type": "user", "id": "ann@site1.test"}
+    for each in events:
+        assert (each["actor"], each["origin"]) == (each["details"]["command"], "cli")
+        assert "pid" in each["source"]
     events = json.loads(home.ok("audit", "list", "--action", "audit-read", "--json"))
     assert len(events) == 1
 
@@ -131,6 +136,21 @@ def test_a_trail_that_was_cut_off_is_found_by_its_old_head(home: Home) -> None:
     head = home.ok("audit", "verify").split()[-1]
     with home.database().write() as connection:
         connection.execute(text("DELETE FROM engine_audit_event WHERE sequence = 2"))
+    home.ok("audit", "verify")
+    assert home.run("audit", "verify", "--head", head).exit_code == 1
+
+
+def test_a_chain_that_was_computed_anew_is_found_by_its_old_head(home: Home) -> None:
+    """`bridge audit head` prints a number and a hash; both must be in the chain later."""
+    head = home.ok("audit", "head").strip()
+    assert head.split()[0] == "2"
+    home.ok("site", "set", "SITE1", "signDelay=0")
+    home.ok("audit", "verify", "--head", head)
+    assert home.run("audit", "verify", "--head", head.replace("2 ", "1 ", 1)).exit_code == 1
+    assert home.run("audit", "verify", "--head", "nonsense").exit_code != 0
+    with home.database().write() as connection:
+        connection.execute(text("DELETE FROM engine_audit_event"))
+    home.ok("site", "set", "SITE1", "signDelay=1")
     home.ok("audit", "verify")
     assert home.run("audit", "verify", "--head", head).exit_code == 1
 

@@ -42,7 +42,7 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
             accounts.rename(work.connection, signed.visitor, body.name)
         if "signature" in body.model_fields_set:
             users.tell(work.connection, key, signature=image)
-        work.note(deed_of(request, "profile-update"))
+        work.note(deed_of(request, "profile-update", target=("account", str(key))))
         return accounts.account_json(work.connection, signed)
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
@@ -64,7 +64,7 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedDe
     def deed(work: Work) -> None:
         accounts.change_password(work.connection, signed, present, wanted, work.now)
         engine.throttle.give_back(work.connection, attempt)
-        work.note(deed_of(request, "password-update"))
+        work.note(deed_of(request, "password-update", target=("account", str(key))))
 
     await engine.work.change(Actor(key), engine.clock(), deed)
     return Response(status_code=204)
@@ -114,7 +114,7 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) 
             label=body.label,
             expires_at=None if days is None else work.now + days * DAY_MS,
         )
-        work.note(deed_of(request, "token-create", token=token_id))
+        work.note(deed_of(request, "token-create", target=("token", str(token_id)), token=token_id))
         return {"id": token_id, "token": secret}
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed), 201)
@@ -130,7 +130,7 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Re
         if account_id != key:
             raise NotFound
         tokens.revoke_token(work.connection, token_id, work.now)
-        work.note(deed_of(request, "token-revoke", token=token_id))
+        work.note(deed_of(request, "token-revoke", target=("token", str(token_id)), token=token_id))
 
     await engine.work.change(Actor(key), engine.clock(), deed)
     return Response(status_code=204)

@@ -32,7 +32,7 @@ from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
 from bridge.engine.service.observing import observed_hosts
-from bridge.engine.service.site_changes import changed, image_uri, prepare, site_json
+from bridge.engine.service.site_changes import changed, difference, image_uri, prepare, site_json
 from bridge.engine.service.work import Work
 
 router = APIRouter(
@@ -97,12 +97,13 @@ async def list_observed_hosts(site_id: str, request: Request) -> Response:
 async def update_site(site_id: str, body: SiteBody, request: Request) -> Response:
     """Replace a site's settings."""
     site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
-    await act(
-        request,
-        "site-update",
-        Place(site_id),
-        lambda work: sites.update_site(work.connection, site),
-    )
+
+    def deed(work: Work) -> None:
+        current = sites.get_site(work.connection, site_id)
+        sites.update_site(work.connection, site)
+        work.described = difference(current, site)
+
+    await act(request, "site-update", Place(site_id), deed)
     return JSONResponse(site_json(site))
 
 
@@ -112,8 +113,10 @@ async def change_site(site_id: str, body: SiteChange, request: Request) -> Respo
     changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
     def deed(work: Work) -> dict[str, Any]:
-        site = changed(sites.get_site(work.connection, site_id), changes)
+        current = sites.get_site(work.connection, site_id)
+        site = changed(current, changes)
         sites.update_site(work.connection, site)
+        work.described = difference(current, site)
         return site_json(site)
 
     return await act(request, "site-update", Place(site_id), deed)
@@ -131,6 +134,7 @@ async def set_signature(
         "signature-update",
         Place(site_id),
         lambda work: administration.set_signature(work, site_id, email, image),
+        target=("user", email),
     )
 
 
@@ -168,6 +172,7 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
         lambda work: administration.add_member(
             work, caller, site_id, body.email, body.name, body.role
         ),
+        target=("user", body.email),
     )
 
 
@@ -180,6 +185,7 @@ async def remove_user(site_id: str, email: str, request: Request) -> Response:
         "user-remove",
         Place(site_id),
         lambda work: administration.remove_member(work, caller, site_id, email),
+        target=("user", email),
     )
 
 
@@ -226,6 +232,7 @@ async def revoke_token(site_id: str, token_id: Key, request: Request) -> Respons
         "token-revoke",
         Place(site_id),
         lambda work: administration.revoke(work, caller, site_id, token_id),
+        target=("token", str(token_id)),
     )
 
 
@@ -251,6 +258,7 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
         lambda work: sites.set_prelim_group(
             work.connection, site_id, body.name, body.tags, body.members, body.reviewers
         ),
+        target=("prelim-group", body.name),
     )
 
 
@@ -262,6 +270,7 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
         "prelim-group-delete",
         Place(site_id),
         lambda work: sites.delete_prelim_group(work.connection, site_id, name),
+        target=("prelim-group", name),
     )
 
 
@@ -291,6 +300,7 @@ async def set_template(
         lambda work: sites.set_template(
             work.connection, site_id, number, body.name, document, work.now
         ),
+        target=("template", str(number)),
     )
 
 
@@ -302,4 +312,5 @@ async def delete_template(site_id: str, number: Number, request: Request) -> Res
         "template-delete",
         Place(site_id),
         lambda work: sites.delete_template(work.connection, site_id, number),
+        target=("template", str(number)),
     )

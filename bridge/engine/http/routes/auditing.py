@@ -5,13 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.audit.chain import ENGINE_CHAIN
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.acting import Place, look
 from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.administration import AuditQuery
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.state import engine_of
-from bridge.engine.service import audit, trail
+from bridge.engine.service import trail
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -42,5 +43,5 @@ async def verify_audit(request: Request) -> Response:
     """Walk the hash chain of all sites; only with a service token. `broken`: null, or where."""
     if not request.state.caller.service:
         raise Forbidden
-    verdict = await engine_of(request).work.read(audit.verify)
+    verdict = await engine_of(request).work.read(ENGINE_CHAIN.verify)
     return JSONResponse({"events": verdict.events, "head": verdict.head, "broken": verdict.broken})

@@ -72,7 +72,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             second_factor=body.secondFactor,
             end_tokens=body.endTokens,
         )
-        work.note(deed_of(request, "user-enrol", target=str(facts.account_id)))
+        work.note(deed_of(request, "user-enrol", target=("account", str(facts.account_id))))
         if issued is None:
             return {"link": None, "expiresAt": None}
         return {
@@ -129,7 +129,7 @@ async def _change(
     def changing(work: Work) -> None:
         facts = system_accounts.require_account(work.connection, account_id)
         deed(work, facts.account_id)
-        work.note(deed_of(request, action, target=str(facts.account_id), **details))
+        work.note(deed_of(request, action, target=("account", str(facts.account_id)), **details))
 
     await engine.work.change(actor_of(request.state.caller), engine.clock(), changing)
     return Response(status_code=204)

@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from bridge.audit.chain import ENGINE_CHAIN
+from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.audit_event import audit_events
 from bridge.engine.live.journal import merged
 from bridge.engine.service import trail
-from bridge.engine.service.audit import Deed, Outcome, verify
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
 
 ONE = {"clinicalInfo": identity()}
@@ -73,10 +74,10 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
 
 def test_alike_refusals_share_an_entry() -> None:
     """However many requests they came by; another path, or a success, is another entry."""
-    once = Deed("token", outcome=Outcome.REFUSED, details={"path": "/a", "request": "1"})
+    once = AuditEvent("token", outcome=Outcome.REFUSED, details={"path": "/a", "request": "1"})
     again = replace(once, details={"path": "/a", "request": "2"})
     other = replace(once, details={"path": "/b", "request": "3"})
-    read = Deed("status", details={})
+    read = AuditEvent("status", details={})
     found = merged([(1, once), (2, again), (3, other), (4, read), (5, read)])
     assert [(at, each.details.get("count")) for at, each in found] == [
         *((1, 2), (3, None)),
@@ -85,13 +86,40 @@ def test_alike_refusals_share_an_entry() -> None:
 
 
 def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
-    """A refused change leaves no entry, a repeated request no second one."""
+    """A refused change is an event of its own, with its code; a repeated request is none."""
     service.launch()
     headers = {"idempotency-key": "k1"}
     for _ in range(2):
         assert service.post("report/sign", ONE, headers=headers).status_code == 200
     assert service.post("report/sign", ONE).status_code == 500
-    assert [each["action"] for each in events(service)] == ["launch", "sign"]
+    *kept, refusal = events(service)
+    assert [each["action"] for each in kept] == ["launch", "sign"]
+    assert (refusal["action"], refusal["outcome"]) == ("sign", "refused")
+    assert refusal["details"]["code"]
+    assert refusal["actor"] == ADMIN
+
+
+def test_administration_names_its_target_and_what_changed(service: Service) -> None:
+    """A site's members before and after, a user, a token: who changed which, and from where."""
+    service.call("PATCH", "/api/admin/sites/SITE1", json={"name": "New name", "signDelay": 5})
+    service.post(
+        "admin/sites/SITE1/users", {"email": "new@site1.test", "name": "N", "role": "user"}
+    )
+    token = service.post("admin/sites/SITE1/tokens", {"email": "new@site1.test"}).json()
+    service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{token['id']}")
+    site, user_, made, revoked = events(service)
+    assert site["target"] == {"type": "site", "id": "SITE1"}
+    assert site["after"] == {"name": "New name", "signDelay": 5}
+    assert set(site["before"]) == {"name", "signDelay"}
+    assert user_["target"] == {"type": "user", "id": "new@site1.test"}
+    for each in (made, revoked):
+        assert each["target"] == {"type": "token", "id": str(token["id"])}
+    for each in (site, user_, made, revoked):
+        assert (each["actor"], each["origin"], each["outcome"]) == (ADMIN, "api", "success")
+        assert each["source"]
+        assert each["node"]
+        assert each["tokenId"]
+        assert token["token"] not in json.dumps(each)
 
 
 def test_what_left_is_on_record(service: Service) -> None:
@@ -118,7 +146,7 @@ def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
     events(service)
     with service.database.read() as connection:
         rows = trail.page(connection, trail.TrailQuery())
-        assert verify(connection).broken is None
+        assert ENGINE_CHAIN.verify(connection).broken is None
         named = trail.patients_of(connection, rows[0].reports)
     told = json.dumps([each.as_json() for each in rows])
     assert "canary" not in told.lower()

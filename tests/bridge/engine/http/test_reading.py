@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.service.audit import verify
+from bridge.audit.chain import ENGINE_CHAIN
 from tests.bridge.engine.http.house import (
     ADMIN,
     FOREIGN,
@@ -209,8 +209,8 @@ def test_everything_is_audited_in_one_chain(service: Service) -> None:
             "SELECT action FROM engine_audit_event ORDER BY sequence"
         ).scalars()
         assert list(actions) == ["launch", "open", "sign", "export"]
-        assert verify(connection).broken is None
+        assert ENGINE_CHAIN.verify(connection).broken is None
         connection.exec_driver_sql(
             "UPDATE engine_audit_event SET action = 'read' WHERE action = 'sign'"
         )
-        assert verify(connection).broken == 3
+        assert ENGINE_CHAIN.verify(connection).broken == 3

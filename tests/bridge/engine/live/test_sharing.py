@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import event, insert
 
+from bridge.audit.chain import ENGINE_CHAIN
+from bridge.audit.events import AuditEvent
 from bridge.engine.errors import EngineError, ReportNotFound
 from bridge.engine.live.workshop import Workshop
 from bridge.engine.records.tables import Site, metadata
 from bridge.engine.rules.identity import Triple
-from bridge.engine.service import audit, feed
-from bridge.engine.service.audit import Deed
+from bridge.engine.service import feed
 from bridge.engine.service.creation import OrderInput
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.ordering import register
@@ -46,7 +47,7 @@ def order(accession: str) -> Use:
     """Register an order and note it."""
 
     def use(work: Work) -> str:
-        work.note(Deed("order", SITE, details={"name": accession}))
+        work.note(AuditEvent("order", SITE, details={"name": accession}))
         return register(work, SITE, OrderInput("M1", accession)).report_id
 
     return use
@@ -84,8 +85,10 @@ def feed_of(ward: Ward) -> list[str]:
 def trail_of(ward: Ward) -> list[str]:
     """Return what the audit trail tells of, in its order; its chain holds."""
     with ward.database.read() as connection:
-        assert audit.verify(connection).broken is None
-        rows = connection.execute(audit.EVENTS.select().order_by(audit.EVENTS.c.sequence))
+        assert ENGINE_CHAIN.verify(connection).broken is None
+        rows = connection.execute(
+            ENGINE_CHAIN.table.select().order_by(ENGINE_CHAIN.table.c.sequence)
+        )
         return [row.details["name"] for row in rows if row.action == "order"]
 
 
@@ -148,7 +151,7 @@ def test_minutes_that_cannot_be_written_fail_only_their_piece(
 
     def use(name: str) -> Use:
         def noting(work: Work) -> object:
-            work.note(Deed("order", SITE, details={"name": name, "odd": object()}))
+            work.note(AuditEvent("order", SITE, details={"name": name, "odd": object()}))
             return register(work, SITE, OrderInput("M1", name)).report_id
 
         return noting if name == spoiled else order(name)

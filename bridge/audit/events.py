@@ -1,0 +1,168 @@
+"""
+Audit events: the members of an event and their canonical form, which its hash covers.
+
+An event names administrative members only: ids, e-mail addresses of users, codes and counts. It
+never contains a patient's data, message text or a secret.
+"""
+
+import getpass
+import hashlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final
+
+GENESIS: Final = "0" * 64
+"""The hash before the first event."""
+
+FIRST_FORM, SECOND_FORM = 1, 2
+_FIRST_MEMBERS: Final = (
+    *("at", "site_id", "action", "outcome", "account_id", "token_id", "report_id", "details"),
+    "previous_hash",
+)
+_ADDED_MEMBERS: Final = (
+    *("version", "actor", "origin", "source", "node", "target_type", "target_id"),
+    *("before", "after", "event_id"),
+)
+_SECOND_MEMBERS: Final = ("sequence", *_FIRST_MEMBERS, *_ADDED_MEMBERS)
+COLUMNS: Final = (*_SECOND_MEMBERS, "hash")
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+
+
+class Outcome(StrEnum):
+    """How an action ended."""
+
+    SUCCESS = "success"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Origin(StrEnum):
+    """The entrance through which an action came."""
+
+    API = "api"
+    APP = "app"
+    CONSOLE = "console"
+    CLI = "cli"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """
+    One event. `actor` is an e-mail address or an operating-system user, `source` an address.
+
+    `before` and `after` are the changed administrative members. `event_id` is unique in the
+    trail; it is empty for events that are written to the chain directly.
+    """
+
+    action: str
+    site_id: str | None = None
+    report_id: str | None = None
+    account_id: int | None = None
+    token_id: int | None = None
+    outcome: Outcome = Outcome.SUCCESS
+    details: Mapping[str, Any] = field(default_factory=dict)
+    actor: str = ""
+    origin: str = Origin.SERVICE
+    source: str = ""
+    target: tuple[str, str] | None = None
+    """Its type and its id, such as ("message", "17")."""
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    node: str = ""
+    event_id: str | None = None
+
+    def members(self, at: int) -> dict[str, Any]:
+        """Return the members as the chain stores them; `at` in milliseconds."""
+        kind, identity = self.target or self._implied_target()
+        return {
+            "at": at,
+            "site_id": self.site_id,
+            "action": self.action,
+            "outcome": str(self.outcome),
+            "account_id": self.account_id,
+            "token_id": self.token_id,
+            "report_id": self.report_id,
+            "details": dict(self.details),
+            "version": SECOND_FORM,
+            "actor": self.actor,
+            "origin": str(self.origin),
+            "source": self.source,
+            "node": self.node or node_name(),
+            "target_type": kind,
+            "target_id": identity,
+            "before": None if self.before is None else dict(self.before),
+            "after": None if self.after is None else dict(self.after),
+            "event_id": self.event_id,
+        }
+
+    def _implied_target(self) -> tuple[str, str]:
+        if self.report_id:
+            return "report", self.report_id
+        return ("site", self.site_id) if self.site_id else ("", "")
+
+
+def event_hash(row: Mapping[str, Any]) -> str:
+    """Return the hash of a stored event over its members and its predecessor's hash."""
+    members = _FIRST_MEMBERS if row["version"] == FIRST_FORM else _SECOND_MEMBERS
+    return hashlib.sha256(_canonical({name: row[name] for name in members}).encode()).hexdigest()
+
+
+def is_well_formed(row: Mapping[str, Any], sequence: int) -> bool:
+    """
+    Tell whether a stored event has exactly the members that its hash covers.
+
+    `sequence` is the predecessor's. Events of the first form have none of the later members, and
+    their hash does not cover their number, which has gaps on PostgreSQL.
+    """
+    if row["version"] == FIRST_FORM:
+        return all(row[name] is None for name in _ADDED_MEMBERS if name != "version")
+    return bool(row["version"] == SECOND_FORM and row["sequence"] == sequence + 1)
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of a refusal, or the name of a failure: its text may quote data."""
+    code = getattr(error, "code", "")
+    return code if isinstance(code, str) and code else type(error).__name__
+
+
+@cache
+def node_name() -> str:
+    """Return the name of this machine."""
+    return socket.gethostname()
+
+
+def operator() -> str:
+    """Return the operating-system user of a command."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def terminal() -> str:
+    """Return where a command runs: the machine, the terminal if there is one, the process."""
+    try:
+        place = os.ttyname(sys.stdin.fileno())
+    except (OSError, ValueError, AttributeError):
+        place = "no tty"
+    return f"{node_name()} {place} pid {os.getpid()}"
+
+
+def command_event(action: str, **members: Any) -> AuditEvent:
+    """Return an event of a command; `members` are further members of `AuditEvent`."""
+    details = {**members.pop("details", {}), "command": operator()}
+    return AuditEvent(
+        action,
+        details=details,
+        actor=operator(),
+        origin=Origin.CLI,
+        source=terminal(),
+        **members,
+    )

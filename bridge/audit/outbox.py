@@ -1,0 +1,129 @@
+"""
+The audit outbox: events of changes in the bridge's database, on their way to the chain.
+
+The chain usually is in another database, so a change and its chained event cannot share a
+transaction. Instead the event is written into `audit_outbox` in the transaction of the change
+(transactional outbox), and `relay` appends it to the chain exactly once: its `event_id` is unique
+there. Blocking: call from a worker thread.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, text
+
+from bridge.audit.chain import LOCK, Chain
+from bridge.audit.events import AuditEvent, Outcome, code_of
+from bridge.errors import BridgeError
+from bridge.store.database import Database, before_commit
+
+_BATCH: Final = 500
+_ENQUEUE = text("""
+    INSERT INTO audit_outbox (event_id, at, body) VALUES (:event_id, :at, :body)
+    ON CONFLICT (event_id) DO NOTHING
+""")
+_OLDEST = text("SELECT id, event_id, at, body FROM audit_outbox ORDER BY id LIMIT :most")
+_REMOVE = text("DELETE FROM audit_outbox WHERE id <= :last AND event_id = :event_id")
+_COUNT = text("SELECT count(*) FROM audit_outbox")
+
+
+@dataclass(slots=True)
+class Recording:
+    """The event of an action that is being executed; the action fills in what it finds out."""
+
+    event: AuditEvent
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def describe(
+        self,
+        *,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+        **members: Any,
+    ) -> None:
+        """Add members of the event; call it before the change commits."""
+        changes = {"before": before, "after": after, **members}
+        known = {name: value for name, value in changes.items() if value is not None}
+        self.event = replace(self.event, **known)
+
+
+@contextmanager
+def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Recording]:
+    """
+    Record an action on the bridge's database: one event in the transaction of its change.
+
+    Every write transaction of the action carries the event, and the first to commit stores it.
+    Where the action fails or is refused, a second transaction records that, with the code of the
+    refusal. An action that only reads is recorded when it has ended.
+    """
+    recording = Recording(replace(event, event_id=event.event_id or secrets.token_hex(16)))
+
+    def enqueue(written: Database, connection: Connection) -> None:
+        if written is database:
+            add(connection, recording.event, now)
+
+    try:
+        with before_commit(enqueue):
+            yield recording
+    except Exception as error:
+        failed = replace(
+            recording.event,
+            event_id=secrets.token_hex(16),
+            outcome=Outcome.REFUSED if isinstance(error, BridgeError) else Outcome.FAILED,
+            details={**recording.event.details, "code": code_of(error)},
+        )
+        with database.write() as connection:
+            add(connection, failed, now)
+        raise
+    with database.write() as connection:
+        add(connection, recording.event, now)
+
+
+def add(connection: Connection, event: AuditEvent, at: int) -> None:
+    """Add an event to the outbox, in this transaction; one that is there already is ignored."""
+    event_id = event.event_id or secrets.token_hex(16)
+    body = {**event.members(at), "event_id": event_id}
+    row = {"event_id": event_id, "at": at, "body": json.dumps(body)}
+    connection.execute(_ENQUEUE, row)
+
+
+def pending(database: Database) -> int:
+    """Return how many events wait for `relay`."""
+    with database.read() as connection:
+        return int(connection.execute(_COUNT).scalar_one())
+
+
+def relay(database: Database, chain: Chain, chained: Database) -> int:
+    """Append the events of the outbox to the chain in `chained`; return how many."""
+    with before_commit(None):  # within an action as well: moving its event is no part of it
+        return _relay(database, chain, chained)
+
+
+def _relay(database: Database, chain: Chain, chained: Database) -> int:
+    done = 0
+    while True:
+        with database.read() as connection:
+            rows = connection.execute(_OLDEST, {"most": _BATCH}).all()
+        if not rows:
+            return done
+        with chained.write() as connection:
+            chained.serialize(connection, LOCK)
+            known = chain.known(connection, [row.event_id for row in rows])
+            new = [(row.at, _event(row.body)) for row in rows if row.event_id not in known]
+            if new:
+                chain.append(connection, new)
+        with database.write() as connection:
+            for row in rows:
+                connection.execute(_REMOVE, {"last": row.id, "event_id": row.event_id})
+        done += len(new)
+
+
+def _event(body: str) -> AuditEvent:
+    stored = json.loads(body)
+    target = stored.pop("target_type"), stored.pop("target_id")
+    del stored["at"], stored["version"]
+    return AuditEvent(**stored, target=target)

@@ -1,0 +1,122 @@
+"""The hash chain: whatever is changed in it afterwards is found, by itself or by a stored head."""
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from bridge.audit.chain import BRIDGE_CHAIN, Chain
+from bridge.audit.events import COLUMNS, GENESIS, AuditEvent, event_hash
+from bridge.store.database import Database
+
+_CHANGES = {
+    "at": 5,
+    "sequence": 77,
+    "version": 1,
+    "details": '{"count": 2}',
+    "before": '{"role": "x"}',
+    "after": '{"role": "y"}',
+    "account_id": 9,
+    "token_id": 9,
+}
+
+
+@pytest.fixture
+def chain(database: Database) -> Chain:
+    """Four events."""
+    for number in range(4):
+        event = AuditEvent(
+            "user-update",
+            "SITE1",
+            actor="ann@site1.test",
+            target=("user", f"{number}"),
+            before={"role": "user"},
+            event_id=f"e{number}",
+        )
+        append(database, event, number)
+    return BRIDGE_CHAIN
+
+
+def append(database: Database, event: AuditEvent, now: int) -> None:
+    """Append one event."""
+    with database.write() as connection:
+        BRIDGE_CHAIN.record(connection, database.serialize, [event], now)
+
+
+def run(database: Database, statement: str, **values: Any) -> None:
+    """Change the table behind the chain's back."""
+    with database.write() as connection:
+        connection.execute(text(statement), values)
+
+
+def broken(database: Database) -> int | None:
+    """Return where the chain is broken."""
+    with database.read() as connection:
+        return BRIDGE_CHAIN.verify(connection).broken
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_changed_member_is_found(chain: Chain, database: Database, name: str) -> None:
+    """Every member of an event is covered, its number and its format too."""
+    assert broken(database) is None
+    value = _CHANGES.get(name, "x")
+    kind = "CAST(:value AS JSON)" if name in ("details", "before", "after") else ":value"
+    if database.dialect == "sqlite":
+        kind = ":value"
+    statement = f"UPDATE audit_event SET {name} = {kind} WHERE sequence = 4"  # noqa: S608  # a column's name
+    run(database, statement, value=value)
+    assert broken(database) is not None
+
+
+def test_a_missing_event_is_found(chain: Chain, database: Database) -> None:
+    """Removed from the middle, or two that changed places."""
+    run(database, "DELETE FROM audit_event WHERE sequence = 2")
+    assert broken(database) == 3
+
+
+def test_a_stored_head_finds_what_the_chain_does_not(chain: Chain, database: Database) -> None:
+    """The newest removed, all removed, and the end computed anew: the old head is gone."""
+    with database.read() as connection:
+        sequence, head = chain.head(connection)
+        assert (sequence, chain.contains(connection, head, sequence)) == (4, True)
+        assert not chain.contains(connection, head, 3)
+    run(database, "DELETE FROM audit_event WHERE sequence = 4")
+    assert broken(database) is None
+    append(database, AuditEvent("other", event_id="e9"), 3)
+    with database.read() as connection:
+        assert chain.verify(connection).broken is None
+        assert not chain.contains(connection, head)
+    run(database, "DELETE FROM audit_event")
+    with database.read() as connection:
+        assert not chain.contains(connection, head)
+        assert chain.head(connection) == (0, GENESIS)
+
+
+def test_events_of_the_first_form_stay_valid(database: Database) -> None:
+    """Rows from before have fewer members; those of today follow them, and neither can pass."""
+    old = {
+        "at": 1,
+        "site_id": None,
+        "action": "login",
+        "outcome": "success",
+        "account_id": 1,
+        "token_id": None,
+        "report_id": None,
+        "details": {},
+        "previous_hash": GENESIS,
+        "version": 1,
+    }
+    values = {**old, "details": json.dumps({}), "hash": event_hash(old), "sequence": 7}
+    names = ", ".join(values)
+    with database.write() as connection:
+        connection.execute(
+            text(
+                f"INSERT INTO audit_event ({names}) VALUES"  # noqa: S608  # columns' names
+                f" ({', '.join(f':{each}' for each in values)})"
+            ).bindparams(**values)
+        )
+    append(database, AuditEvent("logout"), 2)
+    assert broken(database) is None
+    run(database, "UPDATE audit_event SET actor = 'x' WHERE sequence = 7")
+    assert broken(database) == 7
