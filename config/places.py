@@ -6,7 +6,8 @@ of inline tables, dotted or quoted, and the entries of lists. Pure.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 Location = tuple[str | int, ...]
@@ -32,7 +33,7 @@ class _Token(NamedTuple):
 def position(text: str, location: Location) -> str:
     """Return `:line:column` (from 1) of the setting at `location`, of a part of it, its table's."""
     best, depth, inside = -1, 0, -1
-    for place, at in _Reader(text).places():
+    for place, at in _places(text):
         if len(place) > depth and place == location[: len(place)]:
             best, depth = at, len(place)
         elif inside < 0 and place[: len(location)] == location:
@@ -42,6 +43,12 @@ def position(text: str, location: Location) -> str:
     if not location or best < 0:
         return ""
     return line_and_column(text, best)
+
+
+@lru_cache(maxsize=1)
+def _places(text: str) -> Sequence[tuple[Location, int]]:
+    """Give all places of a text at once: a file with many mistakes is asked for each."""
+    return tuple(_Reader(text).places())
 
 
 def line_and_column(text: str, offset: int) -> str:

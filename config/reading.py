@@ -3,21 +3,29 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from config.errors import Mistake, SettingsError
 from config.places import Location, line_and_column, position
+from parsers.errors import DocumentRefused
+from parsers.toml import require_limits
 
 _AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
 _TOO_DEEP: Final = "tables or lists lie too deep in each other"
 _TOO_LONG: Final = "a number has too many digits"
+_MOST_MISTAKES: Final = 100
 
 
 def read(text: str, file: Path) -> dict[str, Any]:
     """Give what TOML text says. Raises SettingsError; `file` is what it is reported under."""
     try:
+        require_limits(text)
         values = tomllib.loads(text)
+    except DocumentRefused as error:
+        place = f"{file}:{error.line}:{error.column}" if error.line else str(file)
+        raise SettingsError([Mistake(place, error.reason)]) from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([_unreadable(error, text, file)]) from error
     except RecursionError as error:
@@ -26,7 +34,8 @@ def read(text: str, file: Path) -> dict[str, Any]:
         raise SettingsError(
             [Mistake(f"{file}{_longest(text, '0123456789')}", _TOO_LONG)]
         ) from error
-    if wrong := [f"{file}{position(text, place)}" for place in _unwritable(values, ())]:
+    unwritable = islice(_unwritable(values, ()), _MOST_MISTAKES)
+    if wrong := [f"{file}{position(text, place)}" for place in unwritable]:
         raise SettingsError([Mistake(place, "write no \\u0000 here") for place in wrong])
     return values
 

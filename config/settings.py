@@ -4,7 +4,9 @@ Settings of one home folder: `HOME/bridge.toml`; the environment wins (`BRIDGE_H
 `load` reports every mistake at once, each with file and line. It opens no other file.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ from config.sections import (
     Schedule,
 )
 from config.sign_in import SignIn
-from config.wording import Refusal, refusals
+from config.wording import MOST_REFUSALS, Refusal, refusals
 
 FILE_NAME = "bridge.toml"
 
@@ -139,7 +141,7 @@ def _bound(listeners: list[Listener]) -> list[str]:
 
 
 def _repeated(section: str, key: str, values: list[str]) -> Iterator[str]:
-    for value in sorted({value for value in values if values.count(value) > 1}):
+    for value in sorted(value for value, times in Counter(values).items() if times > 1):
         yield f"{section}.{key} {value} is used more than once"
 
 
@@ -175,7 +177,7 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     except pydantic_settings.SettingsError as error:
         raise SettingsError(list(unreadable_variables(Settings))) from error
     except ValidationError as error:
-        twice = list(_twice(values, text, file))
+        twice = list(islice(_twice(values, text, file), MOST_REFUSALS))
         said = [each for each in refusals(error, Settings) if each.location or not twice]
         raise SettingsError([*(_mistake(each, text, file) for each in said), *twice]) from error
     # The home is where the file lies, whatever a stray BRIDGE_HOME says.

@@ -52,6 +52,10 @@ _REPLY: Final = 'write AA, AE, "AE 206", mismatch, garbage, silence, "silence ti
 _ELSE: Final = "cannot be so"
 
 
+MOST_REFUSALS: Final = 100
+"""Mistakes that are told one by one."""
+
+
 class Refusal(NamedTuple):
     """A setting that cannot be, and what is wanted in its place."""
 
@@ -71,7 +75,11 @@ class _Setting(NamedTuple):
 
 def refusals(error: ValidationError, model: type[BaseModel], section: str = "") -> list[Refusal]:
     """Say what is wrong; `section` is the name of `model` in the file, empty for the whole."""
-    return [each for found in error.errors() for each in _refusals(found, model, section)]
+    found = error.errors(include_url=False)
+    told = [each for one in found[:MOST_REFUSALS] for each in _refusals(one, model, section)]
+    if len(found) > MOST_REFUSALS:
+        told.append(Refusal((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
+    return told
 
 
 def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[Refusal]:

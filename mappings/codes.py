@@ -5,15 +5,16 @@ Looked up by code (any case, ends trimmed) on the way in, by value on the way ou
 first row with that value wins. Further columns are the author's remarks. No files here.
 """
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
 from typing import NamedTuple
 
 from mappings.documents import no_utf8
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
+from parsers.csv import read_rows
+from parsers.errors import DocumentRefused
+from parsers.limits import TABLE
 
 FOLDER = "codes/"
 COLUMNS = ("code", "value")
@@ -70,16 +71,18 @@ def read_table(sources: Sources, name: str, notebook: Notebook) -> CodeTable:
     forward: dict[str, str] = {}
     backward: dict[str, str] = {}
     no_utf8(sources[file], file, notebook)
-    rows = csv.reader(StringIO(sources[file]), strict=True)
     try:
-        header = [cell.strip().lower() for cell in next(rows, [])]
+        rows = read_rows(sources[file], TABLE)
+        _, names_of_columns = next(rows, (1, []))
+        header = [cell.strip().lower() for cell in names_of_columns]
         if not set(COLUMNS) <= set(header):
             notebook.error(Node(None, file, 1, 1), "codes", "the columns code,value are expected")
             return CodeTable(name, forward, backward)
-        for row in rows:
-            _add(row, header, Node(None, file, rows.line_num, 1), notebook, forward, backward)
-    except csv.Error:
-        notebook.error(Node(None, file, rows.line_num, 1), "codes", "this line is not CSV")
+        for line, row in rows:
+            _add(row, header, Node(None, file, line, 1), notebook, forward, backward)
+    except DocumentRefused as refused:
+        place = Node(None, file, max(1, refused.line), 1)
+        notebook.error(place, "codes", refused.reason)
     return CodeTable(name, forward, backward)
 
 

@@ -2,7 +2,8 @@
 One YAML document to a tree of nodes: syntax errors, duplicate keys and slips become issues.
 
 A document may be written by anybody who may write definitions, so what it can cost is
-bounded: its depth, and how often aliases (`*name`) repeat what they stand for.
+bounded by `parsers.limits`: its characters, tokens and depth, and how often aliases (`*name`)
+repeat what they stand for.
 """
 
 from dataclasses import dataclass, replace
@@ -20,11 +21,10 @@ from typing_extensions import override
 from mappings.events import Issue
 from mappings.nodes import Node
 from mappings.notebook import Notebook
+from parsers.limits import YAML as LIMITS
+from parsers.limits import YAML_TOKENS
 
-MAX_DEPTH = 40
-_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
-MAX_NODES = 20_000
-"""With aliases written out; the largest definition that ships has 475."""
+_TOO_DEEP = f"nested deeper than {LIMITS.depth} levels"
 UNREADABLE = "\ufffd"
 """What stands for bytes that are no UTF-8."""
 _REMEMBERED = 64  # files
@@ -55,16 +55,31 @@ def _parsed(text: str, file: str) -> tuple[Node | None, tuple[Issue, ...]]:
 
 
 class _Scanner(RoundTripScanner):
-    """Stops at brackets within brackets without end, for which the library takes minutes."""
+    """Stops at brackets in each other and at many tokens, for which the library takes minutes."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._steps = 0
+
+    @override
+    def fetch_more_tokens(self) -> Any:
+        self._steps += 1
+        if self._steps > YAML_TOKENS:
+            problem = f"more than {YAML_TOKENS:,} keys, values and brackets"
+            raise ScannerError(None, None, problem, self.reader.get_mark())
+        return super().fetch_more_tokens()
 
     @override
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
-        if self.flow_level > MAX_DEPTH:
+        if self.flow_level > LIMITS.depth:
             raise ScannerError(None, None, _TOO_DEEP, self.reader.get_mark())
         super().fetch_flow_collection_start(TokenClass, to_push)
 
 
 def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
+    if len(text) > LIMITS.size:
+        notebook.error(Node(None, file, 1, 1), "yaml", f"more than {LIMITS.size:,} characters")
+        return None
     try:
         yaml = YAML(typ="rt", pure=True)
         yaml.Scanner = _Scanner
@@ -86,7 +101,7 @@ def _read_document(text: str, file: str, notebook: Notebook) -> Node | None:
         return None
     conversion = _Conversion(file, notebook)
     tree = conversion.node(composed, "", 0)
-    return None if conversion.nodes > MAX_NODES else tree
+    return None if conversion.nodes > LIMITS.count else tree
 
 
 def _place(text: str, position: int, file: str) -> Node:
@@ -107,11 +122,11 @@ class _Conversion:
         mark = source.start_mark
         node = Node(None, self.file, mark.line + 1, mark.column + 1, path)
         self.nodes += 1
-        if self.nodes > MAX_NODES:  # few aliases of aliases can be as many as one likes
-            if self.nodes == MAX_NODES + 1:
-                self.notebook.error(node, "yaml", f"more than {MAX_NODES:,} values")
+        if self.nodes > LIMITS.count:  # few aliases of aliases can be as many as one likes
+            if self.nodes == LIMITS.count + 1:
+                self.notebook.error(node, "yaml", f"more than {LIMITS.count:,} values")
             return node
-        if depth > MAX_DEPTH:  # an alias inside its own anchor never ends
+        if depth > LIMITS.depth:  # an alias inside its own anchor never ends
             self.notebook.error(node, "yaml", _TOO_DEEP)
             return node
         if isinstance(source, MappingNode):
@@ -123,7 +138,7 @@ class _Conversion:
     def _list(self, source: SequenceNode, path: str, depth: int) -> list[Node]:
         found: list[Node] = []
         for index, item in enumerate(source.value):
-            if self.nodes > MAX_NODES:
+            if self.nodes > LIMITS.count:
                 break
             found.append(self.node(item, f"{path}[{index}]", depth + 1))
         return found
@@ -131,7 +146,7 @@ class _Conversion:
     def _entries(self, source: MappingNode, path: str, depth: int) -> dict[str, Node]:
         entries: dict[str, Node] = {}
         for key, value in source.value:
-            if self.nodes > MAX_NODES:
+            if self.nodes > LIMITS.count:
                 break
             name = str(key.value)
             below = self.node(value, f"{path}.{name}" if path else name, depth + 1)

@@ -26,4 +26,4 @@ def read_rows(text: str, limits: Limits) -> Iterator[tuple[int, list[str]]]:
                 raise DocumentRefused(f"more than {limits.depth} columns", reader.line_num, 1)
             yield reader.line_num, row
     except csv.Error:
-        raise DocumentRefused("not a CSV file", reader.line_num, 1) from None
+        raise DocumentRefused("this line is not CSV", reader.line_num, 1) from None

@@ -30,8 +30,11 @@ TOML = Limits(MEBIBYTE // 2, depth=16, count=20_000)
 YAML = Limits(400_000, depth=40, count=20_000)
 """One file of a definition. `count`: nodes, with aliases written out."""
 
-YAML_TOKENS = 60_000
+YAML_TOKENS = 30_000
 """What the scanner of YAML may find in one file: keys, values, brackets, changes of indentation."""
+
+DEFINITIONS = Limits(16 * MEBIBYTE, depth=1, count=300, seconds=3)
+"""All files of a definition or of a draft together."""
 
 TABLE = Limits(4 * MEBIBYTE, depth=64, count=50_000)
 """A code table as CSV. `depth`: columns; `count`: rows."""

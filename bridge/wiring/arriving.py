@@ -5,7 +5,6 @@ What it would change is said first, and nothing is written where anything is wro
 is for the service's next start; `bridge.wiring.bringing` puts one into force on all nodes.
 """
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,6 +16,7 @@ from bridge.errors import BridgeError
 from bridge.wiring import delivery, intake
 from bridge.wiring.interfaces import FILE, KINDS, MAPPINGS, Files, definitions_of
 from config import Settings
+from config.reading import read
 from config.settings import FILE_NAME, load, parse
 from config.writing import replace_all
 from mappings.compiler import read_folder
@@ -144,11 +144,12 @@ def brought_by(files: Files) -> Sources:
 
 
 def channels_only(text: str) -> None:
-    """Refuse what is more than an interface: nobody looks for a sign-in's settings in one."""
-    try:
-        further = sorted(tomllib.loads(text).keys() - set(KINDS))
-    except tomllib.TOMLDecodeError as error:
-        raise NotImported(f"{FILE}: {error}") from None
+    """
+    Refuse what is more than an interface: nobody looks for a sign-in's settings in one.
+
+    Raises NotImported, SettingsError.
+    """
+    further = sorted(read(text, Path(FILE)).keys() - set(KINDS))
     if further:
         raise NotImported(f"{FILE} says more than listeners and destinations: {further[0]}")
 

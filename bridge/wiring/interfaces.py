@@ -8,7 +8,6 @@ Secrets stay where they are: settings name files, and those are not taken along.
 """
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from bridge.wiring.verifying import names_used
 from config import Settings
 from config.forms import written as as_written
 from config.listeners import Listener
+from config.reading import read
 from config.settings import FILE_NAME
 from config.writing import replace_all
 from mappings.compiler import bundle
@@ -57,7 +57,7 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
     """Give the files of an interface's folder. Raises NoSuchInterface, OSError."""
     text = (settings.home / FILE_NAME).read_text("utf-8")
     current = present.current(settings, database)
-    tables = _tables(tomllib.loads(text), settings, current, names)
+    tables = _tables(read(text, settings.home / FILE_NAME), settings, current, names)
     find = in_force(current, database)
     files = {FILE: "\n".join(written(kind, table) for kind, table in tables)}
     for name in definitions_of(current, names):

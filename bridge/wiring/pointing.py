@@ -6,12 +6,13 @@ by what the message speaks of. What the file does not say stays as it was named.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from config.errors import SettingsError
 from config.places import position
+from config.reading import read
 from config.settings import FILE_NAME
 
 _CONNECTION: Final = re.compile(r"(listener|destination) (.+)")
@@ -34,8 +35,8 @@ class Pointer:
         self._file = home / FILE_NAME
         try:
             self._text = self._file.read_text("utf-8")
-            self._values: Mapping[str, Any] = tomllib.loads(self._text)
-        except (OSError, ValueError):
+            self._values: Mapping[str, Any] = read(self._text, self._file)
+        except (OSError, ValueError, SettingsError):
             self._text, self._values = "", {}
 
     def place(self, named: str, message: str) -> str:

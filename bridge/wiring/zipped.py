@@ -22,14 +22,14 @@ from bridge.wiring.arriving import NotImported
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.bringing import Brought
 from bridge.wiring.interfaces import FILE, MAPPINGS, Files, NoSuchInterface, contents
+from bridge.workers.documents import TooCostly, Unparsable, parse
 from config import Settings, SettingsError
+from parsers.limits import PACKAGE
 
-_MOST_FILES, _MOST_BYTES = 300, 8 * 2**20
 _FILE: Final = re.compile(
     rf"{re.escape(FILE)}|{MAPPINGS}/([A-Za-z0-9_-]{{1,64}}\.(yaml|py)"
     r"|codes/[A-Za-z0-9_-]{1,64}\.csv|include/[A-Za-z0-9_-]{1,64}\.yaml)"
 )
-_LEFT_BY_OTHERS = ("__MACOSX/", ".DS_Store")
 _MIDDAY = (1980, 1, 1, 0, 0, 0)
 
 
@@ -43,21 +43,22 @@ def packed(files: Files) -> bytes:
 
 
 def unpacked(data: bytes) -> Files:
-    """Give a ZIP's files. Raises NotImported for what is no interface."""
+    """
+    Give a ZIP's files; a worker process has read them. Raises NotImported, WorkerBusy.
+
+    Refused: what is no interface, and what exceeds the limits of size, number, depth and time.
+    """
     try:
-        with zipfile.ZipFile(BytesIO(data)) as found:
-            entries = [each for each in found.infolist() if _counts(each)]
-            size = sum(each.file_size for each in entries)
-            if len(entries) > _MOST_FILES or size > _MOST_BYTES:
-                raise NotImported("the ZIP is larger than any interface")
-            inside = _inside([each.filename for each in entries])
-            return {each.filename.removeprefix(inside): _text(found, each) for each in entries}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError):
-        raise NotImported("this is no ZIP file that can be read") from None
-
-
-def _counts(entry: zipfile.ZipInfo) -> bool:
-    return not entry.is_dir() and not any(mark in entry.filename for mark in _LEFT_BY_OTHERS)
+        answer = parse("package", data, limits=PACKAGE)
+    except TooCostly:
+        raise NotImported("the ZIP takes too long to read") from None
+    except Unparsable:
+        raise NotImported("this is not a ZIP file that can be read") from None
+    if "fault" in answer:
+        raise NotImported(answer["fault"])
+    found: dict[str, str] = answer["files"]
+    inside = _inside(list(found))
+    return {name.removeprefix(inside): text for name, text in found.items()}
 
 
 def _inside(names: Sequence[str]) -> str:
@@ -65,18 +66,9 @@ def _inside(names: Sequence[str]) -> str:
     first = names[0].partition("/")[0] if names else ""
     inside = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
     strange = [each for each in names if not _FILE.fullmatch(each.removeprefix(inside))]
-    if strange or len(set(names)) != len(names):
+    if strange:
         raise NotImported(f"of the ZIP's files {len(strange)} are none of an interface")
     return inside
-
-
-def _text(found: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
-    with found.open(entry) as file:
-        data = file.read(entry.file_size + 1)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise NotImported("a file of the ZIP is no UTF-8 text") from None
 
 
 class ZippedInterfaces(Parcels):

@@ -11,7 +11,7 @@ import os
 
 from bridge.workers.pool import MEBIBYTE, WorkerPool
 
-_PARSERS = ("bridge.engine.documents.tasks",)
+_PARSERS = ("bridge.engine.documents.tasks", "bridge.wiring.import_tasks")
 
 HOOKS = WorkerPool("hooks", ["bridge.workers.hook_tasks"], size=max(2, min(4, os.cpu_count() or 2)))
 PARSERS = WorkerPool("parsers", _PARSERS, size=2, memory=1024 * MEBIBYTE, nice=10, waiting=32)

@@ -1,16 +1,28 @@
 """Definitions compiled once for as long as nobody changes a letter of what they are made of."""
 
+import json
 from collections import OrderedDict
 from threading import Lock
 
 from bridge.wiring.drafting import Checked, check
+from bridge.workers.documents import parse
 from mappings.nodes import Sources
+from parsers.limits import DEFINITIONS
 
 _MOST = 64
 
 _Key = tuple[str, frozenset[str], frozenset[tuple[str, str]]]
 _known: OrderedDict[_Key, Checked] = OrderedDict()
 _guard = Lock()
+
+
+def admit(files: Sources) -> None:
+    """
+    Read files that an author sends in a worker process, before this process reads them.
+
+    Raises TooCostly, Unparsable, WorkerBusy.
+    """
+    parse("definitions", json.dumps(dict(files)).encode(), limits=DEFINITIONS)
 
 
 def checked(sources: Sources, name: str) -> Checked:

@@ -21,7 +21,7 @@ from bridge.store.unknown_codes import Place
 from bridge.wiring import drafting, present, reading
 from bridge.wiring.activating import Who, activate, before, resolve, rollback
 from bridge.wiring.authoring import entries, overview, told
-from bridge.wiring.authoring.checking import checked
+from bridge.wiring.authoring.checking import admit, checked
 from bridge.wiring.authoring.hook_permission import require_code
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.drafting import SavedElsewhere
@@ -69,6 +69,8 @@ class AuthorsDesk(Desk):
 
     @override
     def save(self, writing: Writing) -> Mapping[str, Any]:
+        with refusals():
+            admit(writing.files)
         known = whole(self._settings, self._database, writing.name)
         sources = {**known, **writing.files}
         self._require_code(writing, sources, writing.files)
@@ -165,7 +167,8 @@ class AuthorsDesk(Desk):
         if text is None:
             raise Unknown("there is no such code table")
         pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
-        written = {**files, file: entries.with_entry(text, *pair)}
+        with refusals():
+            written = {**files, file: entries.with_entry(text, *pair)}
         return self.save(Writing(entry.name, entry.actor, written, begun_on, revision))
 
     @override

@@ -11,13 +11,15 @@ from bridge.store.database import Database
 from mappings.codes import COLUMNS, file_of, read_table
 from mappings.nodes import Sources
 from mappings.notebook import Notebook
+from parsers.csv import read_rows
+from parsers.limits import TABLE
 
 _MOST = 500
 
 
 def with_entry(text: str, code: str, value: str) -> str:
     """Give a table's text with an entry, in the place of one that the code has already."""
-    rows = list(csv.reader(StringIO(text)))
+    rows = [row for _, row in read_rows(text, TABLE)]
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     if not set(COLUMNS) <= set(header):
         header = list(COLUMNS)

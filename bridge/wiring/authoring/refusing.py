@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bridge.console.errors import Conflict, ConsoleError, Impossible, Mistaken, Unknown
+from bridge.console.errors import Conflict, ConsoleError, Impossible, Mistaken, Overloaded, Unknown
 from bridge.errors import BridgeError
 from bridge.store.errors import StoreError
 from bridge.wiring.activating import NoSuchVersion, NothingBefore, Overtaken
 from bridge.wiring.authoring.told import issue
 from bridge.wiring.drafting import NoDraft, SavedElsewhere
 from bridge.wiring.reading import NoListener
+from bridge.workers.errors import WorkerBusy
 from mappings.errors import MappingErrors
+from parsers.errors import DocumentRefused
 
 _NOT_THERE = (NoSuchVersion, NothingBefore, NoDraft, NoListener)
 
@@ -31,6 +33,10 @@ def refusals() -> Iterator[None]:
         raise Conflict("overtaken", str(error), version=error.version) from None
     except _NOT_THERE as error:
         raise Unknown(str(error)) from None
+    except WorkerBusy:
+        raise Overloaded from None
+    except DocumentRefused as refused:
+        raise Impossible(refused.reason) from None
     except (StoreError, ConsoleError):
         raise
     except BridgeError as error:

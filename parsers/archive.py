@@ -1,0 +1,72 @@
+"""ZIP archives that users bring, unpacked in memory within limits."""
+
+import stat
+import zipfile
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Final
+
+from parsers.errors import DocumentRefused
+from parsers.limits import PACKAGE
+
+_LEFT_BY_OTHERS: Final = ("__MACOSX/", ".DS_Store")
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others need memory of their choice
+_ENCRYPTED: Final = 0x1
+_DIRECTORY_ENTRY: Final = b"PK\x01\x02"
+_MOST_RECORDS: Final = 10 * PACKAGE.count  # folders, and what other programs leave behind
+
+
+def unpack(data: bytes) -> dict[str, str]:
+    """
+    Give the texts of an archive's files by their names.
+
+    Raises DocumentRefused: for what is no ZIP file; for more files, folders or bytes than the
+    limits `PACKAGE` allow; for names twice, absolute or with `..`; for links, encryption and
+    methods other than deflate; for files that are not UTF-8.
+    """
+    if data.count(_DIRECTORY_ENTRY) > _MOST_RECORDS:
+        raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            entries = [each for each in archive.infolist() if _counts(each)]
+            _require_limits(entries)
+            return {each.filename: _text(archive, each) for each in entries}
+    except DocumentRefused:
+        raise
+    except Exception:  # noqa: BLE001  # the library raises what it likes on hostile bytes
+        raise DocumentRefused("this is not a ZIP file that can be read") from None
+
+
+def _counts(entry: zipfile.ZipInfo) -> bool:
+    return not entry.is_dir() and not any(mark in entry.filename for mark in _LEFT_BY_OTHERS)
+
+
+def _require_limits(entries: Sequence[zipfile.ZipInfo]) -> None:
+    names = [each.filename for each in entries]
+    if len(entries) > PACKAGE.count:
+        raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
+    if sum(each.file_size for each in entries) > PACKAGE.size:
+        raise DocumentRefused(f"the ZIP has more than {PACKAGE.size:,} bytes")
+    if len(set(names)) != len(names):
+        raise DocumentRefused("the ZIP has a file twice")
+    for each in entries:
+        parts = each.filename.split("/")
+        if len(parts) - 1 > PACKAGE.depth:
+            raise DocumentRefused(f"the ZIP has more than {PACKAGE.depth} folders in each other")
+        if ".." in parts or "" in parts or "\\" in each.filename:
+            raise DocumentRefused("the ZIP has a file that lies outside of it")
+        if each.flag_bits & _ENCRYPTED:
+            raise DocumentRefused("the ZIP is encrypted")
+        if each.compress_type not in _METHODS:
+            raise DocumentRefused("the ZIP uses a method other than deflate")
+        if stat.S_ISLNK(each.external_attr >> 16):
+            raise DocumentRefused("the ZIP has a link")
+
+
+def _text(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
+    with archive.open(entry) as file:
+        data = file.read(entry.file_size + 1)  # the reader stops at the size that was declared
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DocumentRefused("a file of the ZIP is not UTF-8 text") from None

@@ -1,0 +1,69 @@
+"""
+TOML that users bring: limits on its text, since the parser of the standard library has none.
+
+`tomllib` needs quadratic time for keys of many parts and recursion for brackets. `require_limits`
+looks at each character once and tells keys, brackets and values apart, whatever strings contain.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from parsers.errors import DocumentRefused
+from parsers.limits import TOML
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<text>\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{0,5}+|'{3}(?:[^']|'(?!''))*+'{0,5}+
+        |"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)
+    |(?P<comment>\#[^\n]*+)
+    |(?P<opening>[\[{])
+    |(?P<closing>[\]}])
+    |(?P<number>[+-]?[0-9][^\s\#\[{\]}.=,"']{200,}+)
+    |(?P<point>\.)
+    |(?P<value>[=,])
+    |(?P<line>\n)
+    |(?P<other>[^"'\#\[{\]}.=,\s]++|[^\S\n]++|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ENDS_KEY: Final[Mapping[str | None, int]] = {"opening": 1, "closing": -1, "value": 0, "line": 0}
+"""Tokens that end a key, and by how much they change the depth."""
+_COUNTED: Final = frozenset({"opening", "value"})
+
+
+def require_limits(text: str) -> None:
+    """
+    Raise DocumentRefused where a text exceeds the limits `TOML`.
+
+    That is: characters, brackets in each other, parts of a key, and values.
+    """
+    if len(text) > TOML.size:
+        raise DocumentRefused(f"more than {TOML.size:,} characters")
+    depth = points = values = outermost = 0
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind in _ENDS_KEY:
+            points = 0
+            outermost = outermost if depth else token.start()
+            depth = max(0, depth + _ENDS_KEY[kind])
+            values += kind in _COUNTED
+        points += kind == "point"
+        if reason := _reason(kind, depth, points, values):
+            raise _refused(text, outermost if depth > TOML.depth else token.start(), reason)
+
+
+def _reason(kind: str | None, depth: int, points: int, values: int) -> str:
+    """Say which limit is exceeded; empty for none."""
+    if kind == "number":
+        return "a number has too many digits"
+    if depth > TOML.depth:
+        return "tables or lists lie too deep in each other"
+    if points >= TOML.depth:
+        return f"a key has more than {TOML.depth} parts"
+    return f"more than {TOML.count:,} values" if values > TOML.count else ""
+
+
+def _refused(text: str, offset: int, reason: str) -> DocumentRefused:
+    before = text[:offset]
+    return DocumentRefused(reason, before.count("\n") + 1, offset - before.rfind("\n"))

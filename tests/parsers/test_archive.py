@@ -1,0 +1,122 @@
+"""ZIP archives: hostile ones are refused with a reason, in bounded memory."""
+
+import stat
+import struct
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
+
+import pytest
+
+from bridge.wiring.arriving import NotImported
+from bridge.wiring.zipped import unpacked
+from parsers.archive import unpack
+from parsers.errors import DocumentRefused
+from parsers.limits import PACKAGE, TOML
+
+TOML_FILE = "interface.toml"
+
+
+def archive(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, mode: int = 0) -> bytes:
+    """A ZIP file."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            made.writestr(info, data, method)
+    return out.getvalue()
+
+
+def changed(data: bytes, signature: bytes, at: int, value: bytes) -> bytes:
+    """The same with other bytes in its first record of a kind."""
+    place = data.index(signature) + at
+    return data[:place] + value + data[place + len(value) :]
+
+
+def overlapping() -> bytes:
+    """Two entries of the directory with one content."""
+    data = archive({TOML_FILE: b"a" * 1000, "mappings/a.yaml": b"a" * 1000})
+    first = data.index(b"PK\x01\x02")
+    second = data.index(b"PK\x01\x02", first + 1)
+    return data[: second + 42] + struct.pack("<I", 0) + data[second + 46 :]
+
+
+def twice() -> bytes:
+    """Two files of one name."""
+    data = archive({TOML_FILE: b"a = 1", "interface.tomm": b"a = 2"})
+    return data.replace(b"interface.tomm", TOML_FILE.encode())
+
+
+GOOD = archive({TOML_FILE: b"a = 1"})
+HOSTILE = {
+    "bomb": archive({TOML_FILE: b" " * (PACKAGE.size + 1)}),
+    "bombs": archive({f"mappings/a{each}.yaml": b" " * 2**20 for each in range(9)}),
+    "many": archive({f"mappings/a{each}.yaml": b"" for each in range(PACKAGE.count + 1)}),
+    "folders": archive({f"a{each}/": b"" for each in range(20_000)}, zipfile.ZIP_STORED),
+    "absolute": archive({"/etc/passwd": b""}),
+    "parent": archive({"mappings/../../a.yaml": b""}),
+    "deep": archive({"a/b/c/d/e/f.yaml": b""}),
+    "link": archive({"mappings/a.yaml": b"/etc/passwd"}, mode=stat.S_IFLNK | 0o777),
+    "encrypted": changed(GOOD, b"PK\x01\x02", 8, b"\1\0"),
+    "lzma": archive({TOML_FILE: b"a = 1"}, zipfile.ZIP_LZMA),
+    "bzip2": archive({TOML_FILE: b"a = 1"}, zipfile.ZIP_BZIP2),
+    "checksum": changed(GOOD, b"PK\x01\x02", 16, b"\0\0\0\0"),
+    "deflate": changed(GOOD, TOML_FILE.encode(), len(TOML_FILE), b"\xff\xff\xff"),
+    "lying size": changed(GOOD, b"PK\x01\x02", 24, struct.pack("<I", 1)),
+    "zip64": changed(GOOD, b"PK\x01\x02", 24, struct.pack("<I", 0xFFFFFFFF)),
+    "twice": twice(),
+    "cut": GOOD[:-10],
+    "no UTF-8": archive({TOML_FILE: b"\xff\xfe"}),
+    "nothing": b"",
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_archives_are_refused(data: bytes) -> None:
+    """With a reason of ours, whatever the library raises."""
+    with pytest.raises(DocumentRefused) as refused:
+        unpack(data)
+    assert refused.value.reason
+
+
+@pytest.mark.parametrize("data", [b"PK\x05\x06" + bytes(18), overlapping()])
+def test_archives_without_or_with_shared_content_are_within_limits(data: bytes) -> None:
+    """Whether the library refuses overlapping entries depends on its version."""
+    with suppress(DocumentRefused):
+        assert sum(map(len, unpack(data).values())) <= 2000
+
+
+DEEP = {
+    "dotted keys": ".".join("a" * 50_000) + " = 1",
+    "lists": "[[listener]]\nname = " + "[" * 50_000,
+    "inline tables": "[[listener]]\nname = " + "{a = " * 50_000,
+    "many": "a = 1\n" * TOML.count * 2,
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_a_package_with_hostile_settings_is_refused(text: str) -> None:
+    """In the worker process, before this one reads it."""
+    with pytest.raises(NotImported) as refused:
+        unpacked(archive({TOML_FILE: text.encode()}))
+    assert TOML_FILE in str(refused.value)
+
+
+def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
+    """Each is within its limits."""
+    text = "\n".join(f"a{each}: {{b: [1, 2, 3]}}" for each in range(2000)).encode()
+    files = {f"mappings/m{each}.yaml": text for each in range(60)}
+    with pytest.raises(NotImported) as refused:
+        unpacked(archive({TOML_FILE: b"", **files}))
+    assert "too long" in str(refused.value)
+
+
+def test_a_good_package_is_unpacked() -> None:
+    """In a folder of its own or not."""
+    files = {TOML_FILE: b"a = 1\n", "mappings/codes/a.csv": b"code,value\n"}
+    wanted = {name: data.decode() for name, data in files.items()}
+    assert unpacked(archive(files)) == wanted
+    assert unpacked(archive({f"mine/{name}": data for name, data in files.items()})) == wanted
