@@ -136,7 +136,7 @@ class Inbox:
             connection,
             owner=self._owner,
             now=now,
-            lease_until=now + self.lease,
+            lease=self.lease,
             limit=limit,
         )
         rows = ask(connection, _CLAIMED, taken.ids).all() if taken.ids else []
@@ -239,7 +239,7 @@ class Inbox:
     def extend(self, message_ids: Sequence[int], now: int) -> None:
         """Keep claims for another lease from now."""
         with self._database.write() as connection:
-            self._line.extend(connection, self._owner, message_ids, now + self.lease)
+            self._line.extend(connection, self._owner, message_ids, now, self.lease)
 
     def reclaim(self, now: int, *, starting: bool = False, but: Collection[int] = ()) -> int:
         """

@@ -19,6 +19,7 @@ from bridge.queue.statements import ENROLLED, ENROLLED_UP_TO, INBOX, LineStateme
 from bridge.queue.states import Event, State, after
 from bridge.store.answers import run
 from bridge.store.database import Database
+from bridge.store.lease_time import machine_time
 from bridge.store.presence import absent
 from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, plain, say
 
@@ -27,6 +28,7 @@ Place = tuple[int, int]
 
 _FLOOR = "%(floor)s"
 _ROUNDS = 5
+_LONGEST_LEASE = 10 * 60_000  # ms
 _WINDOW = 200  # candidates looked at in a round: what is blocked must not hide what is not
 
 
@@ -85,12 +87,13 @@ class Line:
         *,
         owner: str,
         now: int,
-        lease_until: int,
+        lease: int,
         limit: int,
         channel: str = "",
     ) -> Taken:
         """Take up to `limit` heads for the owner."""
         window = max(limit, _WINDOW)
+        lease_until = machine_time(connection, now) + lease
         floor = self._floor.at(self._timer())
         parameters = {"now": now, "channel": channel, "limit": window}
         claimed, told = list[int](), list[int]()
@@ -144,10 +147,13 @@ class Line:
         """
         Queue again what `owner` had claimed before it died, and whose lease ran out (`but`: never).
 
-        Not what another is seen to live with: its clock or ours was set. Attempts are kept:
+        A lease further ahead than any is of before a boot, or of a clock that was set. Not what
+        another is seen to live with: its clock or ours was set. Attempts are kept:
         what kills a worker each time must come to an end.
         """
-        asked = connection.execute(self._overdue, {"owner": owner, "now": now})
+        moment = machine_time(connection, now)
+        given = {"owner": owner, "now": moment, "latest": moment + _LONGEST_LEASE}
+        asked = connection.execute(self._overdue, given)
         found = [row for row in asked if row.id not in but]
         known = {owner, own}
         others = {row.owner for row in found} - known
@@ -161,10 +167,11 @@ class Line:
         return [row.id for row in rows]
 
     def extend(
-        self, connection: Connection, owner: str, row_ids: Sequence[int], lease_until: int
+        self, connection: Connection, owner: str, row_ids: Sequence[int], now: int, lease: int
     ) -> None:
-        """Keep claims for longer."""
+        """Keep claims for `lease` ms from now."""
         if row_ids:
+            lease_until = machine_time(connection, now) + lease
             ask(connection, self._sql.extend, row_ids, owner=owner, lease_until=lease_until)
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:

@@ -37,6 +37,7 @@ from bridge.queue.states import Event, State, after
 from bridge.queue.waking import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
+from bridge.store.lease_time import machine_time
 from bridge.store.presence import lock_name
 from bridge.store.steps import Step, carry_out, unnested
 
@@ -147,7 +148,7 @@ class Outbox:
             row = Place(**columns(release, key, now), **drafted(draft))
             if draft is not None and key not in full and left.get(release.destination, 0) > 0:
                 left[release.destination] -= 1
-                row = self._taken(row, now)
+                row = self._taken(row, machine_time(connection, now))
             full.add(key)
             rows.append(row)
         ids = placing.place(connection, rows)
@@ -160,11 +161,11 @@ class Outbox:
             if number is not None and row.owner is not None
         ]
 
-    def _taken(self, row: Place, now: int) -> Place:
+    def _taken(self, row: Place, moment: int) -> Place:
         """Give a delivery as its claim leaves it."""
         state = after(State.QUEUED, Event.CLAIM)
         return row._replace(
-            state=state.value, attempts=1, owner=self._owner, lease_until=now + self.lease
+            state=state.value, attempts=1, owner=self._owner, lease_until=moment + self.lease
         )
 
     def claim(
@@ -192,7 +193,7 @@ class Outbox:
                 connection,
                 owner=self._owner,
                 now=now,
-                lease_until=now + self.lease,
+                lease=self.lease,
                 limit=limit,
                 channel=destination,
             )
@@ -266,7 +267,7 @@ class Outbox:
     def extend(self, delivery_ids: Sequence[int], now: int) -> None:
         """Keep claims for another lease from now."""
         with self._database.write() as connection:
-            self._line.extend(connection, self._owner, delivery_ids, now + self.lease)
+            self._line.extend(connection, self._owner, delivery_ids, now, self.lease)
 
     def reclaim(self, now: int, *, starting: bool = False) -> int:
         """Queue again what a dead courier had claimed, as `Inbox.reclaim`; give how many."""

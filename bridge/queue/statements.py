@@ -150,7 +150,9 @@ _UNBLOCK = """
 """
 _OVERDUE = """
     SELECT id, owner, {lanes} FROM {table}
-    WHERE state = 'claimed' AND (lease_until < :now OR owner = :owner) ORDER BY lease_until
+    WHERE state = 'claimed'
+        AND (lease_until < :now OR lease_until > :latest OR owner = :owner)
+    ORDER BY lease_until
 """
 _EXTEND = """
     UPDATE {table} SET lease_until = :lease_until

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.store.lease_time import OPTION
+
 LOCK_TIMEOUT = 30.0
 """Seconds a statement may wait for another's lock before it is `Busy`."""
 
@@ -12,13 +14,14 @@ class Pool:
     """
     Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`.
 
-    `require_synchronous`: see `bridge.store.synchrony`.
+    `require_synchronous`: see `bridge.store.synchrony`; `lease_clock`: `bridge.store.lease_time`.
     """
 
     size: int = 10
     overflow: int = 10
     timeout: float = LOCK_TIMEOUT
     require_synchronous: bool = False
+    lease_clock: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -27,4 +30,5 @@ class Pool:
             "pool_size": self.size,
             "max_overflow": self.overflow,
             "pool_timeout": self.timeout,
+            "execution_options": {OPTION: self.lease_clock},
         }

@@ -48,7 +48,7 @@ def open_engine_database(settings: Settings, pool: Pool | None = None) -> Databa
     """Open the internal engine's database; nothing is migrated here. Raises SettingsError."""
     own = _pool(settings)
     if pool is not None:
-        own = replace(pool, require_synchronous=own.require_synchronous)
+        own = replace(own, size=pool.size, overflow=pool.overflow, timeout=pool.timeout)
     database = Database(settings.engine_database_url(), own)
     _use_index_key(settings, database, keyed_columns.ENGINE_TABLE)
     return database
@@ -120,4 +120,10 @@ def _use_index_key(settings: Settings, database: Database, table: str) -> None:
 
 def _pool(settings: Settings) -> Pool:
     kept = settings.database
-    return Pool(kept.pool_size, kept.pool_overflow, kept.pool_timeout, kept.require_synchronous)
+    return Pool(
+        kept.pool_size,
+        kept.pool_overflow,
+        kept.pool_timeout,
+        kept.require_synchronous,
+        lease_clock=True,
+    )

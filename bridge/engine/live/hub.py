@@ -19,15 +19,16 @@ from bridge.engine.live.workshop import Workshop
 from bridge.engine.service.following import TARGETS
 from bridge.engine.service.sessions import SESSIONS, Session
 from bridge.engine.service.windows import (
-    FRESH_MS,
     RENEWED_EVERY_MS,
     REPORTS,
     WINDOWS,
     close_windows,
+    is_fresh,
     renew,
 )
 from bridge.engine.service.work import CHANGES
 from bridge.store.errors import StoreError
+from bridge.store.lease_time import lease_time
 
 POLL_SECONDS = 0.5
 """How late a change that another process wrote may be noticed."""
@@ -194,7 +195,7 @@ def look(connection: Connection, sessions: list[Session], since: int | None, now
 
 def _windows(connection: Connection, reports: list[str], now: int) -> dict[str, tuple[int, ...]]:
     query = select(WINDOWS.c.report_id, WINDOWS.c.session_pk).where(
-        WINDOWS.c.report_id.in_(reports), WINDOWS.c.seen_at > now - FRESH_MS
+        WINDOWS.c.report_id.in_(reports), *is_fresh(lease_time(connection, now))
     )
     found: dict[str, tuple[int, ...]] = {}
     for row in connection.execute(query.order_by(WINDOWS.c.session_pk)):

@@ -2,7 +2,7 @@
 The writing lease of a report: one session writes at a time, the others read.
 
 Held under the session's name for `LEASE_MS`, renewed by whatever the session does. Holding it
-is no change of the report.
+is no change of the report. It goes by the clock of `bridge.store.lease_time`, not by a node's.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.authority import Role
 from bridge.engine.service.users import Person, find_person
 from bridge.engine.service.work import Work
+from bridge.store.lease_time import lease_time
 
 SESSIONS = metadata.tables["engine_browser_session"]
 
@@ -33,12 +34,12 @@ class Editor:
 def is_free(work: Work, editor: Editor, report: Report) -> bool:
     """Tell whether no other session holds the lease."""
     held = report.lease_holder not in (None, editor.session_id)
-    return not (held and (report.lease_until or 0) > work.now)
+    return not (held and _runs(work, report))
 
 
 def is_held(work: Work, editor: Editor, report: Report) -> bool:
     """Tell whether this session holds the lease."""
-    return report.lease_holder == editor.session_id and (report.lease_until or 0) > work.now
+    return report.lease_holder == editor.session_id and _runs(work, report)
 
 
 def require(work: Work, editor: Editor, report: Report) -> None:
@@ -50,7 +51,7 @@ def require(work: Work, editor: Editor, report: Report) -> None:
 def renew(work: Work, editor: Editor, report: Report) -> None:
     """Take the lease, or hold it on."""
     report.lease_holder = editor.session_id
-    report.lease_until = work.now + LEASE_MS
+    report.lease_until = lease_time(work.connection, work.now) + LEASE_MS
     work.session.add(report)
 
 
@@ -70,6 +71,13 @@ def writer(work: Work, editor: Editor, report: Report) -> dict[str, Any] | None:
         "name": "" if holder is None else holder.shown,
         "own": holder is not None and holder.id == editor.account_id,
     }
+
+
+def _runs(work: Work, report: Report) -> bool:
+    """Tell whether a lease has not ended; one that is longer than any is of another clock."""
+    if report.lease_until is None:
+        return False
+    return 0 < report.lease_until - lease_time(work.connection, work.now) <= LEASE_MS
 
 
 def _holder(connection: Connection, report: Report) -> Person | None:

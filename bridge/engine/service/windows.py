@@ -2,17 +2,20 @@
 Open windows: which report pages stand open, whose they are, and who of them writes.
 
 A window is kept by the process that serves its stream; one that is not renewed any more
-counts as closed, so that a killed process leaves no ghosts.
+counts as closed, so that a killed process leaves no ghosts. Its time is that of
+`bridge.store.lease_time`, for the clocks of nodes differ.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from bridge.engine.records.tables import Window, metadata
+from bridge.engine.service.lease import LEASE_MS
 from bridge.engine.service.sessions import Session
+from bridge.store.lease_time import lease_time
 
 WINDOWS = metadata.tables[str(Window.__tablename__)]
 REPORTS = metadata.tables["engine_report"]
@@ -45,7 +48,7 @@ def open_window(connection: Connection, session: Session, stream: str, now: int)
         "report_id": session.report_id,
         "persistent": session.persistent,
         "stream": stream,
-        "seen_at": now,
+        "seen_at": lease_time(connection, now),
     }
     mine = WINDOWS.c.session_pk == session.pk
     if connection.execute(update(WINDOWS).where(mine).values(**values)).rowcount == 0:
@@ -55,7 +58,12 @@ def open_window(connection: Connection, session: Session, stream: str, now: int)
 def renew(connection: Connection, streams: Collection[str], now: int) -> None:
     """Note that the pages of these streams still stand open."""
     statement = update(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams)))
-    connection.execute(statement.values(seen_at=now))
+    connection.execute(statement.values(seen_at=lease_time(connection, now)))
+
+
+def is_fresh(moment: int) -> list[ColumnElement[bool]]:
+    """Give the conditions of a window that stands open; `moment` is by `lease_time`."""
+    return [WINDOWS.c.seen_at > moment - FRESH_MS, WINDOWS.c.seen_at < moment + FRESH_MS]
 
 
 def close_windows(connection: Connection, streams: Collection[str]) -> None:
@@ -76,13 +84,13 @@ def onlookers(connection: Connection, session: Session, now: int) -> list[Onlook
         .where(
             WINDOWS.c.report_id == session.report_id,
             WINDOWS.c.session_pk != session.pk,
-            WINDOWS.c.seen_at > now - FRESH_MS,
+            *is_fresh(lease_time(connection, now)),
         )
         .order_by(WINDOWS.c.session_pk)
     ).all()
     if not rows:
         return []
-    writer = _writer(connection, session.report_id, now)
+    writer = _writer(connection, session.report_id, lease_time(connection, now))
     found = [
         Onlooker(
             row.name or row.email,
@@ -96,7 +104,8 @@ def onlookers(connection: Connection, session: Session, now: int) -> list[Onlook
 
 def _writer(connection: Connection, report_id: str, now: int) -> str | None:
     query = select(REPORTS.c.lease_holder).where(
-        REPORTS.c.report_id == report_id, REPORTS.c.lease_until > now
+        REPORTS.c.report_id == report_id,
+        REPORTS.c.lease_until.between(now + 1, now + LEASE_MS),
     )
     found: str | None = connection.execute(query).scalar_one_or_none()
     return found
@@ -110,6 +119,6 @@ def persistent_windows(
         WINDOWS.c.account_id == account_id,
         WINDOWS.c.site_id == site_id,
         WINDOWS.c.persistent,
-        WINDOWS.c.seen_at > now - FRESH_MS,
+        *is_fresh(lease_time(connection, now)),
     )
     return connection.execute(query).all()

@@ -24,7 +24,14 @@ from bridge.store.steps import Among, Step, among
 from tests.bridge.queue.people import NOW
 
 _ROWS = 20_000
-_SPARE = {"now": NOW, "limit": 100, "channel": "d", "owner": "o", "lease_until": NOW}
+_SPARE = {
+    "now": NOW,
+    "limit": 100,
+    "channel": "d",
+    "owner": "o",
+    "lease_until": NOW,
+    "latest": NOW + 10**6,
+}
 
 _LONG_BACKLOG = """
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})

@@ -1,0 +1,52 @@
+"""Claims outlast a node whose wall clock is set, and nodes whose clocks differ."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+
+from bridge.queue.inbox import Inbox
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import Event
+from bridge.queue.work import Outcome
+from bridge.store.database import Database
+from bridge.store.lease_time import since_boot
+from bridge.store.pool import Pool
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.people import NOW, arrival
+
+JUMP = 10**9  # ms
+
+
+@pytest.fixture
+def store(database_url: str, database: Database) -> Iterator[Database]:
+    """The database as the service opens it; without the locks by which nodes see each other."""
+    opened = Database(database_url, Pool(lease_clock=True))
+    yield opened
+    opened.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("jump", [JUMP, -JUMP])
+def test_a_clock_that_is_set_ends_no_claim(store: Database, intake: Intake, jump: int) -> None:
+    """Neither of messages nor of deliveries, whoever's clock it was."""
+    intake.keep(arrival(patient="1"))
+    mine, other = Inbox(store, "node-1"), Inbox(store, "node-2")
+    (claimed,) = mine.claim(NOW, 10)
+    assert other.reclaim(NOW + jump) == 0
+    mine.extend([claimed.message_id], NOW + jump)
+    assert other.reclaim(NOW) == 0
+    assert Outbox(store, "node-2").reclaim(NOW + jump) == 0
+    assert mine.settle([Outcome(claimed.message_id, Event.ACCEPTED)], NOW + jump).held
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("left", [NOW, 0], ids=["an older release's", "an earlier boot's"])
+def test_times_of_another_clock_have_ended(store: Database, intake: Intake, left: int) -> None:
+    """After an upgrade or a boot a claim that nobody holds is taken back, and not in years."""
+    intake.keep(arrival(patient="1"))
+    Inbox(store, "node-1").claim(NOW, 10)
+    with store.write() as connection:
+        until = left or since_boot() + JUMP
+        connection.execute(text("UPDATE message SET lease_until = :until"), {"until": until})
+    assert Inbox(store, "node-2").reclaim(NOW) == 1

@@ -1,0 +1,27 @@
+"""Leases and presence do not go by a clock that can be set, nor by those of single nodes."""
+
+import pytest
+
+from bridge.store.database import Database
+from bridge.store.lease_time import lease_time, machine_time, since_boot
+from bridge.store.pool import Pool
+
+LONG = 10**9  # ms that a clock is set
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def ticking(database_url: str, database: Database) -> Database:
+    """The database as the service opens it."""
+    return Database(database_url, Pool(lease_clock=True))
+
+
+def test_no_node_says_what_the_time_is(ticking: Database) -> None:
+    """Whatever the callers' clocks say, leases have one time, which goes on."""
+    with ticking.read() as connection:
+        times = [lease_time(connection, now) for now in (NOW, NOW - LONG, NOW + LONG, 0)]
+        assert times == sorted(times)
+        assert times[-1] - times[0] < LONG
+        if ticking.dialect == "sqlite":
+            assert machine_time(connection, NOW) <= since_boot()
+    ticking.dispose()
