@@ -111,7 +111,7 @@ class _Bounded(Request):
         if self._given_up:
             self.channel.loseConnection()
         else:
-            self._memory.report(self.content.tell(), 0)
+            self._memory.report(self.content.getbuffer().nbytes, 0)
             super().process()  # type: ignore[no-untyped-call]  # Twisted's
 
     def release(self) -> None:

@@ -1,0 +1,167 @@
+"""HL7 over HTTP: what its senders may use of memory, connections and time."""
+
+from collections.abc import Sequence
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from typing_extensions import override
+
+from bridge.transports.web.intake import Desk, WebRules
+from bridge.transports.web.server import MessageSite
+from mllp.budget import RESERVE, FrameBudget
+from mllp.contract import Peer, ServerLimits, ServerObserver
+from mllp.errors import FramingError
+from mllp.framing import Frame
+
+HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/hl7-v2\r\n"
+SECRET = b"Basic abc"
+PIECE = b"x" * RESERVE
+
+
+class Seen(ServerObserver):
+    """Keeps the classes of refused frames, and counts connections."""
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+        self.refused_connections = 0
+
+    @override
+    def frame_refused(self, reason: FramingError) -> None:
+        self.refusals.append(type(reason).__name__)
+
+    @override
+    def connection_refused(self) -> None:
+        self.refused_connections += 1
+
+
+class Clinic:
+    """A site, and connections to it."""
+
+    def __init__(self, authorization: bytes | None = None) -> None:
+        self.clock, self.seen, self.budget = Clock(), Seen(), FrameBudget(8 * RESERVE)
+        self.frames: list[Frame] = []
+        self.answers: list[Deferred[Sequence[bytes]]] = []
+        self.site = MessageSite(
+            Desk(self.handle, WebRules(authorization=authorization), self.seen),
+            ServerLimits(max_frame=6 * RESERVE, max_connections=4, max_connections_per_source=3),
+            clock=self.clock,
+            observer=self.seen,
+            refuse=lambda _error, _head: b"",
+            budget=self.budget,
+        )
+        self.open: list[tuple[object, StringTransport]] = []
+
+    def handle(self, frame: Frame, _peer: Peer) -> Deferred[Sequence[bytes]]:
+        """Keep a frame; the test answers."""
+        self.frames.append(frame)
+        self.answers.append(Deferred())
+        return self.answers[-1]
+
+    def call(self, host: str = "192.0.2.1") -> "tuple[object, StringTransport]":
+        """Connect from an address."""
+        address = IPv4Address("TCP", host, 1)
+        channel = self.site.buildProtocol(address)
+        transport = StringTransport(peerAddress=address)
+        channel.makeConnection(transport)
+        self.open.append((channel, transport))
+        return channel, transport
+
+    def begin(self, host: str, pieces: int, size: int = 5 * RESERVE) -> StringTransport:
+        """Begin a request with a body."""
+        channel, transport = self.call(host)
+        send(channel, HEAD + b"content-length: %d\r\n\r\n" % size)
+        for _ in range(pieces):
+            send(channel, PIECE)
+        return transport
+
+
+def send(channel: object, data: bytes) -> None:
+    """Let a channel receive."""
+    channel.dataReceived(data)  # type: ignore[attr-defined]  # Twisted's have no types
+
+
+@pytest.fixture
+def clinic() -> Clinic:
+    """A site that asks for nothing."""
+    return Clinic()
+
+
+def test_a_refused_request_is_answered_before_its_body() -> None:
+    """Nothing of the body is kept, whatever it announces; with the header all is well."""
+    clinic = Clinic(SECRET)
+    for head in (b"content-length: 9000000", b"transfer-encoding: chunked"):
+        channel, transport = clinic.call()
+        send(channel, HEAD + head + b"\r\n\r\n")
+        assert transport.value().startswith(b"HTTP/1.1 401 ")
+        send(channel, b"10000\r\n" + PIECE)
+        assert clinic.budget.used == 0
+        clinic.clock.advance(60)
+        assert transport.disconnecting
+
+    channel, transport = clinic.call("192.0.2.2")
+    send(channel, HEAD + b"authorization: " + SECRET + b"\r\ncontent-length: 3\r\n\r\nMSH")
+    assert [each.payload for each in clinic.frames] == [b"MSH"]
+
+
+@pytest.mark.parametrize("began", [b"POST", HEAD, HEAD + b"content-length: 9\r\n\r\nMSH"])
+def test_half_requests(clinic: Clinic, began: bytes) -> None:
+    """They end with the time limit of a frame."""
+    channel, transport = clinic.call()
+    send(channel, began)
+    clinic.clock.advance(9)
+    assert not transport.disconnecting
+    clinic.clock.advance(2)
+    clinic.clock.advance(0)
+
+    assert transport.disconnecting
+    assert clinic.seen.refusals == ["FrameTimedOut"]
+
+
+def test_bodies_share_the_memory_of_frames(clinic: Clinic) -> None:
+    """One address uses half of it; then its senders wait, and get 503 in the end."""
+    first = [clinic.begin("192.0.2.1", 4) for _ in range(3)]
+    assert [each.producerState for each in first].count("paused") == 1
+
+    other = clinic.begin("192.0.2.2", 3, size=3 * RESERVE)
+    assert [len(each.payload) for each in clinic.frames] == [3 * RESERVE]
+    clinic.answers[0].callback([b"MSH|^~\\&|\rMSA|AA|1\r"])
+    assert other.value().startswith(b"HTTP/1.1 200 ")
+
+    clinic.clock.advance(11)
+    clinic.clock.advance(0)
+    assert "FrameMemoryExhausted" in clinic.seen.refusals
+    assert b"HTTP/1.1 503 " in b"".join(each.value() for each in first)
+
+
+def test_connections(clinic: Clinic) -> None:
+    """Idle ones give way to other addresses; those with a request in progress do not."""
+    clinic.begin("192.0.2.1", 1, size=RESERVE)
+    crowd = [clinic.call("192.0.2.1")[1] for _ in range(2)]
+    third = clinic.call("192.0.2.2")[1]
+    assert clinic.call("192.0.2.1")[1].disconnecting
+    assert clinic.seen.refused_connections == 1
+
+    channel, transport = clinic.call("192.0.2.3")
+    send(channel, HEAD + b"content-length: 3\r\n\r\nMSH")
+
+    assert len(clinic.frames) == 2
+    assert [each.disconnecting for each in crowd].count(True) == 1
+    assert not third.disconnecting
+    assert not transport.disconnecting
+
+
+def test_memory_of_a_body_in_progress(clinic: Clinic) -> None:
+    """It is used until the request is answered, although its sender is gone."""
+    transport = clinic.begin("192.0.2.1", 3, size=3 * RESERVE)
+    channel = clinic.open[-1][0]
+    assert clinic.budget.used == 2 * RESERVE
+    assert transport.value() == b""
+    channel.connectionLost(Failure(ConnectionError()))  # type: ignore[attr-defined, no-untyped-call]
+    assert clinic.budget.used == 2 * RESERVE
+    clinic.answers[0].callback([b"MSA"])
+
+    assert clinic.budget.used == 0
