@@ -17,10 +17,12 @@ from sqlalchemy import Connection
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.auditing import reading_of
 from bridge.engine.http.guard import Rate, take
+from bridge.engine.http.problems import unauthorized
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import released
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.feed import ChangePage, read_changes
+from bridge.engine.service.tokens import still_valid
 
 AT_ONCE = 20
 """So many changes are read without a thread, where the database is at hand."""
@@ -48,6 +50,9 @@ async def wait_for_changes(
         sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
     with _counted(engine, caller):
         page, said = await _awaited(engine, sites, after, limit, seconds, without, texts=texts)
+    # Again after the wait: the token may have been revoked meanwhile.
+    if seconds > 0 and not await engine.work.glance(lambda c: still_valid(c, caller)):
+        raise unauthorized()
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
         engine.journal.note(reading_of(request, "changes", (site for site, _ in shown), shown))

@@ -38,6 +38,8 @@ def weakness(password: str, email: str, name: str = "") -> Weakness | None:
     """Return why an account may not have this password, None where it may."""
     if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Weakness.TOO_LONG
+    if not password.strip():
+        return Weakness.TOO_WEAK
     own = {_letters(each) for each in (email, email.partition("@")[0], name)} - {""}
     if _letters(password) in own:
         return Weakness.PERSONAL

@@ -28,16 +28,14 @@ from bridge.store.database import Database
 
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _SERVER: Final = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
-_TAKE: Final = """
-    INSERT INTO engine_sign_in_bucket (name, full_at) VALUES (:name, :now + :cost)
-    ON CONFLICT (name) DO UPDATE
-    SET full_at = {least}({greatest}(engine_sign_in_bucket.full_at, :now), :now + :span) + :cost
-    WHERE {least}({greatest}(engine_sign_in_bucket.full_at, :now), :now + :span) + :cost
-        <= :now + :span
+_TAKE: Final = text("""
+    INSERT INTO engine_sign_in_bucket AS b (name, full_at) VALUES (:name, :now + :cost)
+    ON CONFLICT (name) DO UPDATE SET full_at = :cost + CASE
+        WHEN b.full_at < :now OR b.full_at > :now + 2 * :span THEN :now ELSE b.full_at END
+    WHERE b.full_at + :cost <= :now + :span OR b.full_at > :now + 2 * :span
     RETURNING name
-"""
-_SQLITE: Final = text(_TAKE.format(least="MIN", greatest="MAX"))
-_POSTGRES: Final = text(_TAKE.format(least="LEAST", greatest="GREATEST"))
+""")
+"""A bucket that is full in a far future was filled by a clock that began anew since."""
 _LOOK: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
 _GIVE_BACK: Final = text(
     "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
@@ -104,9 +102,8 @@ class Throttle:
         now = self.moment(connection)
         span = self._limit.seconds * 1000
         connection.execute(_FORGET, {"past": now, "future": now + 2 * span})
-        statement = _SQLITE if self._database.dialect == "sqlite" else _POSTGRES
         values = {"name": bucket.name, "now": now, "cost": self._cost(bucket), "span": span}
-        if connection.execute(statement, values).first() is None:
+        if connection.execute(_TAKE, values).first() is None:
             raise _Denied
 
     def _is_empty(self, connection: Connection, bucket: Bucket) -> bool:

@@ -183,6 +183,17 @@ def exists(connection: Connection, token_id: int) -> bool:
     return connection.execute(query).first() is not None
 
 
+def still_valid(connection: Connection, caller: Caller) -> bool:
+    """Tell whether a token that was valid before has not been revoked, nor its account disabled."""
+    query = (
+        select(TOKENS.c.id)
+        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
+        .where(TOKENS.c.id == caller.token_id, TOKENS.c.revoked_at.is_(None))
+        .where(ACCOUNTS.c.disabled_at.is_(None))
+    )
+    return connection.execute(query).first() is not None
+
+
 def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
     """Return the account of a token, and the site it is bound to; raise `NotFound`."""
     query = select(TOKENS.c.account_id, TOKENS.c.site_id).where(TOKENS.c.id == token_id)

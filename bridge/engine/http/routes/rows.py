@@ -20,7 +20,8 @@ from bridge.engine.rules.status import Status
 from bridge.engine.service import picking, users
 from bridge.engine.service.accounts import SignedIn
 from bridge.engine.service.caller import account_role
-from bridge.engine.service.feed import read_changes
+from bridge.engine.service.feed import ChangePage, read_changes
+from bridge.engine.service.sessions import works
 from bridge.engine.service.sites import get_site, list_prelim_groups
 from bridge.engine.service.work import Actor, Work
 from bridge.engine.service.worklist_rows import Column, Owner, RowsQuery, read_rows
@@ -126,14 +127,21 @@ async def changes(
 ) -> Response:
     """Return which reports of a site changed after a cursor; wait for it up to `wait` seconds."""
     engine, loop = engine_of(request), asyncio.get_running_loop()
-    await engine.work.read(lambda c: _member(c, signed, SiteID))
+
+    def reading(connection: Connection) -> ChangePage:
+        # Again at each look: the session may end while the page waits.
+        if not works(connection, signed.session, engine.clock(), engine.settings.lifetimes):
+            raise Forbidden
+        _member(connection, signed, SiteID)
+        return read_changes(connection, [SiteID], after, 500)
+
     caller = f"account {signed.account.id}"
     engine.polls.require_room(caller)
     deadline = loop.time() + wait
     with engine.polls.counted(caller):
         while True:
             bell = engine.work.changed.bell()
-            page = await engine.work.read(lambda c: read_changes(c, [SiteID], after, 500))
+            page = await engine.work.read(reading)
             left = deadline - loop.time()
             if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
                 bell.cancel()

@@ -1,0 +1,298 @@
+"""Enrolment links and one-time codes: the only way to a password without the present one."""
+
+import asyncio
+import base64
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+
+from tests.bridge.engine.http.house import ADMIN, FOREIGN, OTHER, READER, Service, boot, user
+from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
+from tests.enrolment import form_of
+
+CODE_SECONDS = 30
+
+
+def _account_id(service: Service, email: str) -> str:
+    found = service.get("account", "service", email=email)
+    assert found.status_code == 200, found.text
+    return str(found.json()["accountId"])
+
+
+def link_for(service: Service, email: str, **more: Any) -> str:
+    """Issue a link."""
+    body = {"accountId": _account_id(service, email), **more}
+    answer = service.post("account/enrolment", body, "service")
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["link"])
+
+
+def take(service: Service, link: str, password: str = PASSWORD, code: str = "") -> httpx.Response:
+    """Fill in the form of a link."""
+    form = form_of(link, password, code)
+    return service.call("POST", "/reporting/enrol", None, data=form, headers=OURS)
+
+
+def code_of(service: Service, secret: str, steps: int = 0) -> str:
+    """Return the code that an authenticator app shows."""
+    seconds = service.clock.now // 1000 + steps * CODE_SECONDS
+    totp = TOTP(base64.b32decode(secret), 6, SHA1(), CODE_SECONDS)  # noqa: S303  # RFC 6238
+    return totp.generate(seconds).decode()
+
+
+def secret_on(service: Service, link: str) -> str:
+    """Return the key that the page of a link shows as text."""
+    page = service.open(link)
+    assert page.status_code == 200, page.text
+    assert 'src="data:image/png;base64,' in page.text
+    return page.text.partition('<code class="secret">')[2].partition("<")[0]
+
+
+def with_codes(service: Service, email: str = READER) -> str:
+    """Enrol somebody with an authenticator app; return its key."""
+    link = link_for(service, email, secondFactor=True)
+    secret = secret_on(service, link)
+    assert take(service, link, code=code_of(service, secret)).status_code == 303
+    service.clock.pass_seconds(CODE_SECONDS)
+    return secret
+
+
+def sign_in_with(service: Service, code: str, email: str = READER) -> httpx.Response:
+    """Fill in the login form with a code."""
+    service.http.cookies.clear()
+    form = {"email": email, "password": PASSWORD, "code": code}
+    return service.call("POST", "/reporting/login", None, data=form, headers=OURS)
+
+
+def test_a_link_sets_a_password_once(service: Service) -> None:
+    """Its page says what became of it, and a replayed request changes nothing."""
+    link = link_for(service, READER)
+    page = service.open(link)
+    assert page.status_code == 200
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert take(service, link).status_code == 303
+    assert sign_in(service).status_code == 303
+    replayed = take(service, link, "another horse battery")
+    assert (replayed.status_code, "has been used" in replayed.text) == (410, True)
+    assert service.open(link).status_code == 410
+    assert sign_in(service, password="another horse battery").status_code == 401
+
+
+def test_an_expired_and_a_superseded_link_say_so(service: Service) -> None:
+    """A link lives for 72 hours, and a newer one ends it."""
+    first = link_for(service, READER)
+    second = link_for(service, READER)
+    assert "newer link" in take(service, first).text
+    service.clock.pass_seconds(72 * 3600)
+    assert "expired" in take(service, second).text
+    assert service.open(f"{second}x").status_code == 404
+    assert sign_in(service).status_code == 401
+
+
+def test_a_link_used_twice_at_the_same_moment_counts_once(service: Service) -> None:
+    """Of concurrent requests one sets the password."""
+    link = link_for(service, READER)
+    wanted = [f"{PASSWORD} {number}" for number in range(5)]
+
+    async def all_at_once() -> list[httpx.Response]:
+        posts = (
+            service.http.post("/reporting/enrol", data=form_of(link, each), headers=OURS)
+            for each in wanted
+        )
+        return list(await asyncio.gather(*posts))
+
+    answers = service.runner.run(all_at_once())
+    assert sorted(each.status_code for each in answers) == [303, 410, 410, 410, 410]
+    winners = [each for each in wanted if sign_in(service, password=each).status_code == 303]
+    assert len(winners) == 1
+
+
+@pytest.mark.parametrize("password", ["short", "Password1234", READER, "x" * 2000])
+def test_a_weak_password_leaves_the_link_open(service: Service, password: str) -> None:
+    """The page says why; the owner tries again."""
+    link = link_for(service, READER)
+    assert take(service, link, password).status_code == 400
+    assert take(service, link).status_code == 303
+
+
+def test_a_reset_ends_password_sessions_and_tokens(service: Service) -> None:
+    """What was from before opens nothing."""
+    enrol(service, READER)
+    sign_in(service)
+    assert account(service, "GET", "").status_code == 200
+    link = link_for(service, READER, endTokens=True)
+    assert account(service, "GET", "").status_code == 401
+    assert service.launch(READER).status_code == 401
+    assert sign_in(service).status_code == 401
+    assert take(service, link).status_code == 303
+
+
+def test_a_frame_or_a_foreign_page_enrols_nobody(service: Service) -> None:
+    """As for the login form."""
+    link = link_for(service, READER)
+    for headers in ({"sec-fetch-dest": "iframe"}, {"sec-fetch-site": "cross-site"}):
+        form = form_of(link, PASSWORD)
+        answer = service.call("POST", "/reporting/enrol", None, data=form, headers=headers)
+        assert answer.status_code == 403
+    assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
+
+
+@pytest.mark.parametrize("who", [ADMIN, READER, FOREIGN])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "account?email=reader@site1.test"),
+        ("POST", "account/enrolment"),
+        ("POST", "account/disable"),
+        ("POST", "account/enable"),
+        ("POST", "account/second-factor"),
+    ],
+)
+def test_accounts_across_sites_need_a_service_token(
+    service: Service, who: str, method: str, path: str
+) -> None:
+    """No administrator of a site resets, disables or looks up anybody."""
+    body = None if method == "GET" else {"accountId": "1"}
+    if path.endswith("second-factor"):
+        body = {"accountId": "1", "required": False}
+    answer = service.call(method, f"/api/{path}", who, json=body)
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("email", [READER, FOREIGN, "new@site3.test", "READER@SITE1.test"])
+@pytest.mark.parametrize("who", [ADMIN, "service"])
+def test_no_password_is_accepted_for_somebody_else(service: Service, email: str, who: str) -> None:
+    """By whoever, for whomever, in whatever spelling of the address."""
+    body = {"email": email, "name": "X", "password": "a password of another"}
+    answer = service.post("admin/sites/SITE1/users", body, who)
+    assert (answer.status_code, answer.json()["code"]) == (400, "password_not_accepted")
+
+
+def test_codes_are_asked_for_and_count_once(service: Service) -> None:
+    """Neither without a code, nor with an old one, nor with one that was used."""
+    secret = with_codes(service)
+    assert sign_in(service).status_code == 401
+    assert sign_in_with(service, "000000").status_code == 401
+    now = code_of(service, secret)
+    assert sign_in_with(service, now).status_code == 303
+    assert account(service, "GET", "").json()["secondFactor"] is True
+    assert sign_in_with(service, now).status_code == 401
+    assert sign_in_with(service, code_of(service, secret, -1)).status_code == 401
+    assert sign_in_with(service, code_of(service, secret, -5)).status_code == 401
+
+
+def test_a_wrong_code_enrols_nobody(service: Service) -> None:
+    """The authenticator must show what the page expects."""
+    link = link_for(service, READER, secondFactor=True)
+    secret_on(service, link)
+    assert take(service, link, code="123").status_code == 400
+    assert take(service, link).status_code == 400
+    assert sign_in(service).status_code == 401
+
+
+def test_the_secret_is_stored_sealed(service: Service) -> None:
+    """Neither as text nor as bytes."""
+    secret = with_codes(service)
+    with service.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT totp_sealed FROM engine_account").all()
+    stored = b"".join(bytes(each[0]) for each in rows if each[0])
+    assert stored
+    assert base64.b32decode(secret) not in stored
+
+
+def test_confirming_renews_the_proof(service: Service) -> None:
+    """`authenticatedAt` is the last proof; a wrong password or code leaves it."""
+    secret = with_codes(service)
+    assert sign_in_with(service, code_of(service, secret)).status_code == 303
+    before = account(service, "GET", "").json()["authenticatedAt"]
+    service.clock.pass_seconds(601)
+    for body in ({"password": "wrong wrong"}, {"password": PASSWORD}):
+        assert account(service, "POST", "/confirm", body).status_code == 400
+    assert account(service, "GET", "").json()["authenticatedAt"] == before
+    body = {"password": PASSWORD, "code": code_of(service, secret)}
+    assert account(service, "POST", "/confirm", body).status_code == 204
+    assert account(service, "GET", "").json()["authenticatedAt"] == service.clock.now
+
+
+def test_a_weak_new_password_is_refused_to_its_owner(service: Service) -> None:
+    """The policy holds for every way to a password."""
+    enrol(service, READER)
+    sign_in(service)
+    body = {"present": PASSWORD, "wanted": "Password1234"}
+    answer = account(service, "POST", "/password", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "password_common")
+
+
+def test_disabling_ends_everything_at_once(service: Service) -> None:
+    """Sessions, tokens, links of the account and links that its tokens made."""
+    enrol(service, OTHER)
+    link = service.launch(ADMIN, userInfo=user(OTHER, "Other")).json()["reportLink"]
+    page = service.session(service.open(link))
+    share = page("shares", {})
+    own = service.launch(OTHER, accession="A2", lazyLaunch=True).json()["reportLink"]
+    sign_in(service, OTHER)
+    assert account(service, "GET", "").status_code == 200
+    key = _account_id(service, OTHER)
+    assert service.post("account/disable", {"accountId": key}, "service").status_code == 204
+    assert account(service, "GET", "").status_code == 401
+    assert page("report").status_code == 401
+    assert service.launch(OTHER).status_code == 401
+    for each in (link, own):
+        answer = service.open(each)
+        assert "mode" not in answer.text or boot(answer)["mode"] != "report"
+    assert sign_in(service, OTHER).status_code == 401
+    named = service.launch(ADMIN, accession="A3", userInfo=user(OTHER, "Other"))
+    assert (named.status_code, named.json()["code"]) == (403, "account_disabled")
+    if share.status_code < 300:
+        assert service.open(share.json()["share"]["link"]).status_code == 404
+    assert service.post("account/enable", {"accountId": key}, "service").status_code == 204
+    assert page("report").status_code == 401
+    assert service.launch(OTHER).status_code == 401
+    assert sign_in(service, OTHER).status_code == 303
+
+
+def test_leaving_a_site_ends_its_sessions_and_links(service: Service) -> None:
+    """And coming back revives none of them."""
+    link = service.launch(ADMIN, userInfo=user(OTHER, "Other")).json()["reportLink"]
+    page = service.session(service.open(link))
+    path = f"/api/admin/sites/SITE1/users/{OTHER}"
+    assert service.call("DELETE", path).status_code == 200
+    assert page("report").status_code == 401
+    body = {"email": OTHER, "name": "Other"}
+    assert service.post("admin/sites/SITE1/users", body).status_code == 200
+    assert page("report").status_code == 401
+    assert service.open(link).status_code == 410
+
+
+def test_a_session_ends_with_the_token_that_made_its_link(service: Service) -> None:
+    """Also after its page was loaded anew."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
+    link = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
+    page = service.session(service.open(link))
+    again = service.session(service.open("/reporting/launch-report/clinical"))
+    assert page("report").status_code == 200
+    path = f"/api/admin/sites/SITE1/tokens/{made['id']}"
+    assert service.call("DELETE", path).status_code == 200
+    assert page("report").status_code == 401
+    assert again("report").status_code == 401
+
+
+def test_an_invited_account_gives_its_first_site_no_control(service: Service) -> None:
+    """Whoever made an account has neither a password nor a link of it, here or elsewhere."""
+    email = "both@site3.test"
+    made = service.post("admin/sites/SITE1/users", {"email": email, "name": "B"})
+    assert set(made.json()) == {"email", "name", "role"}
+    body = {"email": email, "name": "B", "role": "administrator"}
+    assert service.post("admin/sites/SITE2/users", body, FOREIGN).status_code == 200
+    token = service.post("admin/sites/SITE1/tokens", {"email": email}).json()["token"]
+    assert service.get("admin/sites/SITE2/users", token).status_code == 403
+    assert _token_of(link_for(service, email))
+
+
+def _token_of(link: str) -> str:
+    return parse_qs(urlsplit(link).query)["token"][0]
