@@ -11,7 +11,8 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -36,7 +37,6 @@ class Recording:
     """The event of an action that is being executed; the action fills in what it finds out."""
 
     event: AuditEvent
-    details: dict[str, Any] = field(default_factory=dict)
 
     def describe(
         self,
@@ -50,6 +50,49 @@ class Recording:
         known = {name: value for name, value in changes.items() if value is not None}
         self.event = replace(self.event, **known)
 
+    @contextmanager
+    def enqueued(self, database: Database, now: int) -> Iterator[None]:
+        """Let every write transaction on the database carry the event."""
+
+        def enqueue(written: Database, connection: Connection) -> None:
+            if written is database:
+                add(connection, self.event, now)
+
+        token = _current.set(self)
+        try:
+            with before_commit(enqueue):
+                yield
+        finally:
+            _current.reset(token)
+
+    def finish(self, database: Database, now: int) -> None:
+        """Record an action that has ended, where no transaction of its own did."""
+        with database.write() as connection:
+            add(connection, self.event, now)
+
+    def fail(self, database: Database, error: Exception, now: int) -> None:
+        """Record that the action was refused or failed; its changes were rolled back."""
+        refused = isinstance(error, BridgeError)
+        failed = replace(
+            self.event,
+            event_id=secrets.token_hex(16),
+            outcome=Outcome.REFUSED if refused else Outcome.FAILED,
+            details={**self.event.details, "code": code_of(error)},
+        )
+        with database.write() as connection:
+            add(connection, failed, now)
+
+
+_current: ContextVar[Recording | None] = ContextVar("audit_recording", default=None)
+
+
+def describe(
+    *, before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None
+) -> None:
+    """Add what changed to the event of the action in progress, if one is recorded."""
+    if recording := _current.get():
+        recording.describe(before=before, after=after)
+
 
 @contextmanager
 def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Recording]:
@@ -61,26 +104,13 @@ def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Record
     refusal. An action that only reads is recorded when it has ended.
     """
     recording = Recording(replace(event, event_id=event.event_id or secrets.token_hex(16)))
-
-    def enqueue(written: Database, connection: Connection) -> None:
-        if written is database:
-            add(connection, recording.event, now)
-
     try:
-        with before_commit(enqueue):
+        with recording.enqueued(database, now):
             yield recording
     except Exception as error:
-        failed = replace(
-            recording.event,
-            event_id=secrets.token_hex(16),
-            outcome=Outcome.REFUSED if isinstance(error, BridgeError) else Outcome.FAILED,
-            details={**recording.event.details, "code": code_of(error)},
-        )
-        with database.write() as connection:
-            add(connection, failed, now)
+        recording.fail(database, error, now)
         raise
-    with database.write() as connection:
-        add(connection, recording.event, now)
+    recording.finish(database, now)
 
 
 def add(connection: Connection, event: AuditEvent, at: int) -> None:

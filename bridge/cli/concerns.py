@@ -100,7 +100,7 @@ def seen(
 
     from bridge.store import concerns
     from bridge.store.concerns import Subject
-    from bridge.wiring.commanding import operator
+    from bridge.wiring.commanding import audited, operator
     from bridge.wiring.stores import bridge_database
 
     chosen = [
@@ -109,7 +109,10 @@ def seen(
     ]
     if not chosen and not everything:
         raise typer.BadParameter("say --message ID, --order ROW or --all")
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "mark as seen", ("exceptions", str(len(chosen) or "all"))),
+    ):
         now = time.time_ns() // 1_000_000
         count = concerns.seen(database, None if everything else chosen, now, operator())
     print(f"seen: {count}")

@@ -49,9 +49,13 @@ def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery with its message and the last reply. Patient data: for your eyes only."""
     from bridge.cli.show import one, readable, times
     from bridge.queue import browse
+    from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database
 
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "read", ("delivery", str(delivery_id))),
+    ):
         detail = browse.delivery(database, delivery_id)
     texts = {"payload": readable(detail.payload), "reply": readable(detail.reply)}
     one(times(asdict(detail.row)), texts, as_json=as_json)
@@ -72,14 +76,13 @@ def retry(
     dry_run: DryRun = False,
 ) -> None:
     """Deliver now, or again, oldest first; the same bytes under the same control ids."""
-    from functools import partial
-
     from bridge.cli.bulk import choice, report
     from bridge.operations.channels import Kind
     from bridge.queue.browse import deliveries
     from bridge.queue.operate import retry_delivery
     from bridge.wiring.bulk import chosen, one_by_one
     from bridge.wiring.channels import must_be_known, waits
+    from bridge.wiring.commanding import recorded, relayed
     from bridge.wiring.stores import bridge_database
 
     made = choice(delivery_ids, state, destination, since, until, code, limit)
@@ -92,16 +95,25 @@ def retry(
             return
         for each in waits(home, database, ids):
             print(f"note: {each}", file=sys.stderr)
-        again = partial(retry_delivery, database, chosen=made.wanted.state)
-        report(one_by_one(ids, again, rate), "delivery")
+
+        def again(row_id: int) -> None:
+            with recorded(database, "retry", ("delivery", str(row_id))):
+                retry_delivery(database, row_id, chosen=made.wanted.state)
+
+        with relayed(home, database):
+            report(one_by_one(ids, again, rate), "delivery")
 
 
 @group.command()
 def skip(delivery_id: _Id, home: Home) -> None:
     """Decide that a delivery is not to be sent; the others of its report go on."""
     from bridge.queue.operate import skip_delivery
+    from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database
 
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "skip", ("delivery", str(delivery_id))),
+    ):
         skip_delivery(database, delivery_id)
     print(f"delivery {delivery_id} will not be sent")

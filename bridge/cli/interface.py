@@ -56,13 +56,16 @@ def _put_into_force(home: Path, folder: Path, reason: str, *, replace: bool) -> 
     from bridge.wiring.activating import Who
     from bridge.wiring.arriving import files_of_folder
     from bridge.wiring.bringing import brought, put
-    from bridge.wiring.commanding import operator
+    from bridge.wiring.commanding import audited, operator
     from bridge.wiring.stores import bridge_database
     from config import load
 
     settings = load(home)
     who = Who(operator(), time.time_ns() // 1_000_000, reason)
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "import", ("interface", folder.name)),
+    ):
         found = brought(settings, database, files_of_folder(folder))
         put(settings, database, found, who, replace=replace)
     for name in (*found.channels, *(each.name for each in found.files)):

@@ -47,9 +47,13 @@ def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one message with its acknowledgment. Patient data: for your eyes only."""
     from bridge.cli.show import one, readable, times
     from bridge.queue import browse
+    from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database
 
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "read", ("message", str(message_id))),
+    ):
         detail = browse.message(database, message_id)
     shown = times(asdict(detail.row)) | {"notes": detail.notes}
     texts = {"payload": readable(detail.payload), "ack": readable(detail.ack)}
@@ -76,6 +80,7 @@ def replay(
     from bridge.queue.browse import messages
     from bridge.wiring.bulk import chosen, one_by_one
     from bridge.wiring.channels import must_be_known
+    from bridge.wiring.commanding import recorded, relayed
     from bridge.wiring.replaying import Replaying
     from bridge.wiring.stores import bridge_database
     from config import load
@@ -88,5 +93,11 @@ def replay(
         if dry_run:
             print(*ids, sep="\n", end="\n" if ids else "")
             return
-        again = Replaying(load(home), database, made.wanted.state)
-        report(one_by_one(ids, again, rate), "message")
+        replay = Replaying(load(home), database, made.wanted.state)
+
+        def again(row_id: int) -> int | None:
+            with recorded(database, "replay", ("message", str(row_id))):
+                return replay(row_id)
+
+        with relayed(home, database):
+            report(one_by_one(ids, again, rate), "message")

@@ -38,6 +38,7 @@ def activate(
 ) -> None:
     """Check the files of HOME and put them into force on all nodes; all of them or none."""
     from bridge.wiring.activating import activate_files, rollback
+    from bridge.wiring.commanding import audited
     from bridge.wiring.drafting import activate_draft
     from bridge.wiring.present import current
     from bridge.wiring.stores import bridge_database
@@ -45,7 +46,11 @@ def activate(
     from config import load
 
     settings, who = load(home), _who(by, reason)
-    with bridge_database(home) as database:
+    target = ("mapping", ", ".join(names or ["all"]))
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "activate", target, reason=reason),
+    ):
         chosen = names or names_used(current(settings, database))
         if version:
             done = [rollback(settings, database, name, who, version) for name in chosen]
@@ -66,10 +71,14 @@ def rollback(
 ) -> None:
     """Put the version before into force again, or the one that `--to` names."""
     from bridge.wiring.activating import rollback as go_back
+    from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database
     from config import load
 
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "roll back", ("mapping", name)),
+    ):
         print(go_back(load(home), database, name, _who(by, reason), version))
 
 
@@ -85,13 +94,18 @@ def read_with(
 ) -> None:
     """Let a listener read with these definitions, on all nodes, whatever the settings say."""
     from bridge.wiring.activating import activate as put
+    from bridge.wiring.commanding import audited
     from bridge.wiring.present import current
     from bridge.wiring.reading import version
     from bridge.wiring.stores import bridge_database
     from config import load
 
     settings = load(home)
-    with bridge_database(home) as database:
+    target = ("listener", listener)
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "read with", target, reason=reason),
+    ):
         put(settings, database, [], _who(by, reason), records=[version(listener, names or [])])
         now = current(settings, database).listener
     chosen = next(each.mappings for each in now if each.name == listener)

@@ -9,6 +9,7 @@ from bridge.console.desk import Bench, Desk
 from bridge.console.ownership import Belonging
 from bridge.console.parcels import Parcels
 from bridge.console.service import Service
+from bridge.console.trail import DeedQuery
 from bridge.engine_client.visiting import Visitor
 from bridge.executors import Gate
 from bridge.queue.rows import MessageDetail
@@ -94,5 +95,7 @@ class Backstage:
     bench: Bench
     parcels: Parcels
     connections: Connections
+    events: Callable[[DeedQuery], list[dict[str, Any]]]
+    """Reads the audit events of the console and of commands, newest first. Blocking."""
     gate: Gate = field(default_factory=lambda: Gate("definitions", _AT_ONCE, _WAITING))
     """What compiles definitions goes through here, few at a time."""

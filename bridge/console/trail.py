@@ -1,29 +1,23 @@
 """
-What people did in the console: who, when, what, on which row, and whether it went well.
+The audit events of the console: who, when, what, on which row, and whether it went well.
 
-Rows, names, sites and codes, and the reason that a person gave: what was searched for is not kept,
-nor what was read. Blocking.
+Events name rows, users, sites and codes, and the reason that a person gave; neither what was
+searched for nor what was read. They go to the chain by `bridge.audit.outbox`. Blocking.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Text, column, insert, select, table
-
+from bridge.audit import outbox
+from bridge.audit.events import AuditEvent, Origin, Outcome
 from bridge.store.database import Database
 
 DONE = "done"
-_DEED = table(
-    "console_deed",
-    *(column(name, BigInteger) for name in ("id", "at")),
-    *(column(name, Text) for name in ("email", "action", "subject", "outcome", "site", "reason")),
-)
-_LAST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One entry; `subject` is such as `message 17`, `outcome` is `done` or a code."""
+    """One action; `subject` is such as `message 17`, `outcome` is `done` or a code."""
 
     email: str
     action: str
@@ -31,6 +25,22 @@ class Deed:
     outcome: str = DONE
     site: str = ""
     reason: str = ""
+    source: str = ""
+
+    def event(self) -> AuditEvent:
+        """Return the audit event of the action."""
+        details = {"reason": self.reason} if self.reason else {}
+        refused = self.outcome != DONE
+        return AuditEvent(
+            self.action,
+            self.site or None,
+            outcome=Outcome.REFUSED if refused else Outcome.SUCCESS,
+            details={**details, "code": self.outcome} if refused else details,
+            actor=self.email,
+            origin=Origin.CONSOLE,
+            source=self.source,
+            target=target_of(self.subject),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +57,13 @@ class DeedQuery:
     limit: int = 100
 
 
+def target_of(subject: str) -> tuple[str, str]:
+    """Return type and id of a subject: `message 17`; of an address of a user, `user`."""
+    kind, _, identity = subject.partition(" ")
+    return ("user", subject) if "@" in kind else (kind, identity)
+
+
 def note(database: Database, deed: Deed, now: int) -> None:
-    """Keep a deed."""
-    row = {name: getattr(deed, name) for name in Deed.__slots__}
+    """Record an action in a transaction of its own."""
     with database.write() as connection:
-        connection.execute(insert(_DEED).values(at=now, **row))
-
-
-def newest(database: Database, wanted: DeedQuery) -> list[dict[str, object]]:
-    """List deeds, newest first; times in ms."""
-    before = _LAST if wanted.before is None else wanted.before
-    statement = select(_DEED).where(_DEED.c.id < before)
-    if wanted.sites is not None:
-        statement = statement.where(_DEED.c.site.in_(sorted(wanted.sites)))
-    for name in ("email", "action", "subject"):
-        if (value := getattr(wanted, name)) is not None:
-            statement = statement.where(_DEED.c[name] == value)
-    if wanted.since is not None:
-        statement = statement.where(_DEED.c.at >= wanted.since)
-    if wanted.until is not None:
-        statement = statement.where(_DEED.c.at < wanted.until)
-    with database.read() as connection:
-        found = connection.execute(statement.order_by(_DEED.c.id.desc()).limit(wanted.limit))
-        return [dict(row) for row in found.mappings()]
+        outbox.add(connection, deed.event(), now)

@@ -20,6 +20,7 @@ from bridge.observability.metrics import Metrics
 from bridge.operations.telemetry import open_tracer
 from bridge.operations.tracing import Tracer
 from bridge.roles import Role
+from bridge.runtime.audit_relaying import AuditRelaying
 from bridge.runtime.delivering import Delivery
 from bridge.runtime.membership import Membership
 from bridge.runtime.migrating import BRIDGE_ROLES
@@ -35,6 +36,7 @@ from bridge.store.errors import StoreError
 from bridge.store.suitability import doubts
 from bridge.wiring import stores
 from bridge.wiring.activating import note_start
+from bridge.wiring.audit_relay import AuditRelay
 from bridge.wiring.belonging import Belongings
 from bridge.wiring.console import console_application
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
@@ -67,6 +69,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
         parts.append(_database_part("database", database, stores.migrate_bridge))
+        parts.append(AuditRelaying(AuditRelay(settings, database)).part())
         _begin_with_files(settings, database)
     elsewhere = Elsewhere()
     parts.append(_worker_processes(elsewhere))

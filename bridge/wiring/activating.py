@@ -12,6 +12,7 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 from typing_extensions import override
 
+from bridge.audit import outbox
 from bridge.errors import BridgeError
 from bridge.operations.channels import Kind
 from bridge.store import mapping_versions as kept
@@ -159,6 +160,10 @@ def _activate(
             done.append(Activated(each.name, each.version, now))
             if now != each.version or before[each.name].origin is Origin.START:
                 kept.activate(connection, each, who.at, who.actor, who.reason, origin)
+        outbox.describe(
+            before={each.name: each.before for each in done},
+            after={each.name: each.version for each in done},
+        )
     return done[: len(chosen)] or done[-len(records) :]
 
 

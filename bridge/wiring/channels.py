@@ -11,7 +11,7 @@ from bridge.operations import channels, troubles
 from bridge.operations.channels import Channel, Kind
 from bridge.queue import browse
 from bridge.store.database import Database
-from bridge.wiring.commanding import operator
+from bridge.wiring.commanding import audited, operator
 from bridge.wiring.present import current
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
@@ -26,14 +26,20 @@ class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
 
 def pause(home: Path, kind: Kind, name: str) -> None:
     """Pause; the service, when it runs, knows within a second. Raises NoSuchChannel."""
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "pause", (kind.value, name)),
+    ):
         _known(current(load(home), database), kind, name)
         channels.pause(database, kind, name, time.time_ns() // 1_000_000, operator())
 
 
 def resume(home: Path, kind: Kind, name: str) -> bool:
     """Resume; tell whether it was paused. Raises NoSuchChannel."""
-    with bridge_database(home) as database:
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "resume", (kind.value, name)),
+    ):
         _known(current(load(home), database), kind, name)
         return channels.resume(database, kind, name)
 

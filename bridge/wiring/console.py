@@ -23,6 +23,7 @@ from bridge.operations.certificates import expiries
 from bridge.operations.channels import Channel, Kind
 from bridge.queue.rows import MessageDetail
 from bridge.store.database import Database
+from bridge.wiring.audit_relay import AuditRelay
 from bridge.wiring.authoring.bench import AuthorsBench
 from bridge.wiring.authoring.desk import AuthorsDesk
 from bridge.wiring.belonging import Belongings
@@ -152,6 +153,7 @@ def console_application(
             AuthorsBench(settings, database),
             ZippedInterfaces(settings, database, clock),
             SetUp(settings, database, clock),
+            AuditRelay(settings, database).newest,
         )
     )
 

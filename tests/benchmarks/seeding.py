@@ -104,19 +104,13 @@ DELIVERED: Final = f"""
        {{close}}
     FROM n WHERE n.i * 5 <= :all
 """  # noqa: S608  # our own names
-DEEDS: Final = f"""
-    INSERT INTO console_deed (at, email, action, subject, outcome) {_RANGE}
-    SELECT :began + n.i * :step, 'ada' || (n.i % 20) || '@example.org', 'read', 'message ' || n.i,
-        'done'
-    FROM n WHERE n.i % 100 = 0
-"""  # noqa: S608  # our own names
 _IDENTITIES: Final = """
     INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
     SELECT identity, digest, edition, id, ack_code FROM message ORDER BY identity
 """
 _TABLES = (
     "message", "message_body", "message_number", "bridge_order", "report_seen", "delivery",
-    "delivery_body", "console_deed",
+    "delivery_body",
 )  # fmt: skip
 
 
@@ -132,7 +126,7 @@ def seed(database: Database, count: int, now: int) -> None:
     bytes_of = ("CAST(", " AS BLOB)") if sqlite else ("convert_to(", ", 'UTF8')")
     _make_room(database, count)
     with _without_indexes(database):
-        for statement in (MESSAGES, BODIES, ORDERS, SEEN, DELIVERIES, DELIVERED, DEEDS):
+        for statement in (MESSAGES, BODIES, ORDERS, SEEN, DELIVERIES, DELIVERED):
             words = statement.replace("{open}", bytes_of[0]).replace("{close}", bytes_of[1])
             _in_chunks(database, words, count, values)
         _in_chunks(database, NUMBERS, count, values, chunk=count)

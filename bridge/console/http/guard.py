@@ -5,17 +5,19 @@ A cookie comes along with any request, so what changes something must come from 
 where a request comes from is told by the headers that no page can set.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
-from bridge.console import grants, trail
+from bridge.audit import outbox
+from bridge.audit.events import AuditEvent
+from bridge.console import grants
 from bridge.console.backstage import Backstage
 from bridge.console.errors import (
-    ConsoleError,
     ForeignPage,
     NotPermitted,
     NotTaken,
@@ -88,15 +90,10 @@ async def act(request: Request, person: Person, wanted: Act, work: Callable[[], 
     backstage = backstage_of(request)
 
     def run() -> T:
-        site = ""
-        try:
-            site = _allowed(person, wanted)
-            done = work()
-        except ConsoleError as refusal:
-            _note(backstage, person, wanted, site, refusal.code)
-            raise
-        _note(backstage, person, wanted, site, trail.DONE)
-        return done
+        event = _event(request, person, wanted)
+        with outbox.recorded(backstage.database, event, backstage.clock()) as recording:
+            recording.describe(site_id=_allowed(person, wanted) or None)
+            return work()
 
     return await Threads.CONSOLE.run(run)
 
@@ -106,14 +103,17 @@ async def act_and_wait(
 ) -> T:
     """Do something for a person by asking somebody else, and record it, as `act` does."""
     backstage = backstage_of(request)
-    site = ""
+    database, now = backstage.database, backstage.clock()
+    recording = outbox.Recording(_event(request, person, wanted))
     try:
         site = await Threads.CONSOLE.run(_allowed, person, wanted)
-        done = await _asked(work)
-    except ConsoleError as refusal:
-        await Threads.CONSOLE.run(_note, backstage, person, wanted, site, refusal.code)
+        recording.describe(site_id=site or None)
+        with recording.enqueued(database, now):
+            done = await _asked(work)
+    except Exception as error:
+        await Threads.CONSOLE.run(recording.fail, database, error, now)
         raise
-    await Threads.CONSOLE.run(_note, backstage, person, wanted, site, trail.DONE)
+    await Threads.CONSOLE.run(recording.finish, database, now)
     return done
 
 
@@ -151,10 +151,12 @@ def _allowed(person: Person, wanted: Act) -> str:
     return named.pop() if len(named) == 1 else ""
 
 
-def _note(backstage: Backstage, person: Person, wanted: Act, site: str, outcome: str) -> None:
-    email = person.grant.email
-    deed = Deed(email, wanted.action, wanted.subject, outcome, site, wanted.reason)
-    trail.note(backstage.database, deed, backstage.clock())
+def _event(request: Request, person: Person, wanted: Act) -> AuditEvent:
+    source = request.client.host if request.client else ""
+    deed = Deed(
+        person.grant.email, wanted.action, wanted.subject, reason=wanted.reason, source=source
+    )
+    return replace(deed.event(), event_id=secrets.token_hex(16))
 
 
 def _from_our_page(request: Request) -> bool:

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from bridge.console import trail
 from bridge.console.http.bodies import AuditFilter, DeedFilter, SentFilter
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act_and_wait
 from bridge.console.http.route import ConsoleRoute
@@ -22,7 +21,7 @@ async def deeds(
     """List what people did here, newest first; of a person's own sites."""
     person.grant.require(Permission.AUDIT)
     wanted = query.wanted(person.grant.reach)
-    return {"rows": await Threads.CONSOLE.run(trail.newest, backstage.database, wanted)}
+    return {"rows": await Threads.CONSOLE.run(backstage.events, wanted)}
 
 
 @router.get("/sent")

@@ -1,0 +1,94 @@
+"""Every command that changes something or shows patient data leaves one event with its target."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from bridge.cli.application import application
+from bridge.store.database import Database
+from bridge.wiring.stores import bridge_database
+
+_MESSAGE = text("""
+    INSERT INTO message (received_at, listener, identity, digest, edition, message_type, mapping,
+        mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state, detail)
+    VALUES (1700000000000, 'orders', 1, 1, 0, 'ORM^O01', 'orders', '1', 0, 'AA', 'delivered', '',
+        '', 'done', '')
+""")
+_BODY = text("INSERT INTO message_body (message_id, payload, ack) VALUES (1, :canary, :canary)")
+
+COMMANDS = {
+    ("messages", "show", "1"): ("read", "message", "1", "success"),
+    ("messages", "show", "99"): ("read", "message", "99", "refused"),
+    ("messages", "replay", "99"): ("replay", "message", "99", "refused"),
+    ("deliveries", "show", "99"): ("read", "delivery", "99", "refused"),
+    ("deliveries", "retry", "99"): ("retry", "delivery", "99", "refused"),
+    ("deliveries", "skip", "99"): ("skip", "delivery", "99", "refused"),
+    ("listeners", "pause", "ris-orders"): ("pause", "listener", "ris-orders", "success"),
+    ("listeners", "resume", "ris-orders"): ("resume", "listener", "ris-orders", "success"),
+    ("destinations", "pause", "nowhere"): ("pause", "destination", "nowhere", "refused"),
+    ("mapping", "activate", "orders"): ("activate", "mapping", "orders", "success"),
+    ("mapping", "rollback", "orders"): ("roll back", "mapping", "orders", "refused"),
+    ("concerns", "seen", "--all"): ("mark as seen", "exceptions", "all", "success"),
+}
+
+
+class Home:
+    """A home with one stored message, and its commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *arguments: str) -> Result:
+        """Run a command on this home."""
+        return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the audit trail, the newest first."""
+        result = self.run("audit", "list", "--json")
+        assert result.exit_code == 0, (result.output, result.exception)
+        found: list[dict[str, Any]] = json.loads(result.stdout)
+        return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """One home for all commands: what they change, they change for one another."""
+    made = Home(tmp_path_factory.mktemp("audit") / "home")
+    CliRunner().invoke(application, ["init", str(made.folder)])
+    with bridge_database(made.folder) as database:
+        _fill(database)
+    return made
+
+
+def _fill(database: Database) -> None:
+    with database.write() as connection:
+        connection.execute(_MESSAGE)
+        connection.execute(_BODY, {"canary": b"MSH|^~\\&|CANARY"})
+
+
+@pytest.mark.parametrize("command", list(COMMANDS), ids=" ".join)
+def test_a_command_leaves_one_event(home: Home, command: tuple[str, ...]) -> None:
+    """Its action, target and outcome, who ran it and where; a refusal is an event too."""
+    before = {each["sequence"] for each in home.events()}
+    home.run(*command)
+    events = [each for each in home.events() if each["sequence"] not in before]
+    (event,) = [each for each in events if each["action"] != "audit-read"]
+    target = event["target"]
+    said = (event["action"], target["type"], target["id"], event["outcome"])
+    assert said == COMMANDS[command]
+    assert (event["origin"], event["actor"]) == ("cli", event["details"]["command"])
+    assert "pid" in event["source"]
+    assert event["node"]
+    assert "CANARY" not in json.dumps(event)
+
+
+def test_the_chain_holds_what_commands_did(home: Home) -> None:
+    """After all of them the chain is whole and nothing waits."""
+    result = home.run("audit", "verify")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("ok:")
