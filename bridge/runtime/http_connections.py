@@ -9,7 +9,7 @@ a busy one never. If all are busy, the new connection may ask for health and met
 
 import asyncio
 import ipaddress
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -19,6 +19,9 @@ import structlog
 
 RESERVED = 32
 """Connections beyond `HttpLimits.connections`, for probes."""
+
+STARTS_PER_TURN = 4
+"""Requests that are started in one turn of the event loop."""
 
 PROBE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -112,6 +115,9 @@ class HttpConnections:
         self._order = _Order()
         self._order_of: dict[str, _Order] = {}
         self._surplus: set[Connection] = set()
+        self._queues: OrderedDict[str, deque[tuple[Connection, Callable[[], None]]]] = OrderedDict()
+        self._begun = 0  # requests of this turn of the loop
+        self._turn_ends = False  # it was asked to say when
         self._timer: asyncio.TimerHandle | None = None
         self._closed: Counter[str] = Counter()
         self._reported = 0.0
@@ -165,6 +171,37 @@ class HttpConnections:
         connection.surplus = False
         self._surplus.discard(connection)
         return True
+
+    def begin(self, connection: Connection, path: str, start: Callable[[], None]) -> None:
+        """
+        Start a request: few in a turn of the loop, the sources in rotation; probes at once.
+
+        However many requests come, health, metrics and MLLP wait for a few of them only.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._turn_ends:
+            self._turn_ends = True
+            loop.call_soon(self._end_turn)
+        if path in PROBE_PATHS or (not self._queues and self._begun < STARTS_PER_TURN):
+            self._begun += 1
+            start()
+            return
+        source = self._sources.get(connection, "")
+        self._queues.setdefault(source, deque()).append((connection, start))
+
+    def _end_turn(self) -> None:
+        self._begun, self._turn_ends = 0, False
+        while self._queues and self._begun < STARTS_PER_TURN:
+            source, queue = self._queues.popitem(last=False)
+            connection, start = queue.popleft()
+            if queue:
+                self._queues[source] = queue  # behind those of others
+            if connection in self._sources:
+                self._begun += 1
+                start()
+        if self._queues or self._begun:
+            self._turn_ends = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
 
     def closed(self, reason: str) -> None:
         """Count a connection that was refused or closed by us."""

@@ -9,6 +9,7 @@ the connection is closed, not drained.
 
 import json
 import uuid
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -185,7 +186,8 @@ class HttpProtocol(HttpToolsProtocol):
 
             await app(scope, receive, sending)
 
-        super()._start_asgi_task(cycle, serve)
+        begin = partial(super()._start_asgi_task, cycle, serve)
+        self._registry.begin(self, cycle.scope["path"], begin)
 
     @override
     def on_response_complete(self) -> None:

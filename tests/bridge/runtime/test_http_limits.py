@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.runtime.http_connections import RESERVED, HttpLimits
+from bridge.runtime.http_connections import RESERVED, STARTS_PER_TURN, HttpLimits
 from bridge.runtime.http_protocol import LINGER_BYTES, MAX_HEADER_COUNT
 from bridge.runtime.web import WebServer
 from config.quantities import Address
@@ -371,3 +371,21 @@ async def test_no_other_protocol_is_spoken(protocol: bytes) -> None:
         answer = await ended(reader)
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert [each["path"] for each in to.application.seen] == ["/"]
+
+
+async def test_requests_of_one_address_do_not_hold_up_probes_and_others() -> None:
+    """Few begin in one turn of the loop; another address's request overtakes those that wait."""
+    limits = replace(PATIENT, connections=300, per_source=200)
+    async with served(limits) as to:
+        crowd = [await to.connect() for _ in range(150)]
+        other, one = await to.connect(source="127.0.0.2")
+        probe, probing = await to.connect(source="127.0.0.3")
+        for _, writer in crowd:
+            writer.write(GET % b"many")
+        one.write(GET % b"other")
+        probing.write(GET % b"readyz")
+        assert (await status(other), await status(probe)) == (200, 200)
+        assert [await status(reader) for reader, _ in crowd] == [200] * len(crowd)
+        paths = [each["path"] for each in to.application.seen]
+    assert paths.index("/readyz") < 3 * STARTS_PER_TURN
+    assert paths.index("/other") < 5 * STARTS_PER_TURN

@@ -1,0 +1,196 @@
+"""
+A drill, run by hand: floods over HTTP from one address, orders over MLLP from another.
+
+`python -m tests.floods [SECONDS]` starts a service with 1,024 file descriptors on this machine's
+loopback. For each flood it prints how long orders and `/readyz` waited and how much memory grew.
+"""
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import resource
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.acceptance.forked import started
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, verdict
+
+HONEST, ATTACKER = "127.0.0.2", "127.0.0.9"
+DESCRIPTORS, ATTEMPTS = 1024, 1100
+LARGE = 20 * 2**20
+CROWD = 24
+POST = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
+
+Flood = Callable[[int], None]
+
+
+def connect(port: int, source: str = ATTACKER) -> socket.socket:
+    """Open a connection from a loopback address."""
+    return socket.create_connection(("127.0.0.1", port), 5, (source, 0))
+
+
+def hold(port: int, start: bytes) -> None:
+    """Keep many connections open that begin a request and never end it."""
+    held: list[socket.socket] = []
+    while True:
+        with contextlib.suppress(OSError):
+            held.append(connect(port))
+            held[-1].sendall(start)
+        if len(held) > ATTEMPTS:
+            held.pop(0).close()
+
+
+def crowd(port: int, request: bytes, *, reads: bool = True) -> None:
+    """Send a request again and again, over many connections at a time."""
+
+    def send() -> None:
+        while True:
+            with contextlib.suppress(OSError), connect(port) as line:
+                line.sendall(request)
+                while reads and line.recv(65536):
+                    pass
+
+    for _ in range(CROWD):
+        threading.Thread(target=send, daemon=True).start()
+    threading.Event().wait()
+
+
+def half_heads(port: int) -> None:
+    """Half a head each."""
+    hold(port, b"GET /reporting/worklist HTTP/1.1\r\nHost:")
+
+
+def silence(port: int) -> None:
+    """Not a byte."""
+    hold(port, b"")
+
+
+def half_forms(port: int) -> None:
+    """Half a form each."""
+    hold(port, POST % (b"/reporting/login", FORM, 100) + b"email=")
+
+
+def large_bodies(port: int) -> None:
+    """Large bodies of many small values, of nobody."""
+    body = b"[" + b"[]," * (LARGE // 3)
+    crowd(port, POST % (b"/console/api/mapping-learn", JSON, len(body)) + body)
+
+
+def large_api_bodies(port: int) -> None:
+    """The same to the engine, with a wrong token."""
+    body = b"[" + b"[]," * (LARGE // 3)
+    head = POST % (b"/api/report/launch/clinical", JSON, len(body))
+    crowd(port, head.replace(b"Host: x", b"Host: x\r\nX-Access-Token: wrong") + body)
+
+
+def guesses(port: int) -> None:
+    """Passwords that are wrong."""
+    form = b"email=ada%40example.org&password=wrong-password"
+    head = POST % (b"/reporting/login", FORM, len(form))
+    head = head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    crowd(port, head + form)
+
+
+def slow_readers(port: int) -> None:
+    """Pages that nobody reads."""
+    hold(port, b"GET /reporting/login HTTP/1.1\r\nHost: x\r\n\r\n" * 16)
+
+
+FLOODS: tuple[Flood, ...] = (
+    half_heads,
+    silence,
+    half_forms,
+    large_bodies,
+    large_api_bodies,
+    guesses,
+    slow_readers,
+)
+
+
+class Honest:
+    """Sends orders and asks for readiness, from an address of its own."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._numbers = itertools.count(1)
+        self._sender = Sender(house.mllp_port)
+        self._sender.socket.close()
+        self._sender.socket = connect(house.mllp_port, HONEST)
+
+    def measure(self, seconds: float) -> tuple[list[float], list[float]]:
+        """Return how long acknowledgments and `/readyz` took."""
+        acks, probes, end = [], [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert verdict(self._sender.ask(order(next(self._numbers))))[0] in {"AA", "CA"}
+            acks.append(time.monotonic() - began)
+            began = time.monotonic()
+            with connect(self._house.http_port, HONEST) as line:
+                line.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                answer = b""
+                while data := line.recv(4096):
+                    answer += data
+            probes.append(time.monotonic() - began if b" 200 " in answer[:16] else seconds)
+            time.sleep(0.02)
+        return sorted(acks), sorted(probes)
+
+
+def resident(pid: int) -> int:
+    """Return the resident memory of a process, in MiB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+def report(text: str) -> None:
+    """Print a result at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def line(name: str, acks: list[float], probes: list[float], grown: int) -> str:
+    """Write a result."""
+
+    def at(times: list[float]) -> str:
+        return f"p50 {times[len(times) // 2]:.3f} p99 {times[int(len(times) * 0.99)]:.3f} s"
+
+    return f"{name:18} ack {at(acks)}  readyz {at(probes)}  memory +{grown} MiB  n {len(acks)}"
+
+
+def main(seconds: float) -> None:
+    """Run all floods, one after the other."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    with tempfile.TemporaryDirectory() as folder:
+        house = House(Path(folder) / "home", program=started)
+        house.make()
+        service = house.start()
+        pid = service.process.pid
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        try:
+            honest = Honest(house)
+            report(line("none", *honest.measure(seconds), 0))
+            for flood in FLOODS:
+                before = resident(pid)
+                attack = multiprocessing.Process(target=flood, args=(house.http_port,), daemon=True)
+                attack.start()
+                try:
+                    acks, probes = honest.measure(seconds)
+                finally:
+                    attack.kill()
+                    attack.join()
+                report(line(flood.__name__, acks, probes, resident(pid) - before))
+        finally:
+            house.stop()
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 8.0)
