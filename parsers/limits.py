@@ -48,12 +48,11 @@ PROFILE = Limits(8 * MEBIBYTE, depth=32, count=100_000)
 TEMPLATE = Limits(1_000_000, depth=10_000, count=50_000)
 """A report template (MRRT, HTML). `depth`: open elements (end tags are optional); `count`: tags."""
 
-STRUCTURED_REPORT = Limits(10 * MEBIBYTE, depth=64, count=250_000, seconds=3)
-"""A DICOM SR file. `size`: inflated; `depth`: of the content tree; `count`: data elements."""
+STRUCTURED_REPORT = Limits(10 * MEBIBYTE, depth=64, count=50_000, seconds=3)
+"""A DICOM SR file. `size`: inflated; `depth`: of the content tree; `count`: its own elements."""
 
 STRUCTURED_REPORT_ITEMS = 20_000
-STRUCTURED_REPORT_SEQUENCES = 200
-"""Levels of sequences within each other, whatever they mean; the content tree has fewer."""
+"""Items of all sequences of a DICOM SR file."""
 
 STRUCTURED_REPORT_TEXT = 4 * MEBIBYTE
 """Characters of what a DICOM SR file says."""

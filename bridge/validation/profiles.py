@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.validation.errors import ProfileUnusable
+from parsers.errors import DocumentRefused
+from parsers.xml import read
 
 Reference = Mapping[str, Any]
 """Message structure (`ORM_O01`) to what hl7apy calls its reference."""
@@ -26,11 +28,11 @@ _USAGE: Final = re.compile(r"R|RE|O|C|CE|B|W|X|IX|C\(\w+/\w+\)|")
 def load_profile(file: Path) -> Reference:
     """Read a profile of one or more message structures. Raises ProfileUnusable."""
     try:
-        root = ET.parse(file).getroot()  # noqa: S314  # the administrator's own file
+        root = read(file.read_bytes())
     except OSError as error:
         raise ProfileUnusable(file.name, error.strerror or "cannot be read") from None
-    except ET.ParseError:
-        raise ProfileUnusable(file.name, "is no XML") from None
+    except DocumentRefused as refused:
+        raise ProfileUnusable(file.name, refused.reason) from None
     found = {}
     version = nearest(root.get("HL7Version") or "2.5.1")
     for definition in root.iter("HL7v2xStaticDef"):

@@ -7,6 +7,7 @@ that inflates a deflated file without bound. Knows nothing of structured reports
 
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -23,6 +24,7 @@ from pydicom.uid import (
 )
 
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
+from parsers.limits import META_INFORMATION, STRUCTURED_REPORT, STRUCTURED_REPORT_ITEMS
 
 PREAMBLE = 128
 MAGIC = b"DICM"
@@ -39,9 +41,10 @@ config.settings.reading_validation_mode = config.IGNORE
 class SrLimits:
     """Bounds of one file; `max_depth` counts levels of the content tree."""
 
-    max_bytes: int = 10 * 2**20
-    max_items: int = 20_000
-    max_depth: int = 64
+    max_bytes: int = STRUCTURED_REPORT.size
+    max_items: int = STRUCTURED_REPORT_ITEMS
+    max_depth: int = STRUCTURED_REPORT.depth
+    max_elements: int = STRUCTURED_REPORT.count
 
 
 def read_file(data: bytes, limits: SrLimits) -> Dataset:
@@ -57,9 +60,22 @@ def read_file(data: bytes, limits: SrLimits) -> Dataset:
         BytesIO(body),
         is_implicit_VR=syntax == ImplicitVRLittleEndian,
         is_little_endian=syntax != ExplicitVRBigEndian,
+        stop_when=_counting(limits.max_elements),
     )
     _refuse_cut(data_set)
     return data_set
+
+
+def _counting(limit: int) -> Callable[[BaseTag, str | None, int], bool]:
+    """Give a condition that never stops, and refuses a data set with too many elements."""
+    left = iter(range(limit))
+
+    def stops(tag: BaseTag, vr: str | None, length: int) -> bool:
+        if next(left, None) is None:
+            raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+        return False
+
+    return stops
 
 
 def _refuse_cut(data_set: Dataset) -> None:
@@ -76,10 +92,13 @@ def _split(data: bytes) -> tuple[str, bytes]:
     """Return the transfer syntax and the bytes of the data set (DICOM PS3.10 §7.1)."""
     if data[PREAMBLE : PREAMBLE + len(MAGIC)] != MAGIC:
         return _guess(data), data
-    stream = BytesIO(data[PREAMBLE + len(MAGIC) :])
+    begin = PREAMBLE + len(MAGIC)
+    stream = BytesIO(data[begin : begin + META_INFORMATION])
     meta = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_after_meta)
+    if stream.tell() >= META_INFORMATION:
+        raise BadStructuredReport(SrFault.TOO_LARGE)
     syntax = str(meta.get("TransferSyntaxUID", ""))
-    body = stream.read()
+    body = data[begin + stream.tell() :]
     return syntax or _guess(body), body
 
 

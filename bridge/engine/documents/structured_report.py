@@ -16,6 +16,7 @@ from bridge.engine.documents.errors import BadStructuredReport, SrFault
 from bridge.engine.documents.sr_content import Measurement, concept, walk
 from bridge.engine.documents.sr_file import SrLimits, read_file
 from bridge.engine.documents.sr_tags import clinical_info, text_of
+from parsers.limits import STRUCTURED_REPORT_TEXT
 
 SR_STORAGE = "1.2.840.10008.5.1.4.1.1.88."  # every SR document class of PS3.4 B.5 begins so
 
@@ -66,6 +67,9 @@ def _interpret(data_set: Dataset, sop_class: str, limits: SrLimits) -> Structure
     if not instance:  # it is what a repeated file is recognized by
         raise BadStructuredReport(SrFault.MALFORMED)
     content = walk(data_set, limits.max_depth)
+    paths = sum(len(name) for each in content.measurements for name in each.path)
+    if sum(map(len, content.lines)) + paths > STRUCTURED_REPORT_TEXT:
+        raise BadStructuredReport(SrFault.TOO_LARGE)
     return StructuredReport(
         sop_instance_uid=instance,
         sop_class_uid=sop_class,
