@@ -12,7 +12,7 @@ Rules, in this order:
 3. When all slots are taken, the source that holds most connections gives one up: the longest idle
    one, or, where none is idle, the one whose frame has been unfinished the longest. A source gives
    way only to sources that hold no more connections than itself, and an unfinished frame, or what
-   has been idle for less than `SETTLED` seconds, only to sources that hold fewer.
+   has been idle for less than `SETTLED` seconds, only to sources that hold less than half as many.
 4. A connection with frames that wait for their reply is never closed.
 """
 
@@ -26,6 +26,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SETTLED = 1.0
 """Seconds for which a new or just answered connection is not closed in favour of its equals."""
+
+_REFUSE_AGAIN = 0.1
+"""Seconds in which no connection is looked for again for sources that hold as many as one that got
+none: to refuse a flood must cost little."""
 
 _IPV6_SITE = 64  # bits: a host chooses the others itself
 
@@ -118,6 +122,7 @@ class Admission:
         self._ceiling = ceiling or Ceiling()
         self._occupants: set[Occupant] = set()
         self._held: Counter[str] = Counter()
+        self._refused_from, self._refused_at = 0, -_REFUSE_AGAIN
 
     def __len__(self) -> int:
         return len(self._occupants)
@@ -164,9 +169,12 @@ class Admission:
 
     def _make_room(self, source: str, now: float) -> bool:
         own = self._held[source]
+        if own >= self._refused_from and now - self._refused_at < _REFUSE_AGAIN:
+            return False
         for activity in (Activity.IDLE, Activity.UNFINISHED):
             if self._give_up(self._candidates(activity, own, now)):
                 return True
+        self._refused_from, self._refused_at = own, now
         return False
 
     def _candidates(self, activity: Activity, own: int, now: float) -> Iterator[Occupant]:
@@ -174,8 +182,8 @@ class Admission:
             if each.activity is not activity:
                 continue
             held = self._held[each.source]
-            # Plus one: exchanging places with an equal would help nobody.
-            if held > own + 1 or (held >= own and _is_settled_idle(each, now)):
+            # Sources of about equal weight would only take places from each other, without end.
+            if held > 2 * (own + 1) or (held >= own and _is_settled_idle(each, now)):
                 yield each
 
     def _give_up(self, candidates: Iterable[Occupant]) -> bool:

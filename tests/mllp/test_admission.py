@@ -116,6 +116,16 @@ class TestLimits:
         assert admission.request("10.0.0.2", 6) is None
         assert [each.evicted for each in crowd] == [False, False, True]
 
+    def test_sources_of_equal_weight_take_nothing_from_each_other(self) -> None:
+        """They are refused; a source with few connections still gets one at the same time."""
+        admission = Admission(12)
+        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+            fill(admission, *(Slot(host, 0, Activity.UNFINISHED) for _ in range(4)))
+
+        assert admission.request("10.0.0.1", 5) is Refusal.LIMIT
+        assert admission.request("10.0.0.2", 5.01) is Refusal.LIMIT
+        assert admission.request("10.0.0.9", 5.02) is None
+
     def test_owed_replies_are_never_given_up(self) -> None:
         """Then the new connection is refused."""
         admission = Admission(2)
