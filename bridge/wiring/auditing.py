@@ -18,7 +18,7 @@ from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, Verdict
 from bridge.audit.events import command_event
 from bridge.engine.documents.audit_event import AuditEntry, audit_events
-from bridge.engine.service import trail
+from bridge.engine.service import anonymous, trail
 from bridge.engine.service.trail import TrailQuery
 from bridge.errors import BridgeError
 from bridge.queue import browse
@@ -93,8 +93,16 @@ def newest(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
     with _Trail(load(home)) as opened:
         with opened.database.read() as connection:
             rows = trail.newest(connection, query, limit, opened.chain)
+            plain = query.site_id is None and query.report_id is None
+            refusals = (
+                anonymous.newest(connection, query.since, limit)
+                if plain and opened.chain is ENGINE_CHAIN
+                else []
+            )
         opened.note("audit-read", query)
-    return [each.as_json() for each in rows]
+    found = [{**each.as_json(), "chained": True} for each in rows]
+    found += [each for each in refusals if query.action in (None, each["action"])]
+    return sorted(found, key=lambda each: each["at"], reverse=True)[:limit]
 
 
 def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from bridge.engine.service import feed, links, repeats, sessions
+from bridge.engine.service import anonymous, feed, links, repeats, sessions
 from bridge.operations.archive import Archive
 from bridge.queue.parcels import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
@@ -93,6 +93,7 @@ def _prune_engine(
             "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
             "links": _all(engine, partial(links.purge_before, moment=before)),
             "answers": _all(engine, partial(repeats.purge_before, moment=before)),
+            "refusals": _all(engine, partial(anonymous.purge_before, moment=before)),
         }
         with engine.write() as connection:
             now = time.time_ns() // 1_000_000

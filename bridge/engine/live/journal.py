@@ -8,7 +8,7 @@ own transaction and lose nothing.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -16,6 +16,7 @@ import structlog
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.live.workshop import Workshop
+from bridge.engine.service import anonymous
 from bridge.store.errors import StoreError
 
 PAUSE_SECONDS = 0.2
@@ -35,18 +36,23 @@ class Journal:
         self._clock = clock
         self._waiting: list[tuple[int, AuditEvent]] = []
         self._dropped = 0
+        self._tally = anonymous.Tally()
         self._task: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()  # who asks for a record waits for one that is under way
 
     def note(self, deeds: Sequence[AuditEvent]) -> None:
         """Take deeds, which are recorded a moment later. On the event loop."""
         now = self._clock()
-        self._waiting += [(now, deed) for deed in deeds]
+        for deed in deeds:
+            if anonymous.is_anonymous(deed):
+                self._tally.count(deed, now)
+            else:
+                self._waiting.append((now, deed))
         excess = len(self._waiting) - MAX_WAITING
         if excess > 0:
             self._dropped += excess
             del self._waiting[:excess]
-        if self._waiting and (self._task is None or self._task.done()):
+        if (self._waiting or self._tally) and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._later(), name="audit")
 
     async def flush(self) -> None:
@@ -57,18 +63,20 @@ class Journal:
     async def _flush(self) -> None:
         taken, self._waiting = self._waiting, []
         dropped, self._dropped = self._dropped, 0
-        if not taken:
+        counts = self._tally.take()
+        if not taken and not counts:
             return
         deeds = merged(taken)
         if dropped:
             note = AuditEvent("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
             deeds.append((self._clock(), note))
         try:
-            await self._work.run(lambda: self._record(deeds))
+            await self._work.run(lambda: self._record(deeds, counts))
         except StoreError as error:
             log.warning("audit_waits", failure=type(error).__name__, deeds=len(taken))
             self._waiting = taken + self._waiting
             self._dropped += dropped
+            self._tally.give_back(counts)
 
     async def stop(self) -> None:
         """Record what waits, and take the time for it."""
@@ -80,13 +88,18 @@ class Journal:
         await self.flush()
 
     async def _later(self) -> None:
-        while self._waiting:
+        while self._waiting or self._tally:
             await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.shield(self.flush())
 
-    def _record(self, deeds: Sequence[tuple[int, AuditEvent]]) -> None:
+    def _record(
+        self, deeds: Sequence[tuple[int, AuditEvent]], counts: Mapping[anonymous.Key, int]
+    ) -> None:
         database = self._work.database
         with database.write() as connection:
+            if counts:
+                database.serialize(connection, anonymous.LOCK)
+                anonymous.add(connection, counts)
             ENGINE_CHAIN.record_all(connection, database.serialize, deeds)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.audit_event import audit_events
-from bridge.engine.live.journal import merged
-from bridge.engine.service import trail
+from bridge.engine.live.journal import Journal, merged
+from bridge.engine.service import anonymous, trail
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, user
 
 ONE = {"clinicalInfo": identity()}
@@ -56,20 +56,53 @@ def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
 
 
 def test_refusals_are_on_record_and_counted(service: Service) -> None:
-    """Failed authentications and denied permissions, alike ones as one entry with a count."""
+    """A known caller's refusal is in the chain; of unknown ones there are counts beside it."""
     for _ in range(5):
         service.post("report/status", {"clinicalInfo": [identity()]}, "wrong")
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
     service.runner.run(service.application.state.engine.journal.flush())
     with service.database.read() as connection:
-        rows = trail.page(connection, trail.TrailQuery())
-    *tokens, permission = rows  # written twice where the five straddle a moment of the journal's
+        (permission,) = trail.page(connection, trail.TrailQuery())
+        rows = anonymous.newest(connection, None, 100)
     assert (permission.action, permission.outcome, permission.user) == (
         *("permission", "refused"), FOREIGN
     )  # fmt: skip
-    assert {(each.action, each.outcome, each.user) for each in tokens} == {("token", "refused", "")}
-    assert sum(each.details.get("count", 1) for each in tokens) == 5
-    assert {each.details["path"] for each in tokens} == {"/api/report/status"}
+    (token,) = rows
+    assert (token["action"], token["details"]["count"]) == ("token", 5)
+
+
+def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
+    """Whatever the number of addresses and requests, and every request is counted."""
+    journal, requests = service.application.state.engine.journal, 5000
+    before = service.clock() // 60_000
+    for number in range(requests):
+        event = AuditEvent(
+            "token",
+            outcome=Outcome.REFUSED,
+            source=f"10.1.{number // 250}.{number % 250}",
+            details={"code": "unauthorized"},
+        )
+        service.runner.run(_note(journal, event, flush=number % 500 == 0))
+    service.runner.run(journal.flush())
+    with service.database.read() as connection:
+        rows = anonymous.newest(connection, None, 1000)
+        assert trail.page(connection, trail.TrailQuery()) == []
+    assert len(rows) <= (service.clock() // 60_000 - before + 1) * (anonymous.MOST_A_MINUTE + 1)
+    assert sum(each["details"]["count"] for each in rows) == requests
+    with service.database.write() as connection:
+        assert anonymous.purge_before(connection, 2**60) == len(rows)
+
+
+async def _note(journal: Journal, event: AuditEvent, *, flush: bool) -> None:
+    journal.note([event])
+    if flush:
+        await journal.flush()
+
+
+def test_sources_are_networks() -> None:
+    """An IPv6 sender has a whole /64 to itself."""
+    assert anonymous.network_of("2001:db8::1") == anonymous.network_of("2001:db8::ffff")
+    assert anonymous.network_of("::ffff:10.0.0.1") == "10.0.0.1"
 
 
 def test_alike_refusals_share_an_entry() -> None:
