@@ -59,16 +59,19 @@ class Rights:
     `system`: a system administrator (the operator with the data directory, the service token, a
     console system administrator). `console`: the permissions of a console role, with `bodies` if
     it shows message bodies. `sites`: the sites of the console role, None for all of them.
+    `lacks`: the permissions that a system administrator of the console does not have.
     """
 
     system: bool = False
     console: frozenset[str] = frozenset()
     sites: frozenset[str] | None = frozenset()
+    lacks: frozenset[str] = frozenset()
 
     def cover(self, other: "Rights") -> bool:
         """Tell whether these rights include all of the other ones."""
         if self.system:
-            return True
+            own = not self.lacks & other.console
+            return own and (not other.system or self.lacks <= other.lacks)
         if other.system or not other.console <= self.console:
             return False
         if self.sites is None or not other.console:
@@ -82,13 +85,14 @@ NO_RIGHTS: Final = Rights()
 @dataclass(frozen=True, slots=True)
 class Actor:
     """
-    Who asks. `account_id` is None for the service token and the operator at the command line.
+    Who asks. `account_id`, a number or its text, is None for the service token and the operator
+    at the command line.
 
     `administers` are the sites that the actor administers in the session or token at hand; a
     session or token that is limited to one site has at most that one.
     """
 
-    account_id: int | None = None
+    account_id: int | str | None = None
     rights: Rights = NO_RIGHTS
     administers: frozenset[str] = frozenset()
 
@@ -101,7 +105,7 @@ class Target:
     `enrolled`: its owner has set a password or signed in through the provider at some time.
     """
 
-    account_id: int | None
+    account_id: int | str | None
     rights: Rights = NO_RIGHTS
     enrolled: bool = False
     last_administrator: bool = False
@@ -135,7 +139,7 @@ def decide(
 
 
 def _owns(actor: Actor, target: Target) -> bool:
-    return actor.account_id is not None and actor.account_id == target.account_id
+    return actor.account_id is not None and str(actor.account_id) == str(target.account_id)
 
 
 def _owner(actor: Actor, target: Target, _: Request) -> Refusal | None:
@@ -147,10 +151,12 @@ def _owner(actor: Actor, target: Target, _: Request) -> Refusal | None:
 
 
 def _system(actor: Actor, target: Target, _: Request) -> Refusal | None:
-    """Permit a system administrator, on the account of somebody else."""
+    """Permit a system administrator, on the account of somebody else who may do no more."""
     if _owns(actor, target):
         return Refusal.OWN_ACCOUNT
-    return None if actor.rights.system else Refusal.NOT_PERMITTED
+    if not actor.rights.system:
+        return Refusal.NOT_PERMITTED
+    return None if actor.rights.cover(target.rights) else Refusal.TARGET_MAY_MORE
 
 
 def _site(actor: Actor, target: Target, request: Request) -> Refusal | None:
@@ -179,13 +185,11 @@ def _owner_or_site(actor: Actor, target: Target, request: Request) -> Refusal | 
 
 
 def _console(actor: Actor, target: Target, request: Request) -> Refusal | None:
-    """Permit a system administrator who holds all that is given and taken."""
+    """Permit a system administrator who holds all that is given, as `_system` does."""
     refusal = _system(actor, target, request)
     if refusal is not None:
         return refusal
-    if not actor.rights.cover(request.grants):
-        return Refusal.NOT_PERMITTED
-    return None if actor.rights.cover(target.rights) else Refusal.TARGET_MAY_MORE
+    return None if actor.rights.cover(request.grants) else Refusal.NOT_PERMITTED
 
 
 TABLE: Final[Mapping[Action, _Rule]] = {

@@ -12,7 +12,15 @@ if TYPE_CHECKING:
 
 group = typer.Typer(help="Who may do what in the admin console.", no_args_is_help=True)
 
+_COLUMNS = (
+    *("account_id", "email", "role", "bodies", "sites"),
+    *("pending", "second_factor", "disabled"),
+)
 _Email = Annotated[str, typer.Argument(metavar="EMAIL", help="An account of the report engine.")]
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Also where no system administrator would remain.")
+]
 
 
 def _role(text: str) -> "Role":
@@ -44,61 +52,71 @@ def grant(
         list[str] | None,
         typer.Option("--site", metavar="SITE_ID", help="Sees and changes this site only; again."),
     ] = None,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Make the account where there is none yet.")
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Give an account a role in the console, in the place of the one it had."""
-    import time
+    """
+    Give an account a role in the console, in the place of the one it had.
 
-    from bridge.console.grants import give
+    Where that widens what the account may, its password, sessions and tokens end. Its owner
+    enrols anew with the link that is printed.
+    """
+    import json
+
     from bridge.console.permissions import Grant
-    from bridge.console.trail import Deed, note
-    from bridge.wiring.administration import administer
-    from bridge.wiring.commanding import operator
-    from bridge.wiring.stores import bridge_database
-    from config import load
+    from bridge.wiring.console_access import console_access
 
-    now, by = time.time_ns() // 1_000_000, operator()
     given = Grant(email, _role(role), bodies, frozenset(site) if site else None)
     _sensible(given)
-    with bridge_database(home) as database:
-        give(database, given, now, by)
-        note(database, Deed(by, "grant", f"{given.email} {given.role}"), now)
-    print(f"{email} is {role} in the console")
-    settings = load(home)
-    if not settings.engine.is_internal:
+    with console_access(home) as console:
+        made = console.grant(email, given, pending=pending, force=force)
+    link = None if made is None else made.link
+    if as_json:
+        until = None if made is None else made.expires_at
+        print(json.dumps({"email": email, "role": role, "link": link, "expiresAt": until}))
         return
-    with administer(settings) as engine:
-        if not engine.has_account(email):
-            print(f"note: nobody signs in as {email} so far: see `bridge user`", file=sys.stderr)
+    print(f"{email} is {role} in the console")
+    if link is not None:
+        print(link)
 
 
 @group.command()
-def revoke(email: _Email, home: Home) -> None:
+def revoke(email: _Email, home: Home, force: Force = False) -> None:
     """Take an account's role in the console away."""
-    import time
+    from bridge.console.errors import Unknown
+    from bridge.wiring.console_access import console_access
 
-    from bridge.console.grants import take
-    from bridge.console.trail import Deed, note
-    from bridge.wiring.commanding import operator
-    from bridge.wiring.stores import bridge_database
-
-    with bridge_database(home) as database:
-        if not take(database, email):
+    with console_access(home) as console:
+        try:
+            console.revoke(email, force=force)
+        except Unknown:
             print(f"{email} had no role in the console")
             sys.exit(1)
-        note(database, Deed(operator(), "revoke", email), time.time_ns() // 1_000_000)
     print(f"{email} has no role in the console any more")
 
 
 @group.command("list")
 def list_(home: Home, as_json: AsJson = False) -> None:
-    """List who has which role."""
-    from dataclasses import asdict
-
+    """List who has which role, and whether they can use it."""
     from bridge.cli.show import rows
-    from bridge.console.grants import everybody
-    from bridge.wiring.stores import bridge_database
+    from bridge.wiring.console_access import console_access
 
-    with bridge_database(home) as database:
-        found = [asdict(each) for each in everybody(database)]
-    told = [{**each, "sites": sorted(each["sites"] or ())} for each in found]
-    rows(told, ("email", "role", "bodies", "sites"), as_json=as_json)
+    with console_access(home) as console:
+        found = console.entries()
+    told = [
+        {
+            "account_id": each.grant.account_id,
+            "email": each.email,
+            "role": each.grant.role.value,
+            "bodies": each.grant.bodies,
+            "sites": sorted(each.grant.sites or ()),
+            "pending": each.pending,
+            "second_factor": each.second_factor,
+            "disabled": each.disabled,
+        }
+        for each in found
+    ]
+    rows(told, _COLUMNS, as_json=as_json)

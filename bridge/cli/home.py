@@ -52,8 +52,12 @@ def check(
 
 def migrate(home: Home) -> None:
     """Bring the databases of a home to the schema of this release."""
-    from bridge.wiring.stores import migrate_all
+    from bridge.wiring.console_access import resolve_grants
+    from bridge.wiring.stores import bridge_database, migrate_all
     from config import load
 
-    for name, revisions in migrate_all(load(home)).items():
+    settings = load(home)
+    for name, revisions in migrate_all(settings).items():
         print(f"{name}: {', '.join(revisions)}")
+    with bridge_database(home) as database:
+        resolve_grants(settings, database)

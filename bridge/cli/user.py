@@ -58,13 +58,19 @@ def enrol(
 
 
 @group.command()
-def disable(email: Annotated[str, typer.Argument(metavar="EMAIL")], home: Home) -> None:
+def disable(
+    email: Annotated[str, typer.Argument(metavar="EMAIL")],
+    home: Home,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also the last system administrator of the console.")
+    ] = False,
+) -> None:
     """Disable a user: their sessions, tokens and links end at once, for good."""
     from bridge.wiring.administration import administer
     from config import load
 
     with administer(load(home)) as engine:
-        engine.disable_user(email)
+        engine.disable_user(email, force=force)
     print(f"disabled {email}")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from bridge.console.access import Access
 from bridge.console.connections import Connections
 from bridge.console.desk import Bench, Desk
 from bridge.console.ownership import Belonging
@@ -79,7 +80,8 @@ class Backstage:
     Everything the routes need.
 
     `visitor` says who is signed in at the report service, `service` asks it in our own name;
-    `probe` connects to a listener or destination and says what it found.
+    `probe` connects to a listener or destination and says what it found. `second_factor`: the
+    console opens only to sessions with a second factor.
     """
 
     database: Database
@@ -97,5 +99,7 @@ class Backstage:
     connections: Connections
     events: Callable[[DeedQuery], list[dict[str, Any]]]
     """Reads the audit events of the console and of commands, newest first. Blocking."""
+    access: Access
+    second_factor: bool
     gate: Gate = field(default_factory=lambda: Gate("definitions", _AT_ONCE, _WAITING))
     """What compiles definitions goes through here, few at a time."""

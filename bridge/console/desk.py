@@ -104,6 +104,9 @@ class Desk(Protocol):
     def version(self, name: str, version: str) -> Told:
         """Give the files of a version."""
 
+    def changes_hooks(self, change: Writing | Decision) -> bool:
+        """Tell whether a draft, its activation or a rollback brings code that is not active."""
+
     def activate(self, decision: Decision) -> Told:
         """Put the author's draft into force."""
 

@@ -4,9 +4,12 @@ Why the console refuses; each has its HTTP status and a stable code.
     ConsoleError
     ├── SignedOut        401  nobody is signed in
     ├── NotPermitted     403  the role does not allow it
+    ├── SessionRefused   403  the session does not open the console
+    ├── ReauthRequired   403  the password must be confirmed again
     ├── ForeignPage      403  a page of somebody else asked
     ├── Unknown          404  there is no such row or channel
     ├── Impossible       409  it does not follow from the present state
+    ├── GrantRefused     4xx  a rule about accounts and grants forbids it
     ├── Conflict         409  somebody was faster
     ├── BadJson          400  the body is no JSON, or more than is read
     ├── BadEdit          400  an edited message cannot be written
@@ -58,6 +61,35 @@ class NotPermitted(ConsoleError):
 
     def __init__(self, permission: str) -> None:
         super().__init__(f"this needs the permission '{permission}'")
+
+
+class SessionRefused(ConsoleError):
+    """The person has a role, but their session does not open the console; `code` says why."""
+
+    status = 403
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class ReauthRequired(ConsoleError):
+    """The person must prove again who they are; the same request succeeds afterwards."""
+
+    status = 403
+    code = "reauthentication_required"
+
+    def __init__(self) -> None:
+        super().__init__("confirm your password to do this, and try again")
+
+
+class GrantRefused(ConsoleError):
+    """A rule about accounts and grants forbids it; `code` names the rule."""
+
+    def __init__(self, code: str, detail: str, status: int = 403) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.status = status
 
 
 class ForeignPage(ConsoleError):

@@ -5,10 +5,13 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from bridge.console.errors import NotTaken, Unreachable
+from bridge.engine_client.accounts import Account, Enrolment, account, enrolment
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import WorklistPage
+from bridge.engine_client.replies import Unreadable
 
 _GOOD = range(200, 300)
+_NOT_FOUND = 404
 
 
 class Engine(Protocol):
@@ -24,6 +27,16 @@ class Engine(Protocol):
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """Pass on what a person asks of the administrative endpoints."""
+
+    async def administer_account(
+        self,
+        method: str,
+        path: str = "",
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """Call an endpoint of accounts in our own name."""
 
     async def worklist(
         self,
@@ -62,10 +75,7 @@ class Service:
             )
         except EngineFailure:
             raise Unreachable from None
-        if status in _GOOD:
-            return answer
-        told = answer if isinstance(answer, dict) else {}
-        raise NotTaken(status, str(told.get("code", f"http_{status}")), str(told.get("detail", "")))
+        return _taken(status, answer)
 
     async def audit_events(self, site: str, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
         """List audit events of a site, newest first; `wanted` as the endpoint has it."""
@@ -77,3 +87,51 @@ class Service:
         """Have the whole chain walked."""
         verdict: dict[str, Any] = await self.ask("GET", "audit", "verdict")
         return verdict
+
+    async def account(self, who: str) -> Account | None:
+        """Find an account by its e-mail address or its id."""
+        query = {"email": who} if "@" in who else {"accountId": who}
+        try:
+            status, answer = await self.engine.administer_account("GET", query=query)
+            return None if status == _NOT_FOUND else account(_taken(status, answer))
+        except (EngineFailure, Unreadable):
+            raise Unreachable from None
+
+    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+        """End password, second factor and sessions of an account; make an enrolment link."""
+        body = {
+            "accountId": account_id,
+            "secondFactor": second_factor,
+            "endTokens": end_tokens,
+        }
+        try:
+            return enrolment(await self._account("/enrolment", body))
+        except Unreadable:
+            raise Unreachable from None
+
+    async def require_second_factor(self, account_id: str, *, required: bool) -> None:
+        """Say whether the account needs a second factor."""
+        await self._account("/second-factor", {"accountId": account_id, "required": required})
+
+    async def switch(self, account_id: str, *, disabled: bool) -> None:
+        """Disable or enable an account."""
+        await self._account("/disable" if disabled else "/enable", {"accountId": account_id})
+
+    async def sites(self) -> frozenset[str]:
+        """List the ids of all sites."""
+        return frozenset(str(each["SiteID"]) for each in await self.ask("GET", "sites"))
+
+    async def _account(self, path: str, body: Mapping[str, Any]) -> Any:
+        try:
+            status, answer = await self.engine.administer_account("POST", path, body=body)
+        except EngineFailure:
+            raise Unreachable from None
+        return _taken(status, answer)
+
+
+def _taken(status: int, answer: Any) -> Any:
+    """Give the answer of a call that succeeded. Raises NotTaken."""
+    if status in _GOOD:
+        return answer
+    told = answer if isinstance(answer, dict) else {}
+    raise NotTaken(status, str(told.get("code", f"http_{status}")), str(told.get("detail", "")))

@@ -19,6 +19,9 @@ _SETTINGS: Final = Template("""\
 bind = "$host:$web"
 public_url = "http://$host:$web"
 
+[sign_in]
+second_factor = "optional"  # an installation that is used needs one
+
 [[listener]]
 name = "ris-a"
 bind = "$host:$ris_a"

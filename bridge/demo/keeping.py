@@ -1,7 +1,7 @@
 """After the story: what can be opened and tried, and results that still come."""
 
 import asyncio
-import secrets
+import json
 import sys
 from pathlib import Path
 
@@ -25,13 +25,13 @@ async def keep_running(
     """Say what there is to open, tell of each result that comes, until Ctrl-C."""
     teller = cast.teller
     teller.scene("It goes on running; Ctrl-C ends it and removes its folder")
-    password = await _console_account(stage)
+    link = await _console_account(stage)
     links = [(name, await cast.radiologist.link(order)) for name, order in _REPORTS]
     places = [*_places(cast, stage, ports), ("x-access-token", f"{token} ({USER})")]
     console = [
+        ("first", f"{link} (once: set a password)"),
         ("console", f"{ports.address}/console"),
         ("e-mail", KEEPER),
-        ("password", password),
         ("what to do there", "docs/tutorial.md: a second sender, mapped in the console"),
     ]
     for heading, rows in (
@@ -53,14 +53,12 @@ async def keep_running(
 
 
 async def _console_account(stage: Stage) -> str:
-    """Let somebody into the console, who may do everything there; return their password."""
-    password = secrets.token_urlsafe(9)
+    """Let somebody into the console, who may do everything there; return their enrolment link."""
     home = ("--home", str(stage.home))
-    who = (KEEPER, *home, "--name", KEEPER_NAME, "--site", SITE, "--password-stdin")
-    await stage.bridge("user", "add", *who, typed=f"{password}\n")
-    role = ("--role", "system-administrator", "--bodies")
-    await stage.bridge("console", "grant", KEEPER, *home, *role)
-    return password
+    await stage.bridge("user", "add", KEEPER, *home, "--name", KEEPER_NAME, "--site", SITE)
+    role = ("--role", "system-administrator", "--bodies", "--json")
+    granted = await stage.bridge("console", "grant", KEEPER, *home, *role)
+    return str(json.loads(granted.splitlines()[-1])["link"])
 
 
 def _places(cast: Cast, stage: Stage, ports: Ports) -> list[tuple[str, str]]:

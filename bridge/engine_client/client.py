@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from bridge.engine_client.accounts import AccountAdministration
 from bridge.engine_client.administration import Administering
 from bridge.engine_client.calling import Caller
 from bridge.engine_client.feeds import Feeds
@@ -21,7 +22,7 @@ from bridge.engine_client.transport import Tokens, Transport
 from bridge.engine_client.visiting import Visiting
 
 
-class EngineClient(Launching, Reports, Feeds, Administering, Visiting):
+class EngineClient(Launching, Reports, Feeds, Administering, AccountAdministration, Visiting):
     """Every endpoint of the interface document and of DESIGN chapter 6."""
 
     def __init__(self, http: httpx.AsyncClient | Caller, tokens: Tokens | str) -> None:

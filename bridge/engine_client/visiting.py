@@ -17,11 +17,21 @@ _SIGNED_OUT = 401
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A signed-in person, and how they like their pages."""
+    """
+    A signed-in person, their session, and how they like their pages.
 
+    `site` is the one site that the session is good for; None: all of the account's.
+    `authenticated_at`, in ms, is when the person last proved who they are. `second_factor`: they
+    did so with a one-time code or at an identity provider.
+    """
+
+    account_id: str
     email: str
     name: str
     theme: str
+    site: str | None
+    authenticated_at: int
+    second_factor: bool
 
 
 class Visiting:
@@ -45,7 +55,18 @@ class Visiting:
 
 
 def _visitor(value: object) -> Visitor:
-    if not isinstance(value, dict) or not isinstance(value.get("email"), str):
+    """Read a profile. What says how far the session reaches must be there."""
+    if not isinstance(value, dict):
+        raise Unreadable("profile")
+    site, since = value.get("site", ""), value.get("authenticatedAt")
+    account_id, email = value.get("accountId"), value.get("email")
+    if not isinstance(account_id, str) or not account_id:
+        raise Unreadable("accountId")
+    if not isinstance(email, str):
         raise Unreadable("email")
-    told = (value.get(each) or "" for each in ("email", "name", "theme"))
-    return Visitor(*map(str, told))
+    if site == "" or not isinstance(site, str | None):
+        raise Unreadable("site")
+    if not isinstance(since, int):
+        raise Unreadable("authenticatedAt")
+    name, theme = (str(value.get(each) or "") for each in ("name", "theme"))
+    return Visitor(account_id, email, name, theme, site, since, value.get("secondFactor") is True)

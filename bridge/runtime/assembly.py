@@ -39,6 +39,7 @@ from bridge.wiring.activating import note_start
 from bridge.wiring.audit_relay import AuditRelay
 from bridge.wiring.belonging import Belongings
 from bridge.wiring.console import console_application
+from bridge.wiring.console_access import resolve_grants
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import (
     engine_application,
@@ -76,6 +77,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
     client, closing, second = _client(settings, roles, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
+        resolve_grants(settings, database)
         belonging = Belongings(settings, database, elsewhere)
         parts.append(Numbering(database, belonging, elsewhere).part())
         console = console_application(settings, database, client, belonging, now_ms)

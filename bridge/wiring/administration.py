@@ -29,6 +29,7 @@ from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.commanding import note
+from bridge.wiring.console_roles import GrantedRoles
 from bridge.wiring.stores import migrate_engine, open_engine_database
 from config import Settings
 
@@ -141,8 +142,16 @@ class Administration:
             self._database.announce(connection, FEED_CHANNEL)
         return None if issued is None else issued.address(self._settings.http.public_url)
 
-    def disable_user(self, email: str) -> None:
-        """Disable a user: their sessions, tokens and links end at once, for good."""
+    def disable_user(self, email: str, *, force: bool = False) -> None:
+        """
+        Disable a user: their sessions, tokens and links end at once, for good.
+
+        Refused for the last system administrator of the console, unless `force`.
+        """
+        with refusing():
+            with self._database.read() as connection:
+                key = self._facts(connection, email).account_id
+            GrantedRoles(self._settings).suspend(key, force=force)
         with self.deed("user-disable", target=("user", email)) as (connection, now):
             facts = self._facts(connection, email)
             self._decide(Action.DISABLE, facts)
@@ -155,6 +164,7 @@ class Administration:
             facts = self._facts(connection, email)
             self._decide(Action.ENABLE, facts)
             system_accounts.enable(connection, facts.account_id)
+        GrantedRoles(self._settings).resume(facts.account_id)
 
     def change_email(self, email: str, wanted: str) -> None:
         """Change the e-mail address of a user; their sessions end."""

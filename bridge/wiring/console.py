@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from bridge.console.access import Access
 from bridge.console.backstage import Backstage, Files
 from bridge.console.errors import Unknown
 from bridge.console.http.application import create_application
@@ -30,6 +31,7 @@ from bridge.wiring.belonging import Belongings
 from bridge.wiring.channels import described_channels, names
 from bridge.wiring.connecting import SetUp
 from bridge.wiring.connections import source
+from bridge.wiring.console_access import needs_second_factor
 from bridge.wiring.present import current
 from bridge.wiring.probing import probe
 from bridge.wiring.replaying import Rejudging
@@ -138,6 +140,7 @@ def console_application(
         keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
         return {each.report_id: each.status.value for each in await _asked(client, keys)}
 
+    service = Service(client)
     return create_application(
         Backstage(
             database,
@@ -145,7 +148,7 @@ def console_application(
             belonging,
             visitor,
             status,
-            Service(client),
+            service,
             probed,
             _files,
             clock,
@@ -154,6 +157,8 @@ def console_application(
             ZippedInterfaces(settings, database, clock),
             SetUp(settings, database, clock),
             AuditRelay(settings, database).newest,
+            Access(database, service, clock, provider=settings.sign_in.oidc is not None),
+            needs_second_factor(settings),
         )
     )
 

@@ -28,6 +28,7 @@ from bridge.engine_client.in_process import InProcess
 from bridge.engine_client.over_httpx import OverHttpx
 from bridge.engine_client.transport import Tokens
 from bridge.store.database import Database
+from bridge.wiring.console_roles import GrantedRoles
 from bridge.wiring.secret_files import WatchedKeys, read_link_keys, read_secret, read_token
 from config import Settings
 
@@ -115,7 +116,10 @@ def engine_application(
     `alone`: there is no listener in its process.
     """
     return create_application(
-        replace(engine_settings(settings), alone=alone), database, clock=clock
+        replace(engine_settings(settings), alone=alone),
+        database,
+        clock=clock,
+        roles=GrantedRoles(settings),
     )
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from bridge.console.connections import Change, Plan
 from bridge.console.http.channels import Kind, Name
 from bridge.console.http.connection_bodies import BackBody, ConnectionName, PlanBody, SettingsBody
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait, always
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
@@ -66,7 +66,7 @@ async def save(
     backstage: BackstageDep,
 ) -> Mapping[str, Any]:
     """Put settings into force on all nodes."""
-    wanted = Act(_NEEDS, "set up", f"{kind} {name}", reason=body.reason)
+    wanted = Act(_NEEDS, "set up", f"{kind} {name}", reason=body.reason, fresh=always)
     email = person.grant.email
     change = Change(kind, name, email, body.reason, body.begun_on, body.table, body.new)
     async with backstage.gate.entered():
@@ -83,7 +83,7 @@ async def rollback(
     backstage: BackstageDep,
 ) -> Mapping[str, Any]:
     """Put the settings before into force again."""
-    wanted = Act(_NEEDS, "roll back", f"{kind} {name}", reason=body.reason)
+    wanted = Act(_NEEDS, "roll back", f"{kind} {name}", reason=body.reason, fresh=always)
     change = Change(kind, name, person.grant.email, body.reason, body.begun_on)
     async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.connections.rollback(change))

@@ -25,7 +25,7 @@ from bridge.console.errors import (
     Unknown,
     Unreachable,
 )
-from bridge.console.permissions import Grant, Permission
+from bridge.console.permissions import Grant, Permission, Session, admit, require_fresh
 from bridge.console.trail import Deed
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
@@ -35,11 +35,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks, and what they may."""
+    """Who asks, what they may, and when (ms) they last proved who they are."""
 
     grant: Grant
     name: str
     theme: str
+    authenticated_at: int
 
 
 def backstage_of(request: Request) -> Backstage:
@@ -49,7 +50,7 @@ def backstage_of(request: Request) -> Backstage:
 
 
 async def person_of(request: Request) -> Person:
-    """Say who asks. Raises SignedOut, NotPermitted, ForeignPage, Unreachable."""
+    """Say who asks. Raises SignedOut, NotPermitted, SessionRefused, ForeignPage, Unreachable."""
     if request.method != "GET" and not _from_our_page(request):
         raise ForeignPage
     backstage = backstage_of(request)
@@ -60,10 +61,14 @@ async def person_of(request: Request) -> Person:
         raise Unreachable from None
     if visitor is None:
         raise SignedOut
-    grant = await Threads.CONSOLE.run(grants.find, backstage.database, visitor.email)
+    grant = await Threads.CONSOLE.run(grants.find, backstage.database, visitor.account_id)
     if grant is None:
         raise NotPermitted(Permission.SEE)
-    return Person(grant, visitor.name, visitor.theme)
+    session = Session(visitor.site, visitor.authenticated_at, visitor.second_factor)
+    own = admit(grant, session, second_factor=backstage.second_factor)
+    return Person(
+        replace(own, email=visitor.email), visitor.name, visitor.theme, visitor.authenticated_at
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class Act:
     What is done, on what, and what it needs.
 
     `sites` gives those of what it is about, or raises Unknown; None: it is about no site.
+    `rule` raises where one more rule forbids it. `fresh` tells whether the person must have
+    proved who they are within the last ten minutes.
     """
 
     permissions: tuple[Permission, ...]
@@ -79,6 +86,13 @@ class Act:
     subject: str = ""
     sites: Callable[[], Collection[str]] | None = None
     reason: str = ""
+    rule: Callable[[], None] = lambda: None
+    fresh: Callable[[], bool] = lambda: False
+
+
+def always() -> bool:
+    """Say that an act needs a fresh proof of identity, whatever it changes."""
+    return True
 
 
 async def act(request: Request, person: Person, wanted: Act, work: Callable[[], T]) -> T:
@@ -92,7 +106,7 @@ async def act(request: Request, person: Person, wanted: Act, work: Callable[[], 
     def run() -> T:
         event = _event(request, person, wanted)
         with outbox.recorded(backstage.database, event, backstage.clock()) as recording:
-            recording.describe(site_id=_allowed(person, wanted) or None)
+            recording.describe(site_id=_allowed(backstage, person, wanted) or None)
             return work()
 
     return await Threads.CONSOLE.run(run)
@@ -106,7 +120,7 @@ async def act_and_wait(
     database, now = backstage.database, backstage.clock()
     recording = outbox.Recording(_event(request, person, wanted))
     try:
-        site = await Threads.CONSOLE.run(_allowed, person, wanted)
+        site = await Threads.CONSOLE.run(_allowed, backstage, person, wanted)
         recording.describe(site_id=site or None)
         with recording.enqueued(database, now):
             done = await _asked(work)
@@ -139,14 +153,17 @@ def within_reach(person: Person, sites: Collection[str]) -> None:
         raise Unknown
 
 
-def _allowed(person: Person, wanted: Act) -> str:
+def _allowed(backstage: Backstage, person: Person, wanted: Act) -> str:
     """Give the one site that an act is about; '' where there are none or several."""
     for permission in wanted.permissions:
         person.grant.require(permission)
-    if wanted.sites is None:
-        return ""
-    sites = wanted.sites()
-    within_reach(person, sites)
+    sites: Collection[str] = ()
+    if wanted.sites is not None:
+        sites = wanted.sites()
+        within_reach(person, sites)
+    wanted.rule()
+    if wanted.fresh():
+        require_fresh(person.authenticated_at, backstage.clock())
     named = set(sites) - {"*"}
     return named.pop() if len(named) == 1 else ""
 

@@ -51,10 +51,15 @@ async def save(
     name: Name, body: DraftBody, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> Mapping[str, Any]:
     """Keep one's draft, whatever is wrong with it, and name that; nothing comes into force."""
-    wanted = Act((Permission.AUTHOR,), "save draft", f"mapping {name}")
     may_code = Permission.CODE in person.grant.permissions
     writing = Writing(
         name, person.grant.email, body.files, body.begun_on, body.revision, code=may_code
+    )
+    wanted = Act(
+        (Permission.AUTHOR,),
+        "save draft",
+        f"mapping {name}",
+        fresh=lambda: may_code and backstage.desk.changes_hooks(writing),
     )
     async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.desk.save(writing))
@@ -93,7 +98,6 @@ async def activate(
 ) -> Mapping[str, Any]:
     """Put one's draft into force: checked once more, refused where it has a mistake."""
     subject = ", ".join([f"mapping {name}", *(f"listener {each[:64]}" for each in body.listeners)])
-    wanted = Act((Permission.AUTHOR,), "activate", subject, reason=body.reason)
     decision = Decision(
         name,
         person.grant.email,
@@ -103,6 +107,13 @@ async def activate(
         listeners=tuple(body.listeners),
         code=Permission.CODE in person.grant.permissions,
     )
+    wanted = Act(
+        (Permission.AUTHOR,),
+        "activate",
+        subject,
+        reason=body.reason,
+        fresh=lambda: backstage.desk.changes_hooks(decision),
+    )
     return await act(request, person, wanted, lambda: backstage.desk.activate(decision))
 
 
@@ -111,7 +122,6 @@ async def rollback(
     name: Name, body: RollbackBody, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> Mapping[str, Any]:
     """Put the version before, or the one that is named, into force again."""
-    wanted = Act((Permission.AUTHOR,), "roll back", f"mapping {name}", reason=body.reason)
     decision = Decision(
         name,
         person.grant.email,
@@ -119,6 +129,13 @@ async def rollback(
         body.begun_on,
         version=body.version,
         code=Permission.CODE in person.grant.permissions,
+    )
+    wanted = Act(
+        (Permission.AUTHOR,),
+        "roll back",
+        f"mapping {name}",
+        reason=body.reason,
+        fresh=lambda: backstage.desk.changes_hooks(decision),
     )
     return await act(request, person, wanted, lambda: backstage.desk.rollback(decision))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
+from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, always
 from bridge.console.http.parcel_bodies import ParcelBody, TakenBody
 from bridge.console.http.route import AuthoringRoute
 from bridge.console.parcels import Parcel
@@ -55,7 +55,7 @@ async def take_in(
         found = await Threads.CONSOLE.run(parcels.look, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
         parcel = Parcel(body.data, body.mark, person.grant.email, body.reason.strip(), body.replace)
-        wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip())
+        wanted = Act(_NEEDS, "import", subject, reason=body.reason.strip(), fresh=always)
         return await act(
             request,
             person,

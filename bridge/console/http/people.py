@@ -1,36 +1,62 @@
 """
-Users of a site and their access tokens, and who may do what in the console.
+Users of a site and their access tokens; roles in the console, enrolment links, disabled accounts.
 
-Nobody takes over an account that may more here than they do: not by a password, not by a token.
+Nobody takes over an account that may more here than they do: not by an invitation, not by a
+token, not by an enrolment link.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 
-from bridge.console import grants
-from bridge.console.errors import Impossible, NotPermitted, Unknown
+from bridge.authority import Action
+from bridge.console.access import Administrator, Entry, require
+from bridge.console.backstage import Backstage
 from bridge.console.http.bodies import GrantBody
-from bridge.console.http.guard import Act, BackstageDep, Person, PersonDep, act
+from bridge.console.http.guard import (
+    Act,
+    BackstageDep,
+    Person,
+    PersonDep,
+    act_and_wait,
+    always,
+)
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Json, Name, Site, change
 from bridge.console.permissions import Permission
-from bridge.executors import Threads
-from bridge.store.database import Database
+from bridge.engine_client.accounts import Account, Enrolment
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
+Who = Annotated[str, Path(min_length=1, max_length=320)]
+"""An e-mail address, or the id of an account."""
 
 
 @router.post("/sites/{site}/users")
 async def set_user(
     site: Site, body: Json, request: Request, person: PersonDep, backstage: BackstageDep
 ) -> Any:
-    """Add a user to a site, or change their name, role or password there."""
+    """
+    Invite a user to a site, or change their name or role there.
+
+    A system administrator who invites somebody without an account gets the enrolment `link`.
+    """
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "users")
-    own = _no_better(backstage.database, person, email, site)
-    return await change(request, person, f"change user {email}", path, body, own)
+    known, rule = await _rule(backstage, person, site, email, Action.INVITE)
+    made: dict[str, Any] = await change(
+        request, person, f"change user {email}", path, body, rule=rule, fresh=always
+    )
+    if known is None and Permission.GRANT in person.grant.permissions:
+        invited = str(made.get("email", email))
+        link = await act_and_wait(
+            request,
+            person,
+            _about(invited, "reset account"),
+            lambda: backstage.access.enrol(_administrator(person), invited),
+        )
+        made |= _enrolment(link)
+    return made
 
 
 @router.delete("/sites/{site}/users/{email}")
@@ -39,8 +65,8 @@ async def remove_user(
 ) -> Any:
     """Take a user off a site; their reports stay."""
     path = ("DELETE", "sites", site, "users", email)
-    own = _no_better(backstage.database, person, email, site)
-    return await change(request, person, "remove user", path, None, own)
+    _, rule = await _rule(backstage, person, site, email, Action.REMOVE)
+    return await change(request, person, "remove user", path, rule=rule)
 
 
 @router.post("/sites/{site}/tokens")
@@ -50,8 +76,9 @@ async def create_token(
     """Make a token for a user of the site; its secret is in this answer and nowhere else."""
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "tokens")
-    own = _no_better(backstage.database, person, email, site)
-    return await change(request, person, f"make token for {email}", path, body, own)
+    _, rule = await _rule(backstage, person, site, email, Action.CREATE_TOKEN)
+    action = f"make token for {email}"
+    return await change(request, person, action, path, body, rule=rule, fresh=always)
 
 
 @router.delete("/sites/{site}/tokens/{token}")
@@ -65,64 +92,118 @@ async def revoke_token(site: Site, token: int, request: Request, person: PersonD
 async def list_grants(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     """List who may do what in the console."""
     person.grant.require(Permission.GRANT)
-    found = await Threads.CONSOLE.run(grants.everybody, backstage.database)
+    return {"rows": [_row(each) for each in await backstage.access.entries()]}
+
+
+@router.put("/grants/{who}")
+async def give(
+    who: Who, body: GrantBody, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Give a person a role, in the place of the one they had; `link` where they must enrol anew."""
+    made = await act_and_wait(
+        request,
+        person,
+        _about(who, "grant", body.role),
+        lambda: backstage.access.grant(_administrator(person), who, body.grant(who)),
+    )
+    return _enrolment(made)
+
+
+@router.delete("/grants/{who}")
+async def take(
+    who: Who, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Take a person's role away; nobody takes their own."""
+    await act_and_wait(
+        request,
+        person,
+        _about(who, "revoke"),
+        lambda: backstage.access.revoke(_administrator(person), who),
+    )
+    return {}
+
+
+@router.post("/people/{who}/enrolment")
+async def enrol(
+    who: Who, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """End a person's password and sessions; give a one-time link with which they enrol anew."""
+    made = await act_and_wait(
+        request,
+        person,
+        _about(who, "reset account"),
+        lambda: backstage.access.enrol(_administrator(person), who),
+    )
+    return _enrolment(made)
+
+
+@router.post("/people/{who}/disable")
+async def disable(
+    who: Who, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Disable an account: its sessions, tokens and links end at once."""
+    await _switch(who, request, person, backstage, disabled=True)
+    return {}
+
+
+@router.post("/people/{who}/enable")
+async def enable(
+    who: Who, request: Request, person: PersonDep, backstage: BackstageDep
+) -> dict[str, Any]:
+    """Enable an account again."""
+    await _switch(who, request, person, backstage, disabled=False)
+    return {}
+
+
+async def _switch(
+    who: str, request: Request, person: Person, backstage: Backstage, *, disabled: bool
+) -> None:
+    await act_and_wait(
+        request,
+        person,
+        _about(who, "disable account" if disabled else "enable account"),
+        lambda: backstage.access.switch(_administrator(person), who, disabled=disabled),
+    )
+
+
+def _about(who: str, action: str, role: str = "") -> Act:
+    return Act((Permission.GRANT,), action, f"{who} {role}".strip(), fresh=always)
+
+
+def _administrator(person: Person) -> Administrator:
+    return Administrator(person.grant.email, person.grant)
+
+
+def _enrolment(made: Enrolment | None) -> dict[str, Any]:
+    return {} if made is None else {"link": made.link, "expiresAt": made.expires_at}
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    grant = entry.grant
     return {
-        "rows": [
-            {
-                "email": each.email,
-                "role": each.role,
-                "bodies": each.bodies,
-                "sites": None if each.sites is None else sorted(each.sites),
-            }
-            for each in found
-        ]
+        "accountId": grant.account_id,
+        "email": entry.email,
+        "role": grant.role,
+        "bodies": grant.bodies,
+        "sites": None if grant.sites is None else sorted(grant.sites),
+        "pending": entry.pending,
+        "secondFactor": entry.second_factor,
+        "disabled": entry.disabled,
     }
 
 
-@router.put("/grants/{email}")
-async def give(
-    email: Name, body: GrantBody, request: Request, person: PersonDep, backstage: BackstageDep
-) -> dict[str, Any]:
-    """Give a person a role, in the place of the one they had; nobody changes their own."""
+async def _rule(
+    backstage: Backstage, person: Person, site: str, who: str, action: Action
+) -> tuple[Account | None, Callable[[], None]]:
+    """Give an account, and the rule of `bridge.authority` for an action on it at a site."""
+    may = Permission.ADMINISTER in person.grant.permissions
+    account, role = await backstage.access.find(who) if may else (None, None)
+    if account is not None and action is Action.INVITE and site in account.sites:
+        action = Action.CHANGE_ROLE
+    by = _administrator(person)
 
-    def work() -> None:
-        _not_oneself(person, email)
-        grants.give(backstage.database, body.grant(email), backstage.clock(), person.grant.email)
+    def rule() -> None:
+        if account is not None:  # else the service says that there is none
+            require(by, account, role, action, site=site)
 
-    deed = Act((Permission.GRANT,), "grant", f"{email} {body.role}")
-    await act(request, person, deed, work)
-    return {}
-
-
-@router.delete("/grants/{email}")
-async def take(
-    email: Name, request: Request, person: PersonDep, backstage: BackstageDep
-) -> dict[str, Any]:
-    """Take a person's role away; nobody takes their own."""
-
-    def work() -> None:
-        _not_oneself(person, email)
-        if not grants.take(backstage.database, email):
-            raise Unknown
-
-    await act(request, person, Act((Permission.GRANT,), "revoke", email), work)
-    return {}
-
-
-def _not_oneself(person: Person, email: str) -> None:
-    if email.strip().lower() == person.grant.email:
-        raise Impossible("nobody changes their own role")
-
-
-def _no_better(
-    database: Database, person: Person, email: str, site: str
-) -> Callable[[], list[str]]:
-    """Give the site, unless an account may more here than the person: what `Act.sites` asks."""
-
-    def sites() -> list[str]:
-        other = grants.find(database, email)
-        if other is not None and not person.grant.covers(other):
-            raise NotPermitted("administer who may more here than you")
-        return [site]
-
-    return sites
+    return account, rule

@@ -11,7 +11,7 @@ from bridge.console.errors import ConsoleError, Impossible
 from bridge.console.http.bodies import MessageSearch
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act
 from bridge.console.http.route import ConsoleRoute
-from bridge.console.permissions import Permission
+from bridge.console.permissions import Permission, require_fresh
 from bridge.console.searching import Search, search
 from bridge.errors import BridgeError
 from bridge.executors import Threads
@@ -32,6 +32,7 @@ async def replay_all(
     needs = (Permission.OPERATE, *([Permission.FIND] if wanted.kind else []))
     for each in needs:
         person.grant.require(each)
+    require_fresh(person.authenticated_at, backstage.clock())
     if wanted.state not in ATTENTION or wanted.state is State.CANCELLED:
         raise Impossible("choose those that are parked, or those that were refused")
     ids, more = await Threads.CONSOLE.run(_chosen, backstage, wanted)

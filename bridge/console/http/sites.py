@@ -144,15 +144,16 @@ async def change(
     path: tuple[str, ...],
     body: object = None,
     sites: Callable[[], Collection[str]] | None = None,
+    **more: Any,
 ) -> Any:
     """
-    Have the service change something of a site, and record it.
+    Have the service change something of a site, and record it; `more` members of the `Act`.
 
     `path` begins with a method; its third part is the site, unless `sites` says which.
     """
     backstage = backstage_of(request)
     subject = " ".join(path[3:])[:200]
-    deed = Act(ADMINISTER, action[:200], subject, sites or (lambda: [path[2]]))
+    deed = Act(ADMINISTER, action[:200], subject, sites or (lambda: [path[2]]), **more)
     answer = await act_and_wait(
         request, person, deed, lambda: backstage.service.ask(*path, body=body)
     )

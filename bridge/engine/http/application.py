@@ -43,6 +43,7 @@ from bridge.engine.http.routes import (
     writing,
 )
 from bridge.engine.http.state import Engine
+from bridge.engine.service.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 
@@ -78,9 +79,17 @@ ROUTERS = (
 
 
 def create_application(
-    settings: EngineSettings, database: Database, *, clock: Callable[[], int]
+    settings: EngineSettings,
+    database: Database,
+    *,
+    clock: Callable[[], int],
+    roles: ConsoleRoles | None = None,
 ) -> FastAPI:
-    """Return the whole engine over HTTP; `clock` gives milliseconds since the epoch."""
+    """
+    Return the whole engine over HTTP; `clock` gives milliseconds since the epoch.
+
+    `roles` are those of the console, where there is one: the last system administrator stays.
+    """
     application = FastAPI(
         title="Clinical report service",
         summary="Launch, read, sign, link and export clinical reports.",
@@ -95,7 +104,7 @@ def create_application(
         redirect_slashes=False,  # one address each, and no Host header in a Location
         separate_input_output_schemas=False,
     )
-    application.state.engine = Engine(settings, database, clock)
+    application.state.engine = Engine(settings, database, clock, roles)
     refusals.install(application, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         application.include_router(router)

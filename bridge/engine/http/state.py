@@ -24,6 +24,7 @@ from bridge.engine.live.ticker import Ticker
 from bridge.engine.live.workshop import Workshop
 from bridge.engine.service import repeats, tokens
 from bridge.engine.service.caller import Caller
+from bridge.engine.service.system_accounts import ConsoleRoles
 from bridge.engine.service.throttle import Throttle
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
@@ -45,8 +46,15 @@ def _provider(settings: SingleSignOn) -> "Provider":
 class Engine:
     """One engine: `start` and `stop` frame its background work, which requests do not need."""
 
-    def __init__(self, settings: EngineSettings, database: Database, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        database: Database,
+        clock: Clock,
+        roles: ConsoleRoles | None = None,
+    ) -> None:
         self.settings = settings
+        self.roles = roles
         self.clock = clock
         self.random = secrets.token_bytes
         self.work = Workshop(database, settings.threads, alone=settings.alone)

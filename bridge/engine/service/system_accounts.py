@@ -6,10 +6,11 @@ Callers have asked `bridge.authority` before.
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
 
+from bridge.authority import TEXTS, Refusal
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.service import enrolment, revocation, users
@@ -33,6 +34,24 @@ class AddressTaken(EngineError):  # noqa: N818  # named for what happened
     status = 409
     code = "address_taken"
     text = "another account has this e-mail address"
+
+
+class LastAdministrator(EngineError):  # noqa: N818  # named for whom it is about
+    """Without this account there would be no system administrator."""
+
+    status = 409
+    code = Refusal.LAST_ADMINISTRATOR.value
+    text = TEXTS[Refusal.LAST_ADMINISTRATOR]
+
+
+class ConsoleRoles(Protocol):
+    """The roles that accounts have in the console; blocking. A disabled account has none."""
+
+    def suspend(self, account_id: int, *, force: bool = False) -> None:
+        """Take a role out of use, before its account is disabled. Raises LastAdministrator."""
+
+    def resume(self, account_id: int) -> None:
+        """Let a role count again, after its account was enabled."""
 
 
 @dataclass(frozen=True, slots=True)

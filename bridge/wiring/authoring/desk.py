@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from sqlalchemy import Connection
 from typing_extensions import override
 
 from bridge.console.desk import Decision, Desk, Entry, Writing
@@ -22,7 +23,7 @@ from bridge.wiring import drafting, present, reading
 from bridge.wiring.activating import Who, activate, before, resolve, rollback
 from bridge.wiring.authoring import entries, overview, told
 from bridge.wiring.authoring.checking import admit, checked
-from bridge.wiring.authoring.hook_permission import require_code
+from bridge.wiring.authoring.hook_permission import brings_code, require_code
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.drafting import SavedElsewhere
 from bridge.wiring.shelf import files_of, whole
@@ -104,6 +105,22 @@ class AuthorsDesk(Desk):
         return {"version": found.version, "files": found.sources}
 
     @override
+    def changes_hooks(self, change: Writing | Decision) -> bool:
+        name, written = change.name, dict[str, str]()
+        if isinstance(change, Writing):
+            written = dict(change.files)
+        elif change.revision:
+            with self._database.read() as connection:
+                own = kept.draft(connection, name, change.actor)
+            written = dict(own.sources) if own else {}
+        else:
+            with refusals(), self._database.read() as connection:
+                older = self._older(connection, change).sources
+            return brings_code(self._settings, self._database, name, older)
+        sources = {**whole(self._settings, self._database, name), **written}
+        return brings_code(self._settings, self._database, name, sources, written)
+
+    @override
     def activate(self, decision: Decision) -> Mapping[str, Any]:
         name = decision.name
         with self._database.read() as connection:
@@ -133,11 +150,7 @@ class AuthorsDesk(Desk):
         name = decision.name
         with refusals():
             with self._database.read() as connection:
-                wanted = (
-                    resolve(connection, name, decision.version)
-                    if decision.version
-                    else before(connection, name)
-                )
+                wanted = self._older(connection, decision)
             self._require_code(decision, wanted.sources)
             done = rollback(
                 self._settings,
@@ -229,6 +242,11 @@ class AuthorsDesk(Desk):
             "needed": list(found.made.files) if found.made else [],
             "issues": [told.issue(each) for each in found.issues],
         }
+
+    def _older(self, connection: Connection, decision: Decision) -> Version:
+        if decision.version:
+            return resolve(connection, decision.name, decision.version)
+        return before(connection, decision.name)
 
     def _require_code(
         self, by: Writing | Decision, sources: Sources, written: Sources = MappingProxyType({})

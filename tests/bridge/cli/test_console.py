@@ -1,53 +1,119 @@
-"""`bridge console`: roles are given within their sense, limited to sites, listed and taken."""
+"""`bridge console`: roles are given to accounts within their sense, listed, and taken."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
+from bridge.console import grants
 from bridge.wiring.homes import make_home
+from bridge.wiring.stores import bridge_database
 
 RUN = CliRunner()
+CHIEF = ("--role", "system-administrator")
+
+
+def run(home: str, *arguments: str, expect: int = 0) -> str:
+    """Run a command; give what it printed."""
+    done = RUN.invoke(application, [*arguments, "--home", home])
+    assert done.exit_code == expect, (arguments, done.output, done.exception)
+    return done.stdout
+
+
+def listed(home: str) -> list[dict[str, Any]]:
+    """All grants."""
+    found: list[dict[str, Any]] = json.loads(run(home, "console", "list", "--json"))
+    return found
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> str:
-    """A home with its own database."""
-    make_home(tmp_path / "home")
+    """A home with two sites and two accounts."""
+    made = str(tmp_path / "home")
+    make_home(Path(made))
     (tmp_path / "home" / "bridge.toml").write_text("", "utf-8")
-    return str(tmp_path / "home")
+    for site in ("S1", "S2"):
+        run(made, "site", "add", site)
+    for name in ("ada", "bob"):
+        run(made, "user", "add", f"{name}@example.org", "--site", "S1", "--name", name)
+    return made
 
 
 def test_a_role_is_given_for_sites_listed_and_taken(home: str) -> None:
-    """The role in force is the last one given."""
-    given = ["console", "grant", "Ada@example.org", "--home", home, "--role"]
-    assert RUN.invoke(application, [*given, "viewer"]).exit_code == 0
-    limited = [*given, "site-administrator", "--site", "S1", "--site", "S2", "--bodies"]
-    assert RUN.invoke(application, limited).exit_code == 0
-    listed = RUN.invoke(application, ["console", "list", "--home", home, "--json"])
-    assert json.loads(listed.stdout) == [
-        {
-            "email": "ada@example.org",
-            "role": "site-administrator",
-            "bodies": True,
-            "sites": ["S1", "S2"],
-        }
-    ]
-    taken = ["console", "revoke", "ada@example.org", "--home", home]
-    assert [RUN.invoke(application, taken).exit_code for _ in range(2)] == [0, 1]
+    """A wider role prints a link, a narrower one none; the role in force is the last one given."""
+    given = ("console", "grant", "Ada@example.org", "--role")
+    first = run(home, *given, "viewer", "--bodies").splitlines()
+    assert first[0] == "Ada@example.org is viewer in the console"
+    assert "/reporting/enrol?token=" in first[1]
+    limited = json.loads(run(home, *given, "site-administrator", "--site", "S1", "--json"))
+    assert limited["link"]
+    narrowed = json.loads(run(home, *given, "viewer", "--site", "S1", "--json"))
+    assert narrowed["link"] is None
+    (row,) = listed(home)
+    assert row.pop("account_id")
+    assert row == {
+        "email": "ada@example.org",
+        "role": "viewer",
+        "bodies": False,
+        "sites": ["S1"],
+        "pending": True,
+        "second_factor": False,
+        "disabled": False,
+    }
+    for expect in (0, 1):
+        run(home, "console", "revoke", "ada@example.org", expect=expect)
 
 
-def test_a_role_for_nobody_is_told(home: str) -> None:
-    """It waits for whoever comes; more often it is a slip."""
-    at = ["--home", home]
-    for made in (["site", "add", "S1"], ["user", "add", "ada@example.org", "--site", "S1"]):
-        RUN.invoke(application, [*made, "--name", "Ada", *at])
-    for email, noted in (("ada@example.org", False), ("aad@example.org", True)):
-        given = RUN.invoke(application, ["console", "grant", email, "--role", "viewer", *at])
-        assert given.exit_code == 0, given.output
-        assert (f"note: nobody signs in as {email}" in given.stderr) is noted, given.output
+def test_what_does_not_exist_is_refused(home: str) -> None:
+    """An unknown address, an unknown site, and no role is left behind."""
+    run(home, "console", "grant", "aad@example.org", *CHIEF, expect=1)
+    for site in ("S3", "s1"):
+        run(
+            home,
+            "console",
+            "grant",
+            "ada@example.org",
+            "--role",
+            "viewer",
+            "--site",
+            site,
+            expect=1,
+        )
+    assert listed(home) == []
+
+
+def test_a_pending_role_has_an_account_that_nobody_else_can_make(home: str) -> None:
+    """Whoever is made by a site with that address later is that account, with no link."""
+    link = run(home, "console", "grant", "new@example.org", *CHIEF, "--pending").splitlines()[1]
+    assert "/reporting/enrol?token=" in link
+    (before,) = listed(home)
+    assert before["pending"]
+    run(home, "user", "add", "NEW@example.org", "--site", "S2", "--name", "Mallory", "--admin")
+    (after,) = listed(home)
+    assert after["account_id"] == before["account_id"]
+
+
+def test_the_last_system_administrator_stays_without_force(home: str) -> None:
+    """Not revoked, not demoted, not disabled; a disabled one does not count as another."""
+    for name in ("ada", "bob"):
+        run(home, "console", "grant", f"{name}@example.org", *CHIEF)
+    run(home, "user", "disable", "bob@example.org")
+    assert {row["email"]: row["disabled"] for row in listed(home)} == {
+        "ada@example.org": False,
+        "bob@example.org": True,
+    }
+    ada = "ada@example.org"
+    run(home, "console", "revoke", ada, expect=1)
+    run(home, "console", "grant", ada, "--role", "viewer", expect=1)
+    run(home, "user", "disable", ada, expect=1)
+    assert {row["role"] for row in listed(home)} == {"system-administrator"}
+    run(home, "user", "enable", "bob@example.org")
+    run(home, "user", "disable", ada)
+    run(home, "user", "disable", "bob@example.org", "--force")
 
 
 @pytest.mark.parametrize(
@@ -57,3 +123,21 @@ def test_what_makes_no_sense_is_refused(home: str, role: list[str]) -> None:
     """A site administrator of none, a system administrator of one, and who is no role at all."""
     command = ["console", "grant", "ada@example.org", "--home", home, "--role", *role]
     assert RUN.invoke(application, command).exit_code != 0
+
+
+def test_roles_of_addresses_become_roles_of_accounts_at_the_upgrade(home: str) -> None:
+    """An address without an account gets one that nobody else can claim; once, for good."""
+    old = text("""
+        INSERT INTO console_grant (email, role, bodies, sites, granted_at, granted_by)
+        VALUES (:email, 'system-administrator', 0, '', 1, 'test')
+    """)
+    with bridge_database(Path(home)) as database:
+        with database.write() as connection:
+            connection.execute(old, [{"email": "ada@example.org"}, {"email": "ghost@example.org"}])
+        run(home, "migrate")
+        assert grants.unresolved(database) == []
+    rows = {row["email"]: row for row in listed(home)}
+    assert set(rows) == {"ada@example.org", "ghost@example.org"}
+    assert all(row["account_id"] and row["pending"] for row in rows.values())
+    link = run(home, "user", "enrol", "ghost@example.org")
+    assert "/reporting/enrol?token=" in link

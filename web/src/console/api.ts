@@ -1,6 +1,7 @@
 // The door to the console's endpoints; whoever is signed out is asked to sign in again.
 import { ApiProblem, createApi, type Api } from "../shared/api/client";
 import { announcements } from "../shared/widgets/announcements.svelte";
+import { confirming } from "./confirmation.svelte";
 import { session } from "./session.svelte";
 import { say } from "./words";
 
@@ -12,7 +13,7 @@ const watched: typeof fetch = async (input, init) => {
   return response;
 };
 
-const plain = createApi({ token: null }, watched);
+const plain = createApi({ token: null }, confirming(watched));
 
 export const api: Api & { download(path: string): Promise<Blob> } = {
   ...plain,

@@ -7,6 +7,10 @@ export interface Me {
   permissions: string[];
   /** The sites that the person is limited to; null: none. */
   sites: string[] | null;
+  /** The owner has not enrolled yet. */
+  pending: boolean;
+  secondFactor: boolean;
+  disabled: boolean;
 }
 
 export interface MessageRow {
@@ -245,9 +249,15 @@ export interface Listed {
 }
 
 export interface Grant {
+  /** Empty while the address of an old grant has no account. */
+  accountId: string;
   email: string;
   role: string;
   bodies: boolean;
   /** The sites that the person is limited to; null: none. */
   sites: string[] | null;
+  /** The owner has not enrolled yet. */
+  pending: boolean;
+  secondFactor: boolean;
+  disabled: boolean;
 }

@@ -100,7 +100,15 @@ async def require_second_factor(body: FactorBody, request: Request) -> Response:
 
 @router.post("/disable", status_code=204, response_class=Response)
 async def disable(body: AccountBody, request: Request) -> Response:
-    """Disable an account: its sessions, tokens and links end at once, for good."""
+    """
+    Disable an account: its sessions, tokens and links end at once, for good.
+
+    Refused for the last system administrator of the console.
+    """
+    engine = engine_of(request)
+    _require_service(request)
+    if (roles := engine.roles) is not None:
+        await engine.work.run(lambda: roles.suspend(system_accounts.key_of(body.accountId)))
     return await _change(
         request,
         body.accountId,
@@ -112,12 +120,16 @@ async def disable(body: AccountBody, request: Request) -> Response:
 @router.post("/enable", status_code=204, response_class=Response)
 async def enable(body: AccountBody, request: Request) -> Response:
     """Let a disabled account sign in again."""
-    return await _change(
+    answer = await _change(
         request,
         body.accountId,
         "user-enable",
         lambda work, key: system_accounts.enable(work.connection, key),
     )
+    engine = engine_of(request)
+    if (roles := engine.roles) is not None:
+        await engine.work.run(lambda: roles.resume(system_accounts.key_of(body.accountId)))
+    return answer
 
 
 async def _change(

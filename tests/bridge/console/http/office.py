@@ -6,7 +6,8 @@ Invented patients: DOE^JANE with M1 and A1 at SITE1, ROE^JOHN with M2 and A2 at 
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from bridge.engine.service import passwords, sites, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.visiting import Visitor
 from bridge.intake.answers import Answers
 from bridge.intake.verdict import Judge
 from bridge.queue.deliveries import Release
@@ -45,9 +47,10 @@ from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
+from tests.enrolment import form_of
 
 BASE = "http://console.test"
-PASSWORD = "correct horse battery"  # nobody's
+PASSWORD = "7 grey herons, one pond"  # nobody's
 SITES = ("SITE1", "SITE2")
 PATIENTS = {"SITE1": "DOE^JANE", "SITE2": "ROE^JOHN"}
 PEOPLE = {
@@ -64,6 +67,8 @@ PEOPLE = {
 SETTINGS = """
 [http]
 public_url = "http://console.test"
+[sign_in]
+second_factor = "optional"
 [[listener]]
 name = "orders"
 bind = "127.0.0.1:{0}"
@@ -95,6 +100,17 @@ def now_ms() -> int:
 
 
 @dataclass
+class Clock:
+    """The clock of the console and of the engine, which a test puts forward by `ahead` ms."""
+
+    ahead: int = 0
+
+    def __call__(self) -> int:
+        """Say what time it is."""
+        return now_ms() + self.ahead
+
+
+@dataclass
 class Office:
     """The console behind ASGI; `messages` and `deliveries` are ids by site."""
 
@@ -107,12 +123,78 @@ class Office:
     cookies: dict[str, str]
     messages: dict[str, int]
     deliveries: dict[str, int]
+    clock: Clock
+    ids: dict[str, str]
 
-    def call(self, who: str, method: str, path: str, body: object = None) -> httpx.Response:
+    def call(
+        self, who: str, method: str, path: str, body: object = None, **headers: str
+    ) -> httpx.Response:
         """Call an endpoint as a page of ours does, signed in as one of PEOPLE; '': as nobody."""
-        headers = {"origin": BASE, "cookie": self.cookies.get(who, "")}
-        request = self.client.request(method, f"{BASE}/console{path}", json=body, headers=headers)
-        return self.runner.run(request)
+        return self.ask(method, f"/console{path}", self.cookies.get(who, ""), body, **headers)
+
+    def ask(
+        self, method: str, path: str, cookie: str = "", body: object = None, **headers: str
+    ) -> httpx.Response:
+        """Call anything with a cookie; an empty header is left out."""
+        told = {"origin": BASE, "cookie": cookie}
+        told |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {name: value for name, value in told.items() if value}
+        return self.runner.run(
+            self.client.request(method, f"{BASE}{path}", json=body, headers=sent)
+        )
+
+    def sign_in(self, email: str, password: str = PASSWORD, cookie: str = "") -> str:
+        """Sign in as a browser does; give the cookie header."""
+        return self.runner.run(sign_in(self.client, email, password, cookie))
+
+    def signs_in(self, email: str, password: str = PASSWORD) -> bool:
+        """Tell whether a password opens an account."""
+        form = {"email": email, "password": password, "token": "", "next": "/console"}
+        request = self.client.post(f"{BASE}/reporting/login", data=form, headers={"origin": BASE})
+        answer = self.runner.run(request)
+        self.client.cookies.clear()
+        assert answer.status_code in {303, 401, 403}, answer.text
+        return answer.status_code == httpx.codes.SEE_OTHER
+
+    def enrol(self, link: str, password: str) -> None:
+        """Set a password by an enrolment link."""
+        form = form_of(link, password)
+        request = self.client.post(f"{BASE}/reporting/enrol", data=form, headers={"origin": BASE})
+        answer = self.runner.run(request)
+        assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
+
+    def set_password(self, account_id: int, password: str) -> None:
+        """Set a password as its owner would have."""
+        engine = stores.open_engine_database(self.settings)
+        with engine.write() as connection:
+            passwords.set_password(connection, account_id, password)
+        engine.dispose()
+
+    def token(self, site: str, email: str) -> str:
+        """Make a token for somebody, that opens one site."""
+        made = self.call("chief", "POST", f"/api/sites/{site}/tokens", {"email": email})
+        return str(made.json()["token"])
+
+    @contextmanager
+    def limited(self, site: str) -> Iterator[None]:
+        """Let all sessions be good for one site only."""
+        known = self.console.state.backstage
+
+        async def visitor(cookies: str, unattended: bool) -> Visitor | None:
+            found: Visitor | None = await known.visitor(cookies, unattended)
+            return found and replace(found, site=site)
+
+        self.console.state.backstage = replace(known, visitor=visitor)
+        yield
+        self.console.state.backstage = known
+
+    @contextmanager
+    def required_second_factor(self) -> Iterator[None]:
+        """Let the installation require a second factor."""
+        known = self.console.state.backstage
+        self.console.state.backstage = replace(known, second_factor=True)
+        yield
+        self.console.state.backstage = known
 
     def store(self, listener: str, payload: bytes) -> int:
         """Store a message as its listener would; give its id."""
@@ -140,21 +222,24 @@ def furnish(home: Path) -> tuple[Settings, Database, Database]:
     return settings, engine, database
 
 
-def employ(engine: Database, database: Database) -> None:
-    """Add two sites, and everybody's account and role."""
+def employ(engine: Database, database: Database) -> dict[str, str]:
+    """Add two sites, and everybody's account and role; give the accounts' ids."""
+    ids: dict[str, int] = {}
     with engine.write() as connection:
         for site in SITES:
             sites.add_site(connection, SiteSettings(site, name=f"Hospital {site}"), now_ms())
             findings = to_json(from_outline("Findings:"))
             sites.set_template(connection, site, 1, "CT", findings, now_ms())
-        for grant in (*PEOPLE.values(), Grant("reader@site1.test", Role.VIEWER)):
+        for who, grant in {**PEOPLE, "": Grant("reader@site1.test", Role.VIEWER)}.items():
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER
             )
             passwords.set_password(connection, account.id, PASSWORD)
+            ids[who] = account.id
         users.register(connection, "SITE2", "reader@site2.test", "Reader", now_ms())
-    for grant in PEOPLE.values():
-        give(database, grant, now_ms(), "test")
+    for who, grant in PEOPLE.items():
+        give(database, replace(grant, account_id=str(ids[who])), now_ms(), "test")
+    return {who: str(key) for who, key in ids.items()}
 
 
 def fill(office: Office) -> None:
@@ -186,15 +271,13 @@ def told(key: Key) -> Mapping[str, Any]:
 
 
 def application(
-    settings: Settings, engine: Database, database: Database
+    settings: Settings, engine: Database, database: Database, clock: Clock
 ) -> tuple[FastAPI, FastAPI, EngineClient, Caller]:
     """Build the engine, the console, and the client that the console asks the engine with."""
-    served = engine_application(settings, engine, now_ms)
+    served = engine_application(settings, engine, clock)
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))
-    console = console_application(
-        settings, database, client, Belongings(settings, database), now_ms
-    )
+    console = console_application(settings, database, client, Belongings(settings, database), clock)
     return served, console, client, http
 
 
@@ -205,10 +288,14 @@ def router(served: FastAPI, console: FastAPI, database: Database) -> Any:
     return Probes(Metrics(), Readiness(), database, now_ms).over(served, console)
 
 
-async def sign_in(client: httpx.AsyncClient, email: str) -> str:
+async def sign_in(
+    client: httpx.AsyncClient, email: str, password: str = PASSWORD, cookie: str = ""
+) -> str:
     """Sign in as a browser does; give the cookie header."""
-    form = {"email": email, "password": PASSWORD, "token": "", "next": "/console"}
-    answer = await client.post(f"{BASE}/reporting/login", data=form, headers={"origin": BASE})
+    form = {"email": email, "password": password, "token": "", "next": "/console"}
+    headers = {"origin": BASE, **({"cookie": cookie} if cookie else {})}
+    answer = await client.post(f"{BASE}/reporting/login", data=form, headers=headers)
     assert answer.status_code == 303, answer.text
     client.cookies.clear()
-    return answer.headers["set-cookie"].partition(";")[0]
+    made = (each.partition(";")[0] for each in answer.headers.get_list("set-cookie"))
+    return next(each for each in made if "account" in each.partition("=")[0])

@@ -1,0 +1,219 @@
+"""
+Grants, enrolment links, and disabled accounts: the use cases of the console and of its command.
+
+Who may do what to whom is decided by `bridge.authority`; that one system administrator remains,
+by `bridge.console.grants`. A grant that widens ends the account's password, sessions and tokens
+before it counts: nothing from before the grant opens the console.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from bridge.authority import (
+    NO_RIGHTS,
+    TEXTS,
+    Action,
+    Actor,
+    Refusal,
+    Request,
+    Rights,
+    Target,
+    decide,
+)
+from bridge.console import grants
+from bridge.console.errors import GrantRefused, Unknown
+from bridge.console.permissions import Grant, Role
+from bridge.engine_client.accounts import Account, Enrolment
+from bridge.executors import Threads
+from bridge.store.database import Database
+
+_STATUS: Final = {
+    Refusal.UNKNOWN_ACCOUNT: 404,
+    Refusal.UNKNOWN_SITE: 400,
+    Refusal.OWN_ACCOUNT: 409,
+    Refusal.LAST_ADMINISTRATOR: 409,
+}
+_FORBIDDEN: Final = 403
+
+
+class Accounts(Protocol):
+    """The report engine's accounts, over HTTP or in its database."""
+
+    async def account(self, who: str) -> Account | None:
+        """Find an account by its e-mail address or its id."""
+
+    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+        """End password, second factor and sessions of an account; make an enrolment link."""
+
+    async def require_second_factor(self, account_id: str, *, required: bool) -> None:
+        """Say whether the account needs a second factor."""
+
+    async def switch(self, account_id: str, *, disabled: bool) -> None:
+        """Disable or enable an account; the engine asks about the last administrator."""
+
+    async def sites(self) -> frozenset[str]:
+        """List the ids of all sites."""
+
+
+@dataclass(frozen=True, slots=True)
+class Administrator:
+    """Who gives and takes; `grant` None: the operator with access to HOME, who may `force`."""
+
+    name: str
+    grant: Grant | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the list of grants; `pending`: its owner has not enrolled, or has to do so anew."""
+
+    grant: Grant
+    account: Account | None
+    pending: bool
+
+    @property
+    def email(self) -> str:
+        """The account's present address, or the one of the grant."""
+        return self.grant.email if self.account is None else self.account.email
+
+    @property
+    def disabled(self) -> bool:
+        """Tell whether the account is disabled."""
+        return self.account is not None and self.account.disabled
+
+    @property
+    def second_factor(self) -> bool:
+        """Tell whether the account has a second factor."""
+        return self.account is not None and self.account.second_factor
+
+
+class Access:
+    """Raises GrantRefused, Unknown, and what `accounts` raises."""
+
+    def __init__(
+        self,
+        database: Database,
+        accounts: Accounts,
+        clock: Callable[[], int],
+        *,
+        provider: bool = False,
+    ) -> None:
+        """Work on the grants of a database; `provider`: people sign in at an OpenID provider."""
+        self._database = database
+        self._accounts = accounts
+        self._clock = clock
+        self._provider = provider
+
+    async def grant(self, by: Administrator, who: str, wanted: Grant) -> Enrolment | None:
+        """
+        Give an account a role, in the place of the one it had.
+
+        Where that widens what it may, its owner must enrol anew: gives the link to do so.
+        """
+        account, before = await self._known(who)
+        wanted = replace(wanted, account_id=account.account_id, email=account.email)
+        require(by, account, before, Action.GRANT, wanted)
+        if account.disabled:
+            raise GrantRefused("account_disabled", "the account is disabled", 409)
+        await self._require_sites(wanted)
+        made = None
+        if wanted.widens(before):
+            made = await self._accounts.enrol(
+                account.account_id, second_factor=True, end_tokens=True
+            )
+        await Threads.CONSOLE.run(self._give, wanted, before, by)
+        return made
+
+    async def revoke(self, by: Administrator, who: str) -> None:
+        """Take an account's role away. Raises Unknown where it has none."""
+        account, before = await self.find(who)
+        if account is None:
+            if not await Threads.CONSOLE.run(grants.forget, self._database, who.strip().lower()):
+                raise Unknown
+            return
+        require(by, account, before, Action.REVOKE_GRANT)
+        key, force = account.account_id, by.force
+        if not await Threads.CONSOLE.run(grants.take, self._database, key, force=force):
+            raise Unknown
+        await self._accounts.require_second_factor(key, required=False)
+
+    async def enrol(self, by: Administrator, who: str) -> Enrolment:
+        """End the password and the sessions of an account; give a link for its owner."""
+        account, before = await self._known(who)
+        require(by, account, before, Action.ENROL)
+        return await self._accounts.enrol(
+            account.account_id, second_factor=before is not None, end_tokens=True
+        )
+
+    async def switch(self, by: Administrator, who: str, *, disabled: bool) -> None:
+        """Disable an account, or enable it again."""
+        account, before = await self._known(who)
+        require(by, account, before, Action.DISABLE if disabled else Action.ENABLE)
+        await self._accounts.switch(account.account_id, disabled=disabled)
+
+    async def find(self, who: str) -> tuple[Account | None, Grant | None]:
+        """Find an account by its e-mail address or its id, and its role."""
+        account = await self._accounts.account(who) if who else None
+        if account is None:
+            return None, None
+        return account, await Threads.CONSOLE.run(grants.held, self._database, account.account_id)
+
+    async def entries(self) -> list[Entry]:
+        """List all grants with their accounts."""
+        rows = await Threads.CONSOLE.run(grants.everybody, self._database)
+        return [await self._entry(each) for each in rows]
+
+    async def _entry(self, grant: Grant) -> Entry:
+        account = await self._accounts.account(grant.account_id) if grant.account_id else None
+        able = account is not None and account.enrolled and (account.password or self._provider)
+        return Entry(grant, account, pending=not able)
+
+    async def _known(self, who: str) -> tuple[Account, Grant | None]:
+        account, before = await self.find(who)
+        if account is None:
+            raise _refused(Refusal.UNKNOWN_ACCOUNT)
+        return account, before
+
+    async def _require_sites(self, wanted: Grant) -> None:
+        if wanted.role is Role.SITE_ADMINISTRATOR and not wanted.sites:
+            raise GrantRefused("site_needed", "a site administrator needs a site", 400)
+        if wanted.sites is None:
+            return
+        missing = sorted(wanted.sites - await self._accounts.sites())
+        if missing:
+            raise _refused(Refusal.UNKNOWN_SITE, ", ".join(missing))
+
+    def _give(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
+        now = self._clock()
+        grants.give(self._database, wanted, now, by.name, before=before, force=by.force)
+
+
+def require(
+    by: Administrator,
+    account: Account,
+    role: Grant | None,
+    action: Action,
+    wanted: Grant | None = None,
+    site: str | None = None,
+) -> None:
+    """
+    Raise GrantRefused where `bridge.authority` forbids an action on an account with this role.
+
+    `wanted` is a role to be given; `site` is one that the actor administers and the action is
+    about.
+    """
+    rights = Rights(system=True) if by.grant is None else by.grant.rights
+    own = None if by.grant is None else by.grant.account_id
+    administers = frozenset() if site is None else frozenset({site})
+    target = Target(account.account_id, NO_RIGHTS if role is None else role.rights)
+    asked = Request(action, site, grants=NO_RIGHTS if wanted is None else wanted.rights)
+    refusal = decide(Actor(own, rights, administers), target, asked)
+    if refusal is not None:
+        raise _refused(refusal)
+
+
+def _refused(refusal: Refusal, more: str = "") -> GrantRefused:
+    text = f"{TEXTS[refusal]}: {more}" if more else TEXTS[refusal]
+    return GrantRefused(refusal.value, text, _STATUS.get(refusal, _FORBIDDEN))

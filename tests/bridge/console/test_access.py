@@ -1,0 +1,243 @@
+"""Who gives, takes, resets and disables whom: each role against each role, and in which order."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import pytest
+
+from bridge.console import grants
+from bridge.console.access import Access, Administrator
+from bridge.console.errors import ConsoleError, GrantRefused, Unknown
+from bridge.console.permissions import Grant, Permission, Role
+from bridge.engine_client.accounts import Account, Enrolment
+from bridge.store.database import Database
+
+S1, S2 = frozenset({"S1"}), frozenset({"S2"})
+T = TypeVar("T")
+
+
+@dataclass
+class Engine:
+    """The engine's accounts in memory; `calls` in their order, with the grants there were."""
+
+    database: Database
+    known: dict[str, Account] = field(default_factory=dict)
+    calls: list[tuple[str, str, Role | None]] = field(default_factory=list)
+
+    def add(self, number: int, email: str) -> str:
+        """Add an enrolled account."""
+        key = str(number)
+        self.known[key] = Account(key, email, disabled=False, enrolled=True, password=True)
+        return key
+
+    async def account(self, who: str) -> Account | None:
+        """Find one."""
+        found = (each for each in self.known.values() if who in {each.account_id, each.email})
+        return next(found, None)
+
+    async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
+        """Make a link."""
+        assert end_tokens
+        self._note("enrol", account_id)
+        self.known[account_id] = replace(self.known[account_id], password=False)
+        return Enrolment(f"https://x.test/enrol#{account_id}", 1)
+
+    async def require_second_factor(self, account_id: str, *, required: bool) -> None:
+        """Keep it."""
+        self._note(f"second factor {required}", account_id)
+
+    async def switch(self, account_id: str, *, disabled: bool) -> None:
+        """Disable or enable."""
+        self._note(f"disabled {disabled}", account_id)
+        self.known[account_id] = replace(self.known[account_id], disabled=disabled)
+
+    async def sites(self) -> frozenset[str]:
+        """List them."""
+        return S1 | S2
+
+    def _note(self, what: str, account_id: str) -> None:
+        held = grants.held(self.database, account_id)
+        self.calls.append((what, account_id, held and held.role))
+
+
+@dataclass
+class Bureau:
+    """The use cases over a database; two system administrators, so that neither is the last."""
+
+    database: Database
+    engine: Engine
+    access: Access
+    people: dict[str, Grant] = field(default_factory=dict)
+
+    def employ(self, number: int, name: str, grant: Grant) -> Grant:
+        """Give a role without asking anybody."""
+        key = self.engine.add(number, f"{name}@x.test")
+        made = replace(grant, account_id=key, email=f"{name}@x.test")
+        grants.give(self.database, made, 1, "test")
+        held = grants.held(self.database, key)
+        assert held is not None
+        self.people[name] = held
+        return held
+
+    def by(self, name: str) -> Administrator:
+        """Act as somebody."""
+        return Administrator(name, self.people[name])
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for it."""
+    return asyncio.run(work)
+
+
+ROLES = {
+    "viewer": Grant("", Role.VIEWER),
+    "viewer1": Grant("", Role.VIEWER, sites=S1),
+    "operator": Grant("", Role.OPERATOR),
+    "reader": Grant("", Role.OPERATOR, bodies=True, sites=S1),
+    "author": Grant("", Role.MAPPING_AUTHOR),
+    "admin1": Grant("", Role.SITE_ADMINISTRATOR, sites=S1),
+    "chief": Grant("", Role.SYSTEM_ADMINISTRATOR),
+    "chief2": Grant("", Role.SYSTEM_ADMINISTRATOR),
+    "boss": Grant("", Role.SYSTEM_ADMINISTRATOR, bodies=True),
+}
+WISHES = {**ROLES, "admin2": Grant("", Role.SITE_ADMINISTRATOR, sites=S2)}
+
+
+@pytest.fixture
+def bureau(database: Database) -> Bureau:
+    """Everybody in their role."""
+    engine = Engine(database)
+    made = Bureau(database, engine, Access(database, engine, lambda: 100))
+    for number, (name, grant) in enumerate(ROLES.items(), start=1):
+        made.employ(number, name, grant)
+    engine.add(99, "new@x.test")
+    return made
+
+
+@pytest.mark.parametrize("giver", ["chief", "boss"])
+@pytest.mark.parametrize("target", [*ROLES, "new"])
+def test_nobody_gives_what_they_lack_or_touches_who_may_more(
+    bureau: Bureau, giver: str, target: str
+) -> None:
+    """For each wish: given exactly where it and the target's own role are within the giver's."""
+    own, key = bureau.people[giver], "99" if target == "new" else str(_number(target))
+    for wish in WISHES.values():
+        before = grants.held(bureau.database, key)
+        may = target != giver and own.covers(wish) and (before is None or own.covers(before))
+        assert _is_done(bureau.access.grant(bureau.by(giver), f"{target}@x.test", wish)) is may
+        held = grants.held(bureau.database, key)
+        assert held == before or (held is not None and own.covers(held))
+
+
+def _is_done(work: Coroutine[Any, Any, Any]) -> bool:
+    try:
+        run(work)
+    except GrantRefused:
+        return False
+    return True
+
+
+def _number(name: str) -> int:
+    return list(ROLES).index(name) + 1
+
+
+@pytest.mark.parametrize("target", ROLES)
+def test_resetting_and_disabling_follow_the_same_rule(bureau: Bureau, target: str) -> None:
+    """A system administrator without bodies does not reset one with them, and nobody themselves."""
+    email, by = f"{target}@x.test", bureau.by("chief")
+    may = target != "chief" and bureau.people["chief"].covers(bureau.people[target])
+    for work in (
+        bureau.access.enrol(by, email),
+        bureau.access.switch(by, email, disabled=True),
+        bureau.access.revoke(by, email),
+    ):
+        assert _is_done(work) is may
+
+
+def test_the_password_ends_before_the_role_counts(bureau: Bureau) -> None:
+    """When the engine makes the link, the account has its old role still, and none if new."""
+    made = run(bureau.access.grant(bureau.by("chief"), "new@x.test", ROLES["operator"]))
+    assert made is not None
+    assert made.link
+    made = run(bureau.access.grant(bureau.by("chief"), "viewer@x.test", ROLES["chief"]))
+    assert made is not None
+    assert bureau.engine.calls == [
+        ("enrol", "99", None),
+        ("enrol", str(_number("viewer")), Role.VIEWER),
+    ]
+
+
+def test_narrowing_a_role_ends_no_password(bureau: Bureau) -> None:
+    """There is no link then, and the right is gone with the next request."""
+    made = run(bureau.access.grant(bureau.by("chief"), "operator@x.test", ROLES["viewer"]))
+    assert made is None
+    assert bureau.engine.calls == []
+    held = grants.find(bureau.database, str(_number("operator")))
+    assert held is not None
+    assert Permission.OPERATE not in held.permissions
+
+
+@pytest.mark.parametrize(
+    ("email", "wish", "code"),
+    [
+        ("stranger@x.test", Grant("", Role.VIEWER), "unknown_account"),
+        ("new@x.test", Grant("", Role.VIEWER, sites=frozenset({"S3"})), "unknown_site"),
+        ("new@x.test", Grant("", Role.SITE_ADMINISTRATOR, sites=S1 | {"S3"}), "unknown_site"),
+        ("new@x.test", Grant("", Role.SITE_ADMINISTRATOR), "site_needed"),
+    ],
+)
+def test_what_does_not_exist_is_not_granted(
+    bureau: Bureau, email: str, wish: Grant, code: str
+) -> None:
+    """No account, no site: refused for the console and for the operator of HOME alike."""
+    for by in (bureau.by("chief"), Administrator("root")):
+        with pytest.raises(GrantRefused) as refusal:
+            run(bureau.access.grant(by, email, wish))
+        assert refusal.value.code == code
+    assert bureau.engine.calls == []
+
+
+def test_a_disabled_account_is_granted_nothing(bureau: Bureau) -> None:
+    """It is enabled first."""
+    run(bureau.engine.switch("99", disabled=True))
+    with pytest.raises(GrantRefused) as refusal:
+        run(bureau.access.grant(bureau.by("chief"), "new@x.test", ROLES["viewer"]))
+    assert refusal.value.code == "account_disabled"
+
+
+def test_a_role_that_nobody_has_is_not_taken(bureau: Bureau) -> None:
+    """Neither of a stranger nor of somebody without one."""
+    for email in ("new@x.test", "stranger@x.test"):
+        with pytest.raises(Unknown):
+            run(bureau.access.revoke(bureau.by("chief"), email))
+
+
+def test_a_revoked_role_no_longer_asks_for_a_second_factor(bureau: Bureau) -> None:
+    """And the list says who has which, and who has enrolled."""
+    run(bureau.access.revoke(bureau.by("chief"), "viewer@x.test"))
+    assert bureau.engine.calls == [("second factor False", str(_number("viewer")), None)]
+    run(bureau.access.enrol(bureau.by("chief"), "operator@x.test"))
+    listed = {each.email: each.pending for each in run(bureau.access.entries())}
+    assert listed["operator@x.test"]
+    assert not listed["author@x.test"]
+    assert "viewer@x.test" not in listed
+
+
+def test_a_system_administrator_who_is_the_last_is_not_demoted_by_the_operator(
+    database: Database,
+) -> None:
+    """Unless `--force`."""
+    engine = Engine(database)
+    bureau = Bureau(database, engine, Access(database, engine, lambda: 100))
+    bureau.employ(1, "chief", ROLES["chief"])
+    for work in (
+        bureau.access.grant(Administrator("root"), "chief@x.test", ROLES["viewer"]),
+        bureau.access.revoke(Administrator("root"), "chief@x.test"),
+    ):
+        with pytest.raises(ConsoleError) as refusal:
+            run(work)
+        assert refusal.value.code == "last_administrator"
+    run(bureau.access.revoke(Administrator("root", force=True), "chief@x.test"))
+    assert grants.everybody(database) == []

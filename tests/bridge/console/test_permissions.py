@@ -1,0 +1,98 @@
+"""Roles, what a session leaves of them, and who may give what: the pure rules of the console."""
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.console.errors import ReauthRequired, SessionRefused
+from bridge.console.permissions import (
+    FRESH_MS,
+    MATRIX,
+    Grant,
+    Permission,
+    Role,
+    Session,
+    admit,
+    require_fresh,
+)
+
+NOW = 1_700_000_000_000
+S1, S2 = frozenset({"S1"}), frozenset({"S2"})
+GRANTS = [
+    *(Grant("a@x.test", role, bodies) for role in Role for bodies in (False, True)),
+    *(
+        Grant("a@x.test", role, bodies, sites)
+        for role in (Role.VIEWER, Role.OPERATOR, Role.SITE_ADMINISTRATOR)
+        for bodies in (False, True)
+        for sites in (S1, S2, S1 | S2)
+    ),
+]
+
+
+def rights(grant: Grant) -> set[tuple[str, str]]:
+    """All pairs of permission and site; `*` stands for sites that no grant here names."""
+    sites = ("S1", "S2", "*")
+    return {(each, site) for each in grant.permissions for site in sites if grant.reaches([site])}
+
+
+@pytest.mark.parametrize("own", GRANTS)
+def test_nobody_covers_a_grant_with_a_right_that_they_lack(own: Grant) -> None:
+    """For every pair of grants: covering is exactly having all the rights."""
+    for other in GRANTS:
+        if own.covers(other):
+            assert rights(other) <= rights(own), (own, other)
+            assert not other.widens(own)
+        else:
+            assert other.widens(own)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_only_system_administrators_grant(role: Role) -> None:
+    """A site administrator grants nothing."""
+    assert (Permission.GRANT in MATRIX[role]) is (role is Role.SYSTEM_ADMINISTRATOR)
+
+
+@pytest.mark.parametrize("grant", GRANTS)
+@pytest.mark.parametrize("site", ["S1", "S2", "S3"])
+def test_a_session_of_one_site_never_reaches_beyond_it(grant: Grant, site: str) -> None:
+    """It opens no role for all sites; of other roles only what the site has."""
+    try:
+        left = admit(grant, Session(site, NOW, second_factor=True), second_factor=True)
+    except SessionRefused as refusal:
+        assert refusal.code == "session_of_one_site"  # noqa: PT017
+        return
+    assert left.role not in {Role.SYSTEM_ADMINISTRATOR, Role.MAPPING_AUTHOR}
+    assert left.reach == {site}
+    assert grant.reaches([site])
+    assert rights(left) <= rights(grant) | {(each, site) for each in grant.permissions}
+
+
+def test_a_session_without_the_second_factor_is_refused_where_it_is_required() -> None:
+    """And let in where the installation does not require one."""
+    grant, session = GRANTS[0], Session(None, NOW, second_factor=False)
+    with pytest.raises(SessionRefused) as refusal:
+        admit(grant, session, second_factor=True)
+    assert refusal.value.code == "second_factor_required"
+    assert admit(grant, session, second_factor=False) == grant
+
+
+def test_a_session_from_before_the_grant_is_refused() -> None:
+    """Whatever opened it."""
+    grant = replace(GRANTS[0], granted_at=NOW)
+    with pytest.raises(SessionRefused) as refusal:
+        admit(grant, Session(None, NOW - 1, second_factor=True), second_factor=True)
+    assert refusal.value.code == "session_before_grant"
+    assert admit(grant, Session(None, NOW, second_factor=True), second_factor=True) == grant
+
+
+@pytest.mark.parametrize(
+    ("age", "fresh"),
+    [(0, True), (FRESH_MS, True), (FRESH_MS + 1, False), (-1000, True), (-FRESH_MS, False)],
+)
+def test_a_proof_of_identity_counts_for_ten_minutes(age: int, *, fresh: bool) -> None:
+    """One from the future, beyond what clocks differ, does not count."""
+    if fresh:
+        require_fresh(NOW - age, NOW)
+        return
+    with pytest.raises(ReauthRequired):
+        require_fresh(NOW - age, NOW)
