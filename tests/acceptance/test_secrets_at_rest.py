@@ -4,6 +4,7 @@ import base64
 import re
 import subprocess
 import sys
+import time
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 import sqlalchemy
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from tests.acceptance.house import TOKEN, House
 from tests.acceptance.orders import order
@@ -20,10 +23,12 @@ from tests.acceptance.wire import Sender
 from tests.conftest import empty
 
 PASSWORD = "correct horse battery staple 4711"  # a test's own
+CHOSEN = "another horse without a battery 0815"
 NAMED = {"engine.token", "link.keys", "index.key"}
 """Files of `secrets` that hold what they are named for."""
-_HANDLE = re.compile(r"(?:token|handle|share|init)[=/]([A-Za-z0-9_-]{22})(?![A-Za-z0-9_-])")
+_HANDLE = re.compile(r"(?:token|handle|share|init)[=/]([A-Za-z0-9_-]{22,86})(?![A-Za-z0-9_-])")
 _TOKEN = re.compile(r"rbt_[A-Za-z0-9_-]+")
+_SECOND_FACTOR = re.compile(r'class="secret">([A-Z2-7]+)<')
 _BOOT = re.compile(r'"session":\s*"([A-Za-z0-9_-]{20,})"')
 
 
@@ -67,6 +72,7 @@ def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
     add_person(used)
     house.start()
     issue_all(used)
+    enrol(used)
     used.keep("later command", house.bridge("token", "create", "--user", "ada@example.org"))
     house.bridge("rotate-keys", "--drop-old")
     yield used
@@ -125,6 +131,32 @@ def issue_all(used: Used) -> None:
     house.settle()
 
 
+def enrol(used: Used) -> None:
+    """Enrolment links, one of them with a second factor, and the passwords set by them."""
+    house = used.house
+    who = ("eve@example.org", "--name", "Eve", "--site", "SITE1")
+    printed = house.bridge("user", "add", *who)
+    used.keep("enrolment by command", printed)
+    service = (house.home / "secrets" / "engine.token").read_text().strip()
+    with httpx.Client(
+        base_url=house.url, headers={"x-access-token": service}, timeout=30
+    ) as console:
+        found = console.get("/api/account", params={"email": "eve@example.org"}).json()
+        body = {"accountId": found["accountId"], "secondFactor": True, "endTokens": True}
+        issued = used.heard("enrolment", console.post("/api/account/enrolment", json=body))
+    with httpx.Client(base_url=house.url, headers={"origin": house.url}, timeout=30) as browser:
+        page = used.heard("enrolment page", browser.get(issued.json()["link"]))
+        (secret,) = _SECOND_FACTOR.findall(page.text)
+        raw = base64.b32decode(secret + "=" * (-len(secret) % 8))
+        digest = SHA1()  # noqa: S303  # RFC 6238
+        code = TOTP(raw, 6, digest, 30).generate(int(time.time())).decode()
+        (token,) = _HANDLE.findall(issued.json()["link"]) or [""]
+        form = {"token": token, "password": CHOSEN, "again": CHOSEN, "code": code}
+        used.heard("enrolled", browser.post("/reporting/enrol", data=form))
+    used.secrets |= {"second factor": secret, "chosen password": CHOSEN}
+    used.secrets["raw second factor"] = raw.hex()
+
+
 def launches() -> Iterator[dict[str, Any]]:
     """Launches with each kind of answer."""
     for number, kind in enumerate(("link", "qrcode", "all")):
@@ -141,6 +173,8 @@ def forms(secret: str) -> set[bytes]:
     found |= {base64.b64encode(b"." * n + raw + b"...")[4:-8] for n in (1, 2)}
     if re.fullmatch(r"[A-Za-z0-9_-]{22,}", secret):  # the bytes behind a handle
         found.add(base64.urlsafe_b64decode(secret + "=" * (-len(secret) % 4)))
+    if re.fullmatch(r"([0-9a-f]{2}){16,}", secret):
+        found.add(bytes.fromhex(secret))
     return found
 
 
@@ -171,7 +205,16 @@ def _bytes(value: object) -> bytes:
 def test_no_secret_is_stored_in_clear(used: Used) -> None:
     """In no usual form: plain, hexadecimal, Base64, percent-encoded, UTF-16."""
     kinds = " ".join(used.secrets)
-    for kind in ("command", "repeated token", "launch", "share", "opened", "sign-in cookie"):
+    issued = (
+        "command",
+        "repeated token",
+        "launch",
+        "share",
+        "opened",
+        "sign-in cookie",
+        "enrolment",
+    )
+    for kind in issued:
         assert kind in kinds, f"{kind} was not issued: {kinds}"
     found = {
         (place, kind)
