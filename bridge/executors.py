@@ -40,7 +40,7 @@ class Threads(Enum):
     MAINTENANCE = ("maintenance", 4, 100)
     CHECKS = ("checks", 2, 16)
     EXPORTS = ("exports", 2, 32)
-    FILES = ("files", 2, 32)
+    BODIES = ("request bodies", 2, 64)
     CONSOLE = ("console", 4, 64)
     LARGE_FRAMES = ("large frames", 1, 1000)
     HOOKS = ("hooks", 8, 10_000)

@@ -6,7 +6,6 @@ it is parsed if it has so many values that they would need much more memory than
 reports few mistakes (`Model`).
 """
 
-import asyncio
 import re
 from typing import Any, Final, Self
 
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from typing_extensions import override
 
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from parsers.limits import JSON
 
 MAX_VALUES: Final = JSON.count
@@ -118,7 +118,7 @@ class BoundedRequest(Request):
             body = await self.body()
             # A large body takes a tenth of a second, in which a listener would answer nobody.
             large = len(body) > SMALL
-            self._json = await asyncio.to_thread(self.parse, body) if large else self.parse(body)
+            self._json = await Threads.BODIES.run(self.parse, body) if large else self.parse(body)
         return self._json
 
     def parse(self, body: bytes) -> Any:

@@ -81,12 +81,9 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         belonging = Belongings(settings, database, elsewhere)
         parts.append(Numbering(database, belonging, elsewhere).part())
         console = console_application(settings, database, client, belonging, now_ms)
-    if (bind := _bind(settings, roles)) is not None:
-        probes = Probes(metrics, readiness, database, now_ms)
-        http = settings.http.model_copy(update={"max_connections": descriptors.http})
-        parts.append(web_part(probes.over(application, console), bind, http, metrics))
-    if application is not None:
-        parts.append(Step("long polls", nothing, _hush(application)))
+    probes = Probes(metrics, readiness, database, now_ms)
+    serving = probes.over(application, console)
+    parts += _web(settings, roles, serving, application, descriptors.http, metrics)
     if database is not None and client is not None and closing is not None:
         parts.append(closing)
         owners = (f"{node.name}-intake", f"{node.name}-delivery")
@@ -101,6 +98,24 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
             parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())
         parts.append(OwnFiles(settings, database, among.leads, node.name).part())
     parts.append(Step("readiness", readiness.begin, readiness.end))
+    return parts
+
+
+def _web(
+    settings: Settings,
+    roles: frozenset[Role],
+    serving: Any,
+    application: FastAPI | None,
+    connections: int,
+    metrics: Metrics,
+) -> list[Step]:
+    """Give what serves HTTP, where this process does, and what ends its long polls."""
+    parts = []
+    if (bind := _bind(settings, roles)) is not None:
+        http = settings.http.model_copy(update={"max_connections": connections})
+        parts.append(web_part(serving, bind, http, metrics))
+    if application is not None:
+        parts.append(Step("long polls", nothing, _hush(application)))
     return parts
 
 

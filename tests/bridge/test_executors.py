@@ -12,7 +12,13 @@ from bridge.executors import Full, Gate, Threads, close_all, single_thread
 
 pytestmark = pytest.mark.anyio
 SOURCE = Path(bridge.__file__).parent
-OWN_EXECUTORS = {"executors.py", "runtime/loop.py", "engine/live/workshop.py", "queue/ledger.py"}
+OWN_EXECUTORS = {
+    "executors.py",
+    "runtime/loop.py",
+    "engine/live/workshop.py",
+    "engine/live/hashing.py",
+    "queue/ledger.py",
+}
 DEFAULT = {
     "to_thread",
     "deferToThread",
