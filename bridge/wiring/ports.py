@@ -181,7 +181,7 @@ def listener_endpoint(
 ) -> Any:
     """Say where a listener binds, with TLS where it is set. Raises TLSConfigurationError."""
     host, port = address.host, address.port
-    backlog = min(listener.max_connections, 1024)
+    backlog = 1024  # beyond it, senders would repeat their SYN a second later
     options = None if listener.tls is None else tls_options(settings, listener.tls)
     if listener.share_port:
         return SharedPort(reactor, host, port, backlog=backlog, tls=options)
