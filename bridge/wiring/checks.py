@@ -21,6 +21,7 @@ from bridge.wiring.descriptors import TooFewDescriptors, reachable_limit, share
 from bridge.wiring.findings import Finding, Severity, placed
 from bridge.wiring.secret_files import read_link_keys, read_token
 from bridge.wiring.shelf import Find, in_force
+from bridge.wiring.sign_in_checks import sign_in
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
@@ -55,7 +56,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
         _exposures,
         _descriptors,
         partial(databases, down=down),
-        *(() if down else (_sites, _activations)),
+        *(() if down else (_sites, _activations, sign_in)),
         _listeners,
         _destinations,
         _tracing,

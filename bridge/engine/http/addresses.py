@@ -46,6 +46,15 @@ class Addresses:
         strangers = [hop for hop in hops if hop and not self._trusts(hop)]
         return strangers[-1] if strangers else peer
 
+    def hides_clients(self, headers: Mapping[str, str], peer: str) -> bool:
+        """Tell whether a proxy nearby forwards requests, and no proxy is declared."""
+        if self._proxies or "x-forwarded-for" not in headers:
+            return False
+        try:
+            return ipaddress.ip_address(peer).is_private
+        except ValueError:
+            return False
+
     def _trusts(self, address: str) -> bool:
         try:
             parsed = ipaddress.ip_address(address)

@@ -21,7 +21,7 @@ from bridge.engine.http.devices import device_cookie, known_device
 from bridge.engine.http.notices import language_of
 from bridge.engine.http.proving_owner import TooManyAttempts, compared, counted, proof
 from bridge.engine.http.same_origin import foreign, in_frame
-from bridge.engine.http.state import Engine, engine_of
+from bridge.engine.http.state import Engine, engine_of, peer_of
 from bridge.engine.live.hashing import TooBusy
 from bridge.engine.service.accounts import Proof, WrongPassword, signed_in
 from bridge.engine.service.accounts import sign_in as begin
@@ -84,6 +84,8 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
 async def _by_password(request: Request, form: dict[str, str], handle: str) -> Response:
     engine = engine_of(request)
     email = canonical_email(form.get("email", ""))
+    if engine.addresses.hides_clients(request.headers, peer_of(request)):
+        await engine.work.run(engine.throttle.note_undeclared_proxy)
     attempt = await counted(engine, _buckets(engine, request, email))
     found = await compared(engine, email, form.get("password", ""))
     if found is None or found.account is None:

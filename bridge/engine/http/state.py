@@ -105,14 +105,15 @@ class Engine:
 
     def base_url(self, request: Request) -> str:
         """Return the public address that a request came in on."""
-        return self.addresses.base(request.url.scheme, request.headers, _peer(request))
+        return self.addresses.base(request.url.scheme, request.headers, peer_of(request))
 
     def client(self, request: Request) -> str:
         """Return the address of whoever asks."""
-        return self.addresses.client(request.headers, _peer(request))
+        return self.addresses.client(request.headers, peer_of(request))
 
 
-def _peer(request: Request) -> str:
+def peer_of(request: Request) -> str:
+    """Return the address at the other end of the connection."""
     return request.client.host if request.client else ""
 
 

@@ -8,6 +8,7 @@ heartbeat.
 from sqlalchemy import ColumnElement, Connection, or_, select, update
 
 from bridge.engine.records.tables import Report, Share, metadata
+from bridge.engine.service import tokens
 from bridge.engine.service.sessions import SESSIONS
 from bridge.engine.service.users import ACCOUNTS
 
@@ -56,15 +57,18 @@ def end_tokens(
     where = (TOKENS.c.account_id == account_id) & TOKENS.c.revoked_at.is_(None)
     if site_id is not None:
         where &= TOKENS.c.site_id == site_id
-    connection.execute(update(TOKENS).where(where).values(revoked_at=now))
+    ended = connection.execute(
+        update(TOKENS).where(where).values(revoked_at=now).returning(TOKENS.c.id)
+    )
+    tokens.end_sessions_of(connection, list(ended.scalars()), now)
 
 
 def end_links(
     connection: Connection, account_id: int, now: int, site_id: str | None = None
 ) -> None:
     """Let the links expire that act as an account or that its tokens made, and its shares."""
-    tokens = select(TOKENS.c.id).where(TOKENS.c.account_id == account_id)
-    where = or_(LINKS.c.account_id == account_id, LINKS.c.token_id.in_(tokens))
+    made = select(TOKENS.c.id).where(TOKENS.c.account_id == account_id)
+    where = or_(LINKS.c.account_id == account_id, LINKS.c.token_id.in_(made))
     where &= LINKS.c.expires_at > now
     shares = (SHARES.c.created_by_id == account_id) & SHARES.c.revoked_at.is_(None)
     if site_id is not None:

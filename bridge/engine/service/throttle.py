@@ -42,8 +42,15 @@ _GIVE_BACK: Final = text(
 )
 _FORGET: Final = text("""
     DELETE FROM engine_sign_in_bucket WHERE name IN (
-        SELECT name FROM engine_sign_in_bucket WHERE full_at < :past OR full_at > :future LIMIT 20
+        SELECT name FROM engine_sign_in_bucket
+        WHERE (full_at < :past OR full_at > :future) AND full_at > 0 LIMIT 20
     )
+""")
+
+_PROXY: Final = "undeclared proxy"
+_NOTE: Final = text("""
+    INSERT INTO engine_sign_in_bucket (name, full_at) VALUES (:name, 0)
+    ON CONFLICT (name) DO NOTHING
 """)
 
 Moment = Callable[[Connection], int]
@@ -98,6 +105,11 @@ class Throttle:
             values = {"name": each.name, "cost": self._cost(each)}
             connection.execute(_GIVE_BACK, values)
 
+    def note_undeclared_proxy(self) -> None:
+        """Keep for `bridge check` that addresses are not told apart."""
+        with self._database.fleeting() as connection:
+            connection.execute(_NOTE, {"name": _PROXY})
+
     def _take(self, connection: Connection, bucket: Bucket) -> None:
         now = self.moment(connection)
         span = self._limit.seconds * 1000
@@ -115,6 +127,11 @@ class Throttle:
 
     def _cost(self, bucket: Bucket) -> int:
         return self._limit.seconds * 1000 // bucket.count
+
+
+def has_undeclared_proxy(connection: Connection) -> bool:
+    """Tell whether a request came through a proxy that the settings do not name."""
+    return connection.execute(_LOOK, {"name": _PROXY}).first() is not None
 
 
 def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:

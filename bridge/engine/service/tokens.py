@@ -216,3 +216,15 @@ def revoke_token(connection: Connection, token_id: int, now: int) -> None:
         .where(links.c.token_id == token_id, links.c.revoked_at.is_(None))
         .values(revoked_at=now)
     )
+    end_sessions_of(connection, [token_id], now)
+
+
+def end_sessions_of(connection: Connection, token_ids: Sequence[int], now: int) -> None:
+    """End the sessions whose links these tokens made, so that open pages learn of it at once."""
+    links, sessions = metadata.tables["engine_link"], metadata.tables["engine_browser_session"]
+    theirs = select(links.c.pk).where(links.c.token_id.in_(token_ids))
+    connection.execute(
+        update(sessions)
+        .where(sessions.c.link_pk.in_(theirs), sessions.c.ended_at.is_(None))
+        .values(ended_at=now)
+    )

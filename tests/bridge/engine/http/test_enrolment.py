@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, OTHER, READER, Service, boot, user
+from tests.bridge.engine.http.listening import listening
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
 from tests.enrolment import form_of
 
@@ -296,3 +297,27 @@ def test_an_invited_account_gives_its_first_site_no_control(service: Service) ->
 
 def _token_of(link: str) -> str:
     return parse_qs(urlsplit(link).query)["token"][0]
+
+
+@pytest.mark.parametrize("how", ["disable", "reset", "remove", "revoke"])
+def test_open_event_streams_end(service: Service, how: str) -> None:
+    """A page that listens is told at once that its session is over."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
+    link = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
+    page = service.session(service.open(link))
+    body = {"accountId": _account_id(service, OTHER)}
+    method, path, sent = {
+        "disable": ("POST", "account/disable", body),
+        "reset": ("POST", "account/enrolment", body),
+        "remove": ("DELETE", f"admin/sites/SITE1/users/{OTHER}", None),
+        "revoke": ("DELETE", f"admin/sites/SITE1/tokens/{made['id']}", None),
+    }[how]
+    headers = {"x-access-token": service.tokens["service"]}
+
+    async def told() -> dict[str, Any]:
+        async with listening(page) as listener:
+            answer = await service.http.request(method, f"/api/{path}", json=sent, headers=headers)
+            assert answer.status_code < 300, answer.text
+            return await listener.next("ended")
+
+    assert service.runner.run(told()) == {"reason": "ended"}
