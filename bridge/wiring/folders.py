@@ -41,6 +41,10 @@ def require_foreign_secret(settings: Settings, owner: str, file: Path | None) ->
     engine = settings.engine
     own = [*engine.tokens.values(), engine.token_file, engine.link_keys_file]
     own.append(settings.database.index_key_file)
+    assistance, provider = settings.assistance, settings.sign_in.oidc
+    others = [assistance.transcription_key_file, assistance.placing_key_file]
+    others.append(None if provider is None else provider.client_secret_file)
+    own += [each for each in others if each is not None]
     if path.resolve() in {settings.path(each).resolve() for each in own}:
         raise ProtectedPath(owner, path)
     return path
