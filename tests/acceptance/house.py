@@ -142,6 +142,8 @@ class House:
         if self.database:
             text = f'[database]\nurl = "{self.database}"\n' + text
         text += '[schedule]\npoll_status_every = "500ms"\n' + self.settings
+        if "[sign_in]" not in self.settings:
+            text += '[sign_in]\nsecond_factor = "optional"\n'
         text += f'[[listener]]\nname = "orders"\nbind = "127.0.0.1:{self.mllp_port}"\n'
         text += f'site = "SITE1"\n{self.listener_extra}\n' + "\n".join(self.sections)
         (self.home / "bridge.toml").write_text(text, "utf-8")

@@ -58,9 +58,10 @@ class Console:
 
 def enrol(house: House) -> None:
     """Add who may set up everything."""
-    who = (MARA, "--name", "Mara Keeper", "--site", "SITE1")
-    open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
-    house.bridge("console", "grant", MARA, "--role", "system-administrator", "--bodies")
+    house.bridge("user", "add", MARA, "--name", "Mara Keeper", "--site", "SITE1")
+    role = ("--role", "system-administrator", "--bodies")
+    printed = house.bridge("console", "grant", MARA, *role)
+    open_link(printed.split()[-1], house.url, PASSWORD)
 
 
 @pytest.fixture(scope="module")

@@ -66,9 +66,10 @@ def asked(count: int, now: int) -> Mapping[str, Request]:
 
 def grant(house: House) -> None:
     """Let somebody into the console, of a house that runs."""
-    who = (EMAIL, "--name", "Olga", "--site", "SITE1")
-    open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
-    house.bridge("console", "grant", EMAIL, "--role", "system-administrator", "--bodies")
+    house.bridge("user", "add", EMAIL, "--name", "Olga", "--site", "SITE1")
+    role = ("--role", "system-administrator", "--bodies")
+    printed = house.bridge("console", "grant", EMAIL, *role)
+    open_link(printed.split()[-1], house.url, PASSWORD)
 
 
 def measure(house: House, count: int, rounds: int) -> dict[str, float]:

@@ -18,7 +18,6 @@ from bridge.engine.http.application import create_application
 from bridge.engine.service import sites, tokens
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import Assistance, EngineSettings
-from bridge.runtime.web import KEEP_ALIVE_SECONDS
 from bridge.store.database import Database
 from tests.databases import fresh_file
 from tests.enrolment import enrol
@@ -72,7 +71,7 @@ class ReadingRoom:
             application,
             log_level="error",
             lifespan="off",
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_keep_alive=75,
         )
         server = self._server = uvicorn.Server(config)
         engine = application.state.engine

@@ -28,7 +28,6 @@ from bridge.engine.rules.authority import Role
 from bridge.engine.service import sites, tokens, users
 from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
-from bridge.runtime.web import KEEP_ALIVE_SECONDS
 from bridge.store.database import Database
 from docs.embedding.host import Host
 from tests.databases import fresh_file
@@ -116,7 +115,7 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
             installed, database, clock=lambda: time.time_ns() // 1_000_000
         )
         options: dict[str, Any] = dict(certificate(folder)) if secure else {}
-        options["timeout_keep_alive"] = KEEP_ALIVE_SECONDS
+        options["timeout_keep_alive"] = 75
         config = uvicorn.Config(application, log_level="warning", lifespan="off", **options)
         server = uvicorn.Server(config)
         engine = application.state.engine

@@ -75,13 +75,15 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     house.make()
     house.start()
     try:
+        roles = {
+            KEEPER: ("--role", "system-administrator", "--bodies"),
+            RIVAL: ("--role", "mapping-author", "--bodies"),
+            AUTHOR: ("--role", "mapping-author"),
+        }
         for email, name in NAMES.items():
-            who = (email, "--name", name, "--site", "SITE1")
-            open_link(house.bridge("user", "add", *who).split()[-1], house.url, PASSWORD)
-        role = ("--role", "system-administrator", "--bodies")
-        house.bridge("console", "grant", KEEPER, *role)
-        house.bridge("console", "grant", RIVAL, "--role", "mapping-author", "--bodies")
-        house.bridge("console", "grant", AUTHOR, "--role", "mapping-author")
+            house.bridge("user", "add", email, "--name", name, "--site", "SITE1")
+            printed = house.bridge("console", "grant", email, *roles[email])
+            open_link(printed.split()[-1], house.url, PASSWORD)
         with Sender(house.mllp_port) as sender:
             for number in (7001, 7002, 7003):
                 sender.ask(order(number, accession=f"A{number}"))
