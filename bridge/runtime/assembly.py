@@ -72,8 +72,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(_database_part("database", database, stores.migrate_bridge))
         parts.append(AuditRelaying(AuditRelay(settings, database)).part())
         _begin_with_files(settings, database)
-    elsewhere = Elsewhere()
-    parts.append(_worker_processes(elsewhere))
+    parts.append(_worker_processes(elsewhere := Elsewhere()))
     client, closing, second = _client(settings, roles, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
