@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from typing_extensions import override
 
 from bridge.audit import outbox
+from bridge.audit.events import AuditEvent
 from bridge.errors import BridgeError
 from bridge.operations.channels import Kind
 from bridge.store import mapping_versions as kept
@@ -255,6 +256,15 @@ def note_start(settings: Settings, database: Database, now: int) -> list[str]:
                 continue
             if name not in before or before[name].version != version.version:
                 kept.activate(connection, version, now, _SERVICE, _AT_START, Origin.START)
+                event = AuditEvent(
+                    "activate",
+                    actor=_SERVICE,
+                    details={"reason": _AT_START},
+                    target=("mapping", name),
+                    before={name: before[name].version if name in before else ""},
+                    after={name: version.version},
+                )
+                outbox.add(connection, event, now)
     return [name for name, version in made.items() if version is None and name in at_start]
 
 
