@@ -19,6 +19,7 @@ from bridge.engine.records.columns import (
     octets,
     refers,
 )
+from bridge.store.columns import BIG_KEY
 
 
 class Link(Record, table=True):
@@ -78,8 +79,8 @@ class AuditEvent(Record, table=True):
     site_id: str | None = None
     action: str
     outcome: str
-    account_id: int | None = moment_or_none()
-    token_id: int | None = moment_or_none()
+    account_id: int | None = Field(default=None, sa_type=BIG_KEY)
+    token_id: int | None = Field(default=None, sa_type=BIG_KEY)
     report_id: str | None = Field(default=None, index=True)
     details: dict[str, Any] = json_object()
     previous_hash: str
