@@ -1,0 +1,38 @@
+"""`bridge check` says where signing in is weaker than it looks."""
+
+from pathlib import Path
+
+import pytest
+
+from bridge.wiring.findings import Severity
+from bridge.wiring.homes import make_home
+from bridge.wiring.sign_in_checks import sign_in
+from config import load
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({}, []),
+        ({"BRIDGE_HTTP__PUBLIC_URL": "https://reports.example"}, ["http.trusted_proxies"]),
+        (
+            {
+                "BRIDGE_HTTP__PUBLIC_URL": "https://reports.example",
+                "BRIDGE_HTTP__TRUSTED_PROXIES": '["127.0.0.1/32"]',
+            },
+            [],
+        ),
+        ({"BRIDGE_SIGN_IN__SECOND_FACTOR": "optional"}, ["sign_in.second_factor"]),
+    ],
+)
+def test_what_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], place: list[str]
+) -> None:
+    """A proxy that nobody declared, and console roles by a password alone."""
+    home = tmp_path / "home"
+    make_home(home)
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    found = list(sign_in(load(home)))
+    assert [each.place for each in found] == place
+    assert all(each.severity is Severity.WARNING for each in found)
