@@ -41,6 +41,7 @@ class Threads(Enum):
     CHECKS = ("checks", 2, 16)
     EXPORTS = ("exports", 2, 32)
     BODIES = ("request bodies", 2, 64)
+    DOCUMENTS = ("documents", 4, 64)
     CONSOLE = ("console", 4, 64)
     LARGE_FRAMES = ("large frames", 1, 1000)
     HOOKS = ("hooks", 8, 10_000)

@@ -30,6 +30,7 @@ from bridge.engine.service.launch import Desk, deeds_of, launch_all
 from bridge.engine.service.links import Vault
 from bridge.engine.service.runs import OneByOne
 from bridge.engine.service.work import Work
+from bridge.executors import Threads
 from bridge.store.haste import LITTLE
 from bridge.workers.documents import Budget
 
@@ -80,7 +81,7 @@ async def _understood(engine: Engine, body: LaunchBody) -> LaunchRequest:
     """Read a launch: where there are files, in a thread."""
     parts, sizes = _parts(body), engine.settings.sizes
     if parts.structured_reports or parts.key_images:
-        return await engine.work.run(lambda: read_launch(parts, sizes))
+        return await Threads.DOCUMENTS.run(read_launch, parts, sizes)
     return read_launch(parts, sizes)
 
 
@@ -90,9 +91,11 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     long = any(map(_takes_long, bodies))
     quick = len(bodies) <= FEW and not long
     budget = Budget()
-    read = await _done(
-        engine, lambda: [_read(engine, each, budget) for each in bodies], quick=quick
-    )
+
+    def read_all() -> list[_Read | EngineError | ValidationError]:
+        return [_read(engine, each, budget) for each in bodies]
+
+    read = await (Threads.DOCUMENTS.run(read_all) if long else _done(engine, read_all, quick=quick))
     wanted = [each[1] for each in read if isinstance(each, tuple)]
 
     def deed(work: Work, *, at_once: bool) -> list[Launched | EngineError]:

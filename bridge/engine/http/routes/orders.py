@@ -22,6 +22,7 @@ from bridge.engine.service.deletion import delete_report, reset_order
 from bridge.engine.service.files import UpdateMode, update_structured_reports
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.unlinking import unlink_orders
+from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
@@ -58,7 +59,7 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     )
     await expect(request, place)
     texts = [each.fileData for each in body.dicomSR]
-    read = await engine.work.run(lambda: structured_reports(texts, engine.settings.sizes))
+    read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
     files = [each.kept for each in read]
     return await act(
         request,

@@ -13,9 +13,9 @@ from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.problems import FieldError, bad_request
-from bridge.engine.http.state import engine_of
 from bridge.engine.rules.document import BadDocument, parse, to_json
 from bridge.engine.service import coding, sites
+from bridge.executors import Threads
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -46,7 +46,7 @@ async def import_template(
 ) -> Response:
     """Create or replace a template from an IHE MRRT file; only text and fields are taken over."""
     try:
-        title, document = await engine_of(request).work.run(lambda: read(body.html))
+        title, document = await Threads.DOCUMENTS.run(read, body.html)
     except (BadTemplate, BadDocument) as error:
         problem = FieldError("/html", str(error))
         raise bad_request(str(error), problem, code="bad_template") from None
@@ -90,7 +90,7 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
 
     `system` is cpt (`match`: a ProcedureCode or StudyDescription) or icd10 (`match`: a phrase).
     """
-    rows = await engine_of(request).work.run(lambda: coding.read_code_map(body.csv))
+    rows = await Threads.DOCUMENTS.run(coding.read_code_map, body.csv)
     return await act(
         request,
         "code-map-update",
