@@ -92,7 +92,11 @@ class Judge:
                 return Verdict(header, refusals=(Malformed(Malformation.INCOMPLETE),))
             return self._judge(header, frame.payload, now)
         except Refusal as refusal:
-            return Verdict(header, refusals=(refusal,))
+            # Its traceback would keep the frames of the stack alive, and with them, batch after
+            # batch, all messages that were answered before.
+            kept = refusal.with_traceback(None)
+            kept.__context__ = kept.__cause__ = None
+            return Verdict(header, refusals=(kept,))
         except Exception as error:  # noqa: BLE001  # whatever it was: no positive answer, no silence
             self._alarm(error)
             return Verdict(header, refusals=(InternalError(),))
