@@ -9,6 +9,8 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, Ward
 from tests.browser.console.test_pages import complaints, enter
+from tests.browser.signing_in import PASSWORD
+from tests.enrolment import open_link
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -107,10 +109,12 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: Ward, page: Page) -> None
     enter(page, ward, CHIEF, "access")
     page.get_by_label("E-mail").fill("sven@site1.test")
     page.get_by_role("combobox", name="Role").select_option("site-administrator")
-    page.get_by_label("Only these sites").fill("SITE1")
+    page.get_by_label("Only these sites").select_option("SITE1")
     page.get_by_role("button", name="Give", exact=True).click()
     row = page.get_by_role("row", name="sven@site1.test")
     expect(row).to_contain_text("SITE1")
+    link = page.get_by_label("Enrolment link for sven@site1.test").input_value()
+    open_link(link, ward.house.url, PASSWORD)
     page.context.clear_cookies()
     enter(page, ward, "sven@site1.test", "channels")
     listeners = page.get_by_role("table", name="Listeners")
