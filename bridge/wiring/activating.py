@@ -152,20 +152,32 @@ def _activate(
         database.serialize(connection, kept.LOCK)
         if kept.latest(connection) != checked_beside:
             return None
-        before = kept.in_force(connection)
-        done = []
-        for each in made:
-            now = before[each.name].version if each.name in before else ""
-            if begun_on.get(each.name, now) != now:
-                raise Overtaken(each.name, now)
-            done.append(Activated(each.name, each.version, now))
-            if now != each.version or before[each.name].origin is Origin.START:
-                kept.activate(connection, each, who.at, who.actor, who.reason, origin)
-        outbox.describe(
-            before={each.name: each.before for each in done},
-            after={each.name: each.version for each in done},
-        )
+        done = _store(connection, made, who, origin, begun_on)
     return done[: len(chosen)] or done[-len(records) :]
+
+
+def _store(
+    connection: Connection,
+    made: Sequence[Version],
+    who: Who,
+    origin: Origin,
+    begun_on: Mapping[str, str],
+) -> list[Activated]:
+    """Activate checked versions, with their audit event. Raises Overtaken."""
+    before = kept.in_force(connection)
+    done = []
+    for each in made:
+        now = before[each.name].version if each.name in before else ""
+        if begun_on.get(each.name, now) != now:
+            raise Overtaken(each.name, now)
+        done.append(Activated(each.name, each.version, now))
+        if now != each.version or before[each.name].origin is Origin.START:
+            kept.activate(connection, each, who.at, who.actor, who.reason, origin)
+    outbox.describe(
+        before={each.name: each.before for each in done},
+        after={each.name: each.version for each in done},
+    )
+    return done
 
 
 def _along(

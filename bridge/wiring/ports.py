@@ -123,14 +123,7 @@ def wired(
     address = listener.bind
     if isinstance(address, FolderAddress):
         raise TypeError("a folder is no socket")
-    limits = ServerLimits(
-        max_frame=listener.max_frame,
-        max_connections=listener.max_connections,
-        max_connections_per_source=listener.per_source,
-        allow=[ip_network(each) for each in listener.allow],
-        frame_timeout=listener.frame_timeout,
-        idle_timeout=listener.idle_timeout,
-    )
+    limits = server_limits(listener)
     observer = WireCounter(metrics, listener.name, answering.seen)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
@@ -155,6 +148,18 @@ def wired(
         ceiling=shared.ceiling,
     )
     return Wired(factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop()))
+
+
+def server_limits(listener: Listener) -> ServerLimits:
+    """Return the limits of a listener's connections and frames."""
+    return ServerLimits(
+        max_frame=listener.max_frame,
+        max_connections=listener.max_connections,
+        max_connections_per_source=listener.per_source,
+        allow=[ip_network(each) for each in listener.allow],
+        frame_timeout=listener.frame_timeout,
+        idle_timeout=listener.idle_timeout,
+    )
 
 
 def web_rules(settings: Settings, listener: Listener, address: WebAddress) -> WebRules:

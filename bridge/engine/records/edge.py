@@ -6,7 +6,7 @@ Handles and session secrets are stored as hashes only; a link's payload is seale
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Index, SmallInteger
+from sqlalchemy import BigInteger, Index, SmallInteger, Text
 from sqlmodel import Field
 
 from bridge.engine.records.columns import (
@@ -111,6 +111,15 @@ class AnonymousRefusals(Record, table=True):
     code: str = Field(primary_key=True)
     source: str = Field(primary_key=True)
     count: int = moment()
+
+
+class IndexKey(Record, table=True):
+    """The fingerprint of the key that hashes of identifiers are made with; one row."""
+
+    __tablename__ = "engine_index_key"
+
+    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    fingerprint: str = Field(sa_type=Text)
 
 
 class Idempotency(Record, table=True):

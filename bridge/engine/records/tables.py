@@ -10,6 +10,7 @@ from bridge.engine.records.edge import (
     AuditEvent,
     BrowserSession,
     Idempotency,
+    IndexKey,
     Link,
 )
 from bridge.engine.records.feed import Change, Release
@@ -52,6 +53,7 @@ __all__ = [
     "CodeMap",
     "Enrolment",
     "Idempotency",
+    "IndexKey",
     "JournalKey",
     "Link",
     "Macro",
