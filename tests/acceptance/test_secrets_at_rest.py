@@ -64,7 +64,7 @@ def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
         database = request.getfixturevalue("postgres_url")
         empty(database)
     house = House(tmp_path / "home", database=database)
-    house.settings = '[log]\nlevel = "debug"\n'
+    house.settings = '[log]\nlevel = "debug"\n[sign_in]\nsecond_factor = "required"\n'
     house.make()
     (house.home / TOKEN).unlink()
     used = Used(house)

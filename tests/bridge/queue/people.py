@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from bridge import index_key
 from bridge.queue import browse, hashing
 from bridge.queue.arrivals import Arrival
 from bridge.queue.deliveries import Release
@@ -19,6 +20,8 @@ NOW = 1_700_000_000_000
 """A point in time, ms."""
 
 _numbers = count(1)
+
+index_key.use(bytes(range(index_key.KEY_BYTES)))  # for processes of their own that use this module
 
 
 def arrival(
