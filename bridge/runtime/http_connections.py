@@ -17,6 +17,8 @@ from typing import Protocol
 
 import structlog
 
+from bridge.network_source import parse_address, source_of_parsed
+
 RESERVED = 32
 """Connections beyond `HttpLimits.connections`, for probes."""
 
@@ -29,7 +31,6 @@ _LONGEST_SWEEP, _SHORTEST_SWEEP = 1.0, 0.02
 _SWEEPS_PER_TIMEOUT = 4
 _REPORT_SECONDS = 60.0
 _STALLED_GRACE = 5.0  # seconds by which a transfer in progress counts as younger
-_IPV6_SITE = 64  # bits: an IPv6 host can choose the rest of its address itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,17 +233,10 @@ class HttpConnections:
 
     def _source(self, peer: str) -> str:
         """Return what connections are counted by; '' for one that has no limit of its own."""
-        try:
-            address = ipaddress.ip_address(peer.partition("%")[0])
-        except ValueError:
+        address = parse_address(peer)
+        if address is None or any(address in network for network in self._proxies):
             return ""
-        if isinstance(address, ipaddress.IPv6Address):
-            address = address.ipv4_mapped or address
-        if any(address in network for network in self._proxies):
-            return ""
-        if isinstance(address, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((address, _IPV6_SITE), strict=False))
-        return str(address)
+        return source_of_parsed(address)
 
     def _arm(self) -> None:
         if self._timer is None:

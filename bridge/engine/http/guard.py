@@ -30,6 +30,7 @@ from bridge.engine.http.sessions import session_desk
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service.caller import Caller, Scope
 from bridge.engine.settings import SizeLimits
+from bridge.network_source import source_of
 from bridge.request_body import (
     BodyTooLarge,
     BoundedRequest,
@@ -214,12 +215,12 @@ def _require(caller: Caller, scope: Scope) -> None:
 
 
 def count_failure(engine: Engine, request: Request) -> None:
-    """Count a token that is none against the address it came from; raise 429 for too many."""
+    """Count an unknown token against the source of the request; raise 429 for too many."""
     client = engine.client(request)
     if is_loopback(client):
         return
     quota = engine.settings.rates.failed_authentications
-    _enforce(engine.quotas.take("authentication", client, quota))
+    _enforce(engine.quotas.take("authentication", source_of(client), quota))
 
 
 def _count(engine: Engine, caller: Caller, rate: Rate, request: Request) -> None:

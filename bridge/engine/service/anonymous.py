@@ -6,7 +6,6 @@ requests and of addresses: further sources are counted as `others`. The rows are
 hash chain and can be pruned.
 """
 
-import ipaddress
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.records.tables import metadata
+from bridge.network_source import parse_address, source_of_parsed
 
 ROWS = metadata.tables["engine_audit_anonymous"]
 LOCK: Final = "engine audit anonymous"
@@ -23,7 +23,6 @@ MOST_A_MINUTE: Final = 16
 """Rows with a source of their own; beside these, one row `others` for each action and code."""
 OTHERS: Final = "others"
 _MINUTE_MS: Final = 60_000
-_NETWORK_BITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Tally:
         """Count one refusal."""
         minute = at - at % _MINUTE_MS
         code = str(event.details.get("code", ""))
-        key = Key(minute, event.action, code, network_of(event.source))
+        key = Key(minute, event.action, code, _source(event.source))
         if key not in self._counts and len(self._counts) >= MOST_A_MINUTE:
             key = Key(minute, event.action, code, OTHERS)
         self._counts[key] += 1
@@ -70,17 +69,10 @@ class Tally:
         self._counts.update(counts)
 
 
-def network_of(address: str) -> str:
-    """Return an IPv4 address as it is, of an IPv6 address its /64."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return OTHERS
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((int(parsed), _NETWORK_BITS), strict=False))
-    return str(parsed)
+def _source(address: str) -> str:
+    """Return the source of an address; a text that is no address is counted with the others."""
+    parsed = parse_address(address)
+    return OTHERS if parsed is None else source_of_parsed(parsed)
 
 
 def add(connection: Connection, counts: Mapping[Key, int]) -> None:

@@ -15,7 +15,6 @@ PostgreSQL the server's.
 """
 
 import hashlib
-import ipaddress
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 from bridge.engine.settings import Quota
+from bridge.network_source import source_of
 from bridge.store.database import Database
 
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -136,7 +136,7 @@ def has_undeclared_proxy(connection: Connection) -> bool:
 
 def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
     """Return the buckets of an attempt of a browser that is not known."""
-    whose, where = _digest(account), _digest(network_of(source))
+    whose, where = _digest(account), _digest(source_of(source))
     half = max(1, limit.count // 2)
     return (
         Bucket(f"account {whose} source {where}", half),
@@ -152,20 +152,7 @@ def attempt_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
 
 def attempt_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, ...]:
     """Return the buckets of an attempt that names no account."""
-    return (Bucket(f"{purpose} {_digest(network_of(source))}", limit.count),)
-
-
-def network_of(source: str) -> str:
-    """Return the address, of IPv6 its /64: one host has as many addresses as it likes."""
-    try:
-        parsed = ipaddress.ip_address(source.partition("%")[0])
-    except ValueError:
-        return source
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return (Bucket(f"{purpose} {_digest(source_of(source))}", limit.count),)
 
 
 def _digest(value: str) -> str:

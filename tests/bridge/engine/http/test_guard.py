@@ -4,11 +4,20 @@ import hashlib
 import json
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import text
 
 from bridge.engine.settings import EngineSettings, Quota, RateLimits, SizeLimits
-from tests.bridge.engine.http.house import ADMIN, FOREIGN, READER, Service, identity, launch_body
+from tests.bridge.engine.http.house import (
+    ADMIN,
+    BASE,
+    FOREIGN,
+    READER,
+    Service,
+    identity,
+    launch_body,
+)
 
 ONE = {"clinicalInfo": identity()}
 LINK = {
@@ -160,6 +169,28 @@ def test_quotas_are_counted_and_announced(service: Service) -> None:
     assert service.launch("service", lazyLaunch=True).status_code == 200
     service.clock.pass_seconds(61)
     assert service.launch(accession="A9").status_code == 200
+
+
+def test_unknown_tokens_of_one_network_count_together(service: Service) -> None:
+    """An IPv6 host has a whole /64: other addresses of it are refused, other networks are not."""
+    engine = service.application.state.engine
+    rates = RateLimits(failed_authentications=Quota(4))
+    engine.settings = EngineSettings(engine.settings.link_keys, rates=rates)
+    tried = [from_address(service, f"2001:db8::{number + 1}") for number in range(6)]
+    assert tried == [401] * 4 + [429] * 2
+    assert from_address(service, "2001:db8:0:1::1") == 401
+
+
+def from_address(service: Service, address: str) -> int:
+    """Ask once with a token that nobody has."""
+
+    async def one() -> int:
+        transport = httpx.ASGITransport(app=service.application, client=(address, 4000))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            answer = await client.post("/api/report/sign", headers={"x-access-token": "rbt_guess"})
+        return answer.status_code
+
+    return service.runner.run(one())
 
 
 def test_a_body_beyond_the_limit_is_413(service: Service) -> None:
