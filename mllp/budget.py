@@ -5,7 +5,7 @@ No I/O. Each connection has an `Account` and reports its bytes after each read a
 `RESERVE` bytes of each connection are free of charge, so that a sender of ordinary messages never
 waits. What goes beyond is charged to the connection's source and to the process:
 
-* A source may use half of the limit; the other half stays for other sources.
+* A source may use `SOURCE_SHARE` of the limit; the rest stays for other sources.
 * A connection that would exceed a limit stops reading (back-pressure). It reads again when memory
   is released; at any time one waiting connection may go on beyond the limit, or frames that block
   each other would never end. The time limit of the frame ends the wait: the frame is refused.
@@ -20,6 +20,9 @@ RESERVE = 64 * 2**10
 """Bytes of each connection that are not charged; also what one read of a socket brings at most."""
 
 DEFAULT_FRAME_MEMORY = 256 * 2**20
+
+SOURCE_SHARE = 0.625
+"""160 MiB of 256: ten unfinished frames of the largest default size, from one interface engine."""
 
 
 class FrameBudget:
@@ -77,8 +80,8 @@ class FrameBudget:
         return False
 
     def _has_room(self, account: "Account", promised: int) -> bool:
-        half = self.limit // 2
-        return self.used + promised <= self.limit and self._by_source[account.source] <= half
+        share = self.limit * SOURCE_SHARE
+        return self.used + promised <= self.limit and self._by_source[account.source] <= share
 
     def _reclaim(self, account: "Account") -> bool:
         """Refuse unfinished frames of heavier sources, largest first; whether that made room."""

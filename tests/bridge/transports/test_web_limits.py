@@ -122,7 +122,7 @@ def test_half_requests(clinic: Clinic, began: bytes) -> None:
 
 
 def test_bodies_share_the_memory_of_frames(clinic: Clinic) -> None:
-    """One address uses half of it; then its senders wait, and get 503 in the end."""
+    """One address uses its share; then its senders wait, and get 503 in the end."""
     first = [clinic.begin("192.0.2.1", 4) for _ in range(3)]
     assert [each.producerState for each in first].count("paused") == 1
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
+from bridge import index_key
 from bridge.engine.http.application import create_application
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.store.database import Database
@@ -55,6 +56,7 @@ def running(url: str, ports: Sequence[int], key: bytes) -> Iterator[list[str]]:
 
 
 def _run(url: str, port: int, key: bytes) -> None:
+    index_key.use(bytes(range(index_key.KEY_BYTES)))
     asyncio.run(serve(url, port, key))
 
 
