@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, text
 
+from bridge.audit.outbox import describe
 from bridge.authority import TEXTS, Refusal
 from bridge.console.errors import GrantRefused
 from bridge.console.permissions import Grant, Role
@@ -69,6 +70,7 @@ def give(
             "bodies": int(grant.bodies),
             "sites": "" if grant.sites is None else json.dumps(sorted(grant.sites)),
         }
+        describe(before=_audited(before), after=_audited(grant))
         connection.execute(_GIVE, {**row, "now": kept, "by": by})
 
 
@@ -82,6 +84,7 @@ def take(database: Database, account_id: str, *, force: bool = False) -> bool:
         before = _locked(database, connection, account_id)
         if not force:
             _require_another(connection, before)
+        describe(before=_audited(before), after={})
         connection.execute(_TAKE, {"account": account_id})
     return before is not None
 
@@ -153,6 +156,15 @@ def _locked(database: Database, connection: Connection, account_id: str) -> Gran
     database.serialize(connection, _LOCK)
     row = connection.execute(_ONE, {"account": account_id}).first()
     return None if row is None else _grant(row)
+
+
+def _audited(grant: Grant | None) -> dict[str, Any]:
+    """Return the members of a grant for an audit event; none for no grant."""
+    if grant is None:
+        return {}
+    sites = None if grant.sites is None else sorted(grant.sites)
+    members = {"account": grant.account_id, "role": grant.role.value}
+    return {**members, "bodies": grant.bodies, "sites": sites}
 
 
 def _require_another(connection: Connection, before: Grant | None) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
+from bridge.audit.outbox import describe
 from bridge.store.database import Database
 
 
@@ -55,6 +56,9 @@ _CIRCUIT = text("""
     INSERT INTO channel (kind, name, open_until) VALUES (:kind, :name, :open_until)
     ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until
 """)
+_PAUSED = text("""
+    SELECT 1 FROM channel WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL
+""")
 _ALL = text("""
     SELECT name, paused_at, paused_by, active_at, open_until FROM channel WHERE kind = :kind
 """)
@@ -63,13 +67,21 @@ _ALL = text("""
 def pause(database: Database, kind: Kind, name: str, now: int, by: str) -> None:
     """Pause a channel; one that is paused already keeps who did it, and when."""
     with database.write() as connection:
+        _describe(connection, kind, name, paused=True)
         connection.execute(_PAUSE, {"kind": kind.value, "name": name, "now": now, "by": by})
 
 
 def resume(database: Database, kind: Kind, name: str) -> bool:
     """Let a channel run again; tell whether it was paused."""
     with database.write() as connection:
+        _describe(connection, kind, name, paused=False)
         return connection.execute(_RESUME, {"kind": kind.value, "name": name}).first() is not None
+
+
+def _describe(connection: Connection, kind: Kind, name: str, *, paused: bool) -> None:
+    """Add the state before and after to the audit event of the action in progress."""
+    found = connection.execute(_PAUSED, {"kind": kind.value, "name": name}).first()
+    describe(before={"paused": found is not None}, after={"paused": paused})
 
 
 def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) -> None:

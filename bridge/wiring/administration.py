@@ -59,8 +59,10 @@ class Administration:
     ) -> None:
         """Add a site; `sign_delay` in seconds."""
         site = sites.SiteSettings(site_id, name, time_zone, sign_delay, locations, host_origins)
-        with self.deed("site-create", site_id) as (connection, now):
+        event = {**self.event("site-create", site_id), "before": {}}
+        with self.auditing(event) as (connection, now):
             sites.add_site(connection, site, now)
+            event["after"] = site_changes.audited(site)
 
     def sites(self) -> list[dict[str, Any]]:
         """Return all sites as the API shows them."""
@@ -99,7 +101,9 @@ class Administration:
         event["target"] = ("user", email.strip().lower())
         with self.auditing(event) as (connection, now):
             sites.get_site(connection, site_id)
+            event["before"] = users.membership(connection, site_id, email)
             account = users.register(connection, site_id, email, name, now, role=role)
+            event["after"] = users.membership(connection, site_id, email)
             facts = system_accounts.require_account(connection, str(account.id))
             if hashed is not None:
                 self._decide(Action.SET_PASSWORD, facts)
@@ -127,8 +131,7 @@ class Administration:
 
         None where people sign in through the provider alone.
         """
-        with self.deed("user-enrol", target=("user", email)) as (connection, now):
-            facts = self._facts(connection, email)
+        with self._account_change("user-enrol", email) as (connection, now, facts):
             self._decide(Action.ENROL, facts)
             issued = system_accounts.enrol(
                 connection,
@@ -152,16 +155,14 @@ class Administration:
             with self._database.read() as connection:
                 key = self._facts(connection, email).account_id
             GrantedRoles(self._settings).suspend(key, force=force)
-        with self.deed("user-disable", target=("user", email)) as (connection, now):
-            facts = self._facts(connection, email)
+        with self._account_change("user-disable", email) as (connection, now, facts):
             self._decide(Action.DISABLE, facts)
             system_accounts.disable(connection, facts.account_id, now)
             self._database.announce(connection, FEED_CHANNEL)
 
     def enable_user(self, email: str) -> None:
         """Let a disabled user sign in again."""
-        with self.deed("user-enable", target=("user", email)) as (connection, _):
-            facts = self._facts(connection, email)
+        with self._account_change("user-enable", email) as (connection, _, facts):
             self._decide(Action.ENABLE, facts)
             system_accounts.enable(connection, facts.account_id)
         GrantedRoles(self._settings).resume(facts.account_id)
@@ -182,9 +183,12 @@ class Administration:
 
     def require_second_factor(self, account_id: int, *, required: bool) -> None:
         """Say whether an account needs a second factor: those with a console role do."""
-        with self.deed(
-            "user-second-factor", target=("account", str(account_id)), required=required
-        ) as (connection, _):
+        event = self.event("user-second-factor", required=required)
+        event["target"] = ("account", str(account_id))
+        with self.auditing(event) as (connection, _):
+            before = system_accounts.facts_of(connection, account_id)
+            event["before"] = {"required": before and before.second_factor_required}
+            event["after"] = {"required": required}
             system_accounts.require_second_factor(connection, account_id, required=required)
 
     def account(self, email: str) -> system_accounts.AccountFacts | None:
@@ -257,6 +261,8 @@ class Administration:
                 expires_at=None if expires_days is None else now + expires_days * _DAY,
             )
             event["target"] = ("token", str(token_id))
+            event["before"] = {}
+            event["after"] = {"account": account.id, "label": label, "days": expires_days}
             return secret
 
     def tokens(self, site_id: str | None) -> Sequence[tokens.TokenView]:
@@ -275,6 +281,7 @@ class Administration:
         with self.auditing(event) as (connection, now):
             if not tokens.exists(connection, token_id):
                 raise Refused("there is no such token")
+            event.update(tokens.revocation(connection, token_id, now))
             tokens.revoke_token(connection, token_id, now)
 
     @contextmanager
@@ -283,6 +290,18 @@ class Administration:
         with refusing(), self._database.read() as connection:
             sites.get_site(connection, site_id)
             yield connection
+
+    @contextmanager
+    def _account_change(
+        self, action: str, email: str
+    ) -> Iterator[tuple[Connection, int, system_accounts.AccountFacts]]:
+        """Give a transaction that changes an account, its moment, and the account before it."""
+        event = {**self.event(action), "target": ("user", email)}
+        with self.auditing(event) as (connection, now):
+            before = self._facts(connection, email)
+            yield connection, now, before
+            after = system_accounts.require_account(connection, str(before.account_id))
+            event.update(system_accounts.difference(before, after))
 
     @contextmanager
     def deed(

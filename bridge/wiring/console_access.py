@@ -9,21 +9,21 @@ import asyncio
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bridge.console import grants
 from bridge.console.access import Access, Accounts, Administrator, Entry
-from bridge.console.errors import ConsoleError, GrantRefused, Unknown
+from bridge.console.errors import GrantRefused, Unknown
 from bridge.console.permissions import Grant
 from bridge.console.service import Service
-from bridge.console.trail import DONE, Deed, note
 from bridge.engine.service.system_accounts import AccountFacts
 from bridge.engine_client.accounts import Account, Enrolment, account
 from bridge.engine_client.client import EngineClient
 from bridge.store.database import Database
 from bridge.wiring.administration import Administration, administer
-from bridge.wiring.commanding import operator
+from bridge.wiring.commanding import operator, recorded
 from bridge.wiring.engine import engine_http, engine_tokens
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
@@ -67,12 +67,12 @@ class ConsoleAccess:
                 await self._create(email)
             return await self._access.grant(self._operator(force=force), email, wanted)
 
-        return self._noted(Deed(operator(), "grant", f"{email} {wanted.role}"), work())
+        return self._recorded("grant", email, work())
 
     def revoke(self, email: str, *, force: bool) -> None:
         """Take a role away. Raises Unknown."""
         work = self._access.revoke(self._operator(force=force), email)
-        self._noted(Deed(operator(), "revoke", email), work)
+        self._recorded("revoke", email, work)
 
     def entries(self) -> list[Entry]:
         """List all grants."""
@@ -87,16 +87,9 @@ class ConsoleAccess:
     def _operator(self, *, force: bool) -> Administrator:
         return Administrator(operator(), force=force)
 
-    def _noted(self, deed: Deed, work: Coroutine[Any, Any, T]) -> T:
-        outcome = DONE
-        try:
-            return self._runner.run(work)
-        except ConsoleError as refusal:
-            outcome = refusal.code
-            raise
-        finally:
-            noted = Deed(deed.email, deed.action, deed.subject, outcome)
-            note(self._database, noted, now_ms())
+    def _recorded(self, action: str, email: str, work: Coroutine[Any, Any, T]) -> T:
+        with recorded(self._database, action, ("user", email)):
+            return self._runner.run(work, context=copy_context())
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
+from bridge.audit import outbox
+from bridge.audit.events import command_event
 from bridge.engine.service import anonymous, feed, links, repeats, sessions
 from bridge.operations.archive import Archive
 from bridge.queue.parcels import forget_orphans
@@ -61,6 +63,10 @@ def prune_home(
         patient_words.forget(bridge, before)
         moved_visits.forget(bridge, before)
         read = _read_so_far(bridge)
+        if not settings.engine.is_internal or older_than is None:
+            target = ("retention", str(max(before, fits)))
+            with bridge.write() as connection:
+                outbox.add(connection, command_event("prune", target=target, after=counts), now)
         if read is None and present.current(settings, bridge).destination:
             read = 0  # whoever delivers has not begun to read: all of it is news
     finally:
@@ -97,7 +103,10 @@ def _prune_engine(
         }
         with engine.write() as connection:
             now = time.time_ns() // 1_000_000
-            note(connection, engine, now, "prune", details={"before": before, **done, **counts})
+            removed = {**done, **counts}
+            details = {"before": before, **removed}
+            target = ("retention", str(before))
+            note(connection, engine, now, "prune", None, details, target=target, after=removed)
     finally:
         engine.dispose()
     return counts

@@ -82,7 +82,13 @@ def _rotate(
     now = _now()
     with database.write() as connection:
         counts = {"links": done.links, "unreadable": unreadable, "dropped": dropped}
-        note(connection, database, now, "keys-rotate", details=counts)
+        known = [key_id for key_id, _ in old]
+        changes = {
+            "before": {"keys": known},
+            "after": {"keys": [new[0]] if drop_old else [new[0], *known]},
+        }
+        target = ("link-keys", new[0])
+        note(connection, database, now, "keys-rotate", None, counts, target=target, **changes)
     return done
 
 

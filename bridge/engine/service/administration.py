@@ -96,7 +96,10 @@ def add_member(
         allow(work, caller, Action.INVITE, site_id, None if known is None else known.id)
     else:
         allow(work, caller, Action.CHANGE_ROLE, site_id, member.id)
+    before = users.membership(work.connection, site_id, email)
     person = users.register(work.connection, site_id, email, name, work.now, role=role)
+    after = users.membership(work.connection, site_id, email)
+    work.described = {"before": before, "after": after}
     return {"email": person.email, "name": person.name, "role": role.value}
 
 
@@ -106,6 +109,8 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
     if person.id == caller.account_id:
         raise BadUser("nobody removes themselves", pointer="/email")
     allow(work, caller, Action.REMOVE, site_id, person.id)
+    before = users.membership(work.connection, site_id, email)
+    work.described = {"before": before, "after": {}}
     users.leave(work.connection, site_id, person.id, work.now)
     revocation.leave_site(work.connection, person.id, site_id, work.now)
 
@@ -149,7 +154,8 @@ def make_token(
         scopes=scopes,
         expires_at=None if expires_days is None else work.now + expires_days * DAY_MS,
     )
-    work.described = {"target": ("token", str(key)), "after": {"user": email, "label": label}}
+    made = {"user": person.email, "label": label, "scopes": list(scopes), "days": expires_days}
+    work.described = {"target": ("token", str(key)), "before": {}, "after": made}
     return {"id": key, "token": secret}
 
 
@@ -178,4 +184,5 @@ def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
     if (made_for or users.home_of(work.connection, account_id)) != site_id:
         raise NotFound
     allow(work, caller, Action.REVOKE_TOKEN, site_id, account_id)
+    work.described = tokens.revocation(work.connection, token_id, work.now)
     tokens.revoke_token(work.connection, token_id, work.now)

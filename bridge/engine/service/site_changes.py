@@ -88,12 +88,13 @@ def changed(site: SiteSettings, changes: Changes) -> SiteSettings:
 
 def difference(before: SiteSettings, after: SiteSettings) -> dict[str, dict[str, Any]]:
     """Return the changed members before and after, for an audit event; of images only a hash."""
-    old, new = _audited(before), _audited(after)
+    old, new = audited(before), audited(after)
     names = [name for name in new if old[name] != new[name]]
     return {"before": {n: old[n] for n in names}, "after": {n: new[n] for n in names}}
 
 
-def _audited(site: SiteSettings) -> dict[str, Any]:
+def audited(site: SiteSettings) -> dict[str, Any]:
+    """Return a site's members for an audit event; of images only a hash."""
     told = site_json(site)
     for name in ("headerImg", "footerImg"):
         image = told[name]

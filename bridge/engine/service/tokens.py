@@ -203,6 +203,15 @@ def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
     return int(row.account_id), row.site_id
 
 
+def revocation(connection: Connection, token_id: int, now: int) -> dict[str, Any]:
+    """Return what a revocation changes, for an audit event; call it before `revoke_token`."""
+    query = select(TOKENS.c.account_id, TOKENS.c.revoked_at).where(TOKENS.c.id == token_id)
+    row = connection.execute(query).one()
+    ended = now if row.revoked_at is None else row.revoked_at
+    before = {"account": row.account_id, "revokedAt": row.revoked_at}
+    return {"before": before, "after": {**before, "revokedAt": ended}}
+
+
 def revoke_token(connection: Connection, token_id: int, now: int) -> None:
     """End a token, and with it the links that it made and their sessions (`service.sessions`)."""
     connection.execute(

@@ -223,6 +223,18 @@ def members(connection: Connection, site_id: str) -> list[Member]:
     ]
 
 
+def membership(connection: Connection, site_id: str, email: str) -> dict[str, str]:
+    """Return a user's name and role on a site, for an audit event; nothing for a stranger."""
+    query = (
+        select(MEMBERSHIPS.c.name, MEMBERSHIPS.c.role)
+        .join_from(MEMBERSHIPS, ACCOUNTS, MEMBERSHIPS.c.account_id == ACCOUNTS.c.id)
+        .where(MEMBERSHIPS.c.site_id == site_id, _PRESENT)
+        .where(ACCOUNTS.c.email == canonical_email(email))
+    )
+    row = connection.execute(query).first()
+    return {} if row is None else {"name": row.name, "role": row.role}
+
+
 def settings_of(connection: Connection, site_id: str, account_id: int) -> Mapping[str, object]:
     """Return what a user of a site has chosen in their settings."""
     query = select(MEMBERSHIPS.c.settings).where(_at(account_id, site_id))

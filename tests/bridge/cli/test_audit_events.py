@@ -92,3 +92,55 @@ def test_the_chain_holds_what_commands_did(home: Home) -> None:
     result = home.run("audit", "verify")
     assert result.exit_code == 0
     assert result.stdout.startswith("ok:")
+
+
+CHANGES = {
+    ("site", "add", "A1"): ("site-create", {}, {"SiteID": "A1"}),
+    ("user", "add", "ada@example.org", "--site", "A1", "--name", "Ada"): (
+        *("user-update", {}, {"name": "Ada", "role": "user"}),
+    ),
+    ("user", "add", "ada@example.org", "--site", "A1", "--name", "Ada", "--admin"): (
+        *("user-update", {"role": "user"}, {"role": "administrator"}),
+    ),
+    ("token", "create", "--user", "ada@example.org", "--label", "ris"): (
+        "token-create",
+        {},
+        {"label": "ris"},
+    ),
+    ("token", "revoke", "1"): ("token-revoke", {"revokedAt": None}, {}),
+    ("console", "grant", "ada@example.org", "--role", "viewer", "--bodies"): (
+        *("grant", {}, {"role": "viewer", "bodies": True, "sites": None}),
+    ),
+    ("console", "grant", "ada@example.org", "--role", "viewer", "--site", "A1"): (
+        *("grant", {"bodies": True}, {"bodies": False, "sites": ["A1"]}),
+    ),
+    ("console", "revoke", "ada@example.org"): ("revoke", {"role": "viewer"}, {}),
+    ("user", "disable", "ada@example.org"): (
+        *("user-disable", {"disabled": False}, {"disabled": True}),
+    ),
+    ("user", "enable", "ada@example.org"): (
+        *("user-enable", {"disabled": True}, {"disabled": False}),
+    ),
+    ("destinations", "pause", "archive"): ("pause", {"paused": False}, {"paused": True}),
+    ("destinations", "resume", "archive"): ("resume", {"paused": True}, {"paused": False}),
+}
+
+
+def test_an_event_has_the_changed_members_before_and_after(tmp_path: Path) -> None:
+    """Of sites, users, tokens, grants and pauses; each event names its target."""
+    home = Home(tmp_path / "home")
+    CliRunner().invoke(application, ["init", str(home.folder)])
+    settings = home.folder / "bridge.toml"
+    settings.write_text(
+        '[[destination]]\nname = "archive"\naddress = "127.0.0.1:9"\nmapping = "results"\n', "utf-8"
+    )
+    for command, (action, before, after) in CHANGES.items():
+        known = {each["sequence"] for each in home.events()}
+        result = home.run(*command)
+        assert result.exit_code == 0, (command, result.output, result.exception)
+        found = [e for e in home.events() if e["sequence"] not in known and e["action"] == action]
+        assert len(found) == 1, (command, found)
+        event = found[0]
+        assert all(event["target"].values()), (command, event)
+        assert before.items() <= event["before"].items(), (command, event)
+        assert after.items() <= event["after"].items(), (command, event)

@@ -1,5 +1,6 @@
 """What a signed-in user reads and changes about themselves: choices, password, access tokens."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -114,7 +115,9 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedDep) 
             label=body.label,
             expires_at=None if days is None else work.now + days * DAY_MS,
         )
-        work.note(deed_of(request, "token-create", target=("token", str(token_id)), token=token_id))
+        event = deed_of(request, "token-create", target=("token", str(token_id)), token=token_id)
+        made = {"account": key, "label": body.label, "days": days}
+        work.note(replace(event, before={}, after=made))
         return {"id": token_id, "token": secret}
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed), 201)
@@ -129,8 +132,10 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedDep) -> Re
         account_id, _ = tokens.owner_of(work.connection, token_id)
         if account_id != key:
             raise NotFound
+        changes = tokens.revocation(work.connection, token_id, work.now)
         tokens.revoke_token(work.connection, token_id, work.now)
-        work.note(deed_of(request, "token-revoke", target=("token", str(token_id)), token=token_id))
+        event = deed_of(request, "token-revoke", target=("token", str(token_id)), token=token_id)
+        work.note(replace(event, **changes))
 
     await engine.work.change(Actor(key), engine.clock(), deed)
     return Response(status_code=204)

@@ -4,6 +4,7 @@ Sites, users, tokens, prelim groups and templates (ours), for the console and fo
 Sites are created with a service token; everything within a site is its administrators'.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -32,7 +33,14 @@ from bridge.engine.service import administration, sites, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
 from bridge.engine.service.observing import observed_hosts
-from bridge.engine.service.site_changes import changed, difference, image_uri, prepare, site_json
+from bridge.engine.service.site_changes import (
+    audited,
+    changed,
+    difference,
+    image_uri,
+    prepare,
+    site_json,
+)
 from bridge.engine.service.work import Work
 
 router = APIRouter(
@@ -65,7 +73,8 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
 
     def deed(work: Work) -> None:
         sites.add_site(work.connection, site, now)
-        work.note(deed_of(request, "site-create", site.site_id))
+        event = deed_of(request, "site-create", site.site_id)
+        work.note(replace(event, before={}, after=audited(site)))
 
     await engine.work.change(actor_of(caller), now, deed)
     return JSONResponse(site_json(site), 201)

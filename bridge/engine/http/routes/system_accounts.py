@@ -5,6 +5,7 @@ What a person at the console may do to whom is decided there, by the same table 
 `bridge.authority`.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -72,7 +73,8 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             second_factor=body.secondFactor,
             end_tokens=body.endTokens,
         )
-        work.note(deed_of(request, "user-enrol", target=("account", str(facts.account_id))))
+        event = deed_of(request, "user-enrol", target=("account", str(facts.account_id)))
+        work.note(replace(event, **_changed(work, facts)))
         if issued is None:
             return {"link": None, "expiresAt": None}
         return {
@@ -141,10 +143,19 @@ async def _change(
     def changing(work: Work) -> None:
         facts = system_accounts.require_account(work.connection, account_id)
         deed(work, facts.account_id)
-        work.note(deed_of(request, action, target=("account", str(facts.account_id)), **details))
+        target = ("account", str(facts.account_id))
+        event = deed_of(request, action, target=target, **details)
+        work.note(replace(event, **_changed(work, facts)))
 
     await engine.work.change(actor_of(request.state.caller), engine.clock(), changing)
     return Response(status_code=204)
+
+
+def _changed(work: Work, before: AccountFacts) -> dict[str, Any]:
+    """Return what the work changed of an account."""
+    work.flush()
+    after = system_accounts.require_account(work.connection, str(before.account_id))
+    return system_accounts.difference(before, after)
 
 
 def _require_service(request: Request) -> None:

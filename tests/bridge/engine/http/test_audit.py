@@ -145,6 +145,10 @@ def test_administration_names_its_target_and_what_changed(service: Service) -> N
     assert site["after"] == {"name": "New name", "signDelay": 5}
     assert set(site["before"]) == {"name", "signDelay"}
     assert user_["target"] == {"type": "user", "id": "new@site1.test"}
+    assert (user_["before"], user_["after"]) == ({}, {"name": "N", "role": "user"})
+    assert (made["before"], made["after"]["user"]) == ({}, "new@site1.test")
+    assert revoked["before"]["revokedAt"] is None
+    assert revoked["after"]["revokedAt"]
     for each in (made, revoked):
         assert each["target"] == {"type": "token", "id": str(token["id"])}
     for each in (site, user_, made, revoked):
