@@ -1,7 +1,8 @@
 """
 `/healthz`, `/readyz` and `/metrics` of a process, before whatever application it serves.
 
-Without a token, and without a word about patients.
+Without a token, and without a word about patients. `/readyz` has a database connection of its own:
+where all connections of the pool are in use, the process is ready all the same.
 """
 
 import asyncio
@@ -90,7 +91,7 @@ class Probes:
         self._queues = {INBOX}
         self._touching = self._measuring = None
         if database is not None:
-            self._touching = Question(partial(_touch, database))
+            self._touching = Question(database.reader().ping)
             self._measuring = Question(partial(self._measure, database))
 
     def over(self, application: Any | None, console: Any | None = None) -> Router:
@@ -131,8 +132,3 @@ class Probes:
         age = 0.0 if oldest is None else max(0, self._now() - oldest) / 1000
         counts = {each.value: depths[each].count if each in depths else 0 for each in browse.OPEN}
         self._metrics.show_queue(name, counts, age)
-
-
-def _touch(database: Database) -> None:
-    with database.read() as connection:
-        connection.exec_driver_sql("SELECT 1")

@@ -7,11 +7,13 @@ one thread at a time.
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from bridge.store.errors import StoreUnavailable
 from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.steps import Among
+
+T = TypeVar("T")
 
 
 class Reader:
@@ -29,15 +31,22 @@ class Reader:
 
     def rows(self, of: Among, keys: Sequence[str], **others: Any) -> list[tuple[Any, ...]]:
         """Give the rows of an answer. Errors are as for `Database.read`."""
+        return self._answered(lambda: self._ask(of, keys, others))
+
+    def ping(self) -> None:
+        """Let the database answer a query without tables. Errors are as for `Database.read`."""
+        self._answered(lambda: self._opened().execute("SELECT 1").fetchall())
+
+    def _answered(self, ask: Callable[[], T]) -> T:
         kept = self._driver is not None
         try:
-            return self._ask(of, keys, others)
+            return ask()
         except driver_errors() as error:
             self._drop()
             if self._ended or not kept or not lost_connection(error):
                 raise fault(error) from None  # the driver's words may quote the row
         try:  # the server was started anew since the last question
-            return self._ask(of, keys, others)
+            return ask()
         except driver_errors() as error:
             self._drop()
             raise fault(error) from None

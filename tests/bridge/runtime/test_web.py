@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from bridge.runtime.http_protocol import MAX_HEADERS
 from bridge.runtime.probes import PATIENCE, Probes, Readiness
 from bridge.runtime.web import WebServer, bind
 from bridge.store.database import Database
+from bridge.store.pool import Pool
 from config.quantities import Address
 
 pytestmark = pytest.mark.anyio
@@ -58,6 +60,28 @@ async def test_a_database_without_a_word_holds_no_probe_up() -> None:
 
     assert [answer.status_code for answer in answers] == [503, 503, 200]
     assert took < 2 * PATIENCE
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+async def test_an_exhausted_pool_holds_no_readiness_up(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """All connections of the pool are in use: the process is ready, and says so at once."""
+    url = f"sqlite:///{tmp_path / 'bridge.db'}"
+    if store == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    database = Database(url, Pool(size=1, overflow=0, timeout=2 * PATIENCE))
+    ready = Readiness()
+    await ready.begin()
+    probes = Probes(Metrics(), ready, database, lambda: 0).over(None)
+    transport = httpx.ASGITransport(app=probes)
+    try:
+        with database.read():
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                assert (await client.get("/readyz")).status_code == 200
+                assert (await client.get("/readyz")).status_code == 200
+    finally:
+        database.dispose()
 
 
 _LONG = (
