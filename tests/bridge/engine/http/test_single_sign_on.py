@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -182,3 +183,51 @@ def test_the_login_page_offers_it(door: Door) -> None:
     page = door.get("/reporting/login?next=/console").text
     assert 'href="/reporting/login/oidc?next=%2Fconsole&amp;token="' in page
     assert "Hospital account" in page
+
+
+def confirm(door: Door, session: str, **lies: Any) -> httpx.Response:
+    """Prove once more who one is, with the provider, while signed in."""
+    sent = door.get("/reporting/login/oidc?confirm=1&next=/console", session)
+    asked = parse_qs(urlsplit(sent.headers["location"]).query)
+    assert (asked["prompt"], asked["max_age"]) == (["login"], ["0"])
+    door.provider.lies = lies
+    back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30)
+    return door.get(back.headers["location"], f"{session}; {cookie_of(sent)}")
+
+
+def test_a_confirmation_is_a_new_session_in_the_place_of_the_old_one(door: Door) -> None:
+    """The provider asked for the credentials again: the proof is fresh, the old session ends."""
+    session = cookie_of(door.walk())
+    answer = confirm(door, session, auth_time=int(time.time()))
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+    assert door.get("/reporting/api/account", cookie_of(answer)).json()["email"] == ADA
+    assert door.get("/reporting/api/account", session).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {},
+        {"auth_time": 1_600_000_000},
+        {"auth_time": "now"},
+        {"auth_time": True},
+        {"email": "eve@example.org"},
+    ],
+    ids=["no time", "an old time", "a text", "no number", "another account"],
+)
+def test_a_confirmation_without_new_credentials_proves_nothing(
+    door: Door, lies: dict[str, Any]
+) -> None:
+    """The provider let its own session count, or somebody else signed in; the session stays."""
+    with door.database.write() as connection:
+        users.register(connection, "SITE1", "eve@example.org", "Eve Reader", 1)
+    session = cookie_of(door.walk())
+    if "email" in lies:
+        lies = {**lies, "auth_time": int(time.time())}
+    assert confirm(door, session, **lies).status_code == 401
+    assert door.get("/reporting/api/account", session).json()["email"] == ADA
+
+
+def test_a_confirmation_needs_a_session(door: Door) -> None:
+    """Without a session there is nobody whose identity could be confirmed."""
+    assert confirm(door, "other=1", auth_time=int(time.time())).status_code == 401
