@@ -45,7 +45,14 @@ async def set_user(
     path = ("POST", "sites", site, "users")
     known, rule = await _rule(backstage, person, site, email, Action.INVITE)
     made: dict[str, Any] = await change(
-        request, person, f"change user {email}", path, body, rule=rule, fresh=always
+        request,
+        person,
+        "change user",
+        path,
+        body,
+        subject=f"user {email}",
+        rule=rule,
+        fresh=always,
     )
     if known is None and Permission.GRANT in person.grant.permissions:
         invited = str(made.get("email", email))
@@ -77,8 +84,10 @@ async def create_token(
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "tokens")
     _, rule = await _rule(backstage, person, site, email, Action.CREATE_TOKEN)
-    action = f"make token for {email}"
-    return await change(request, person, action, path, body, rule=rule, fresh=always)
+    subject = f"user {email}"
+    return await change(
+        request, person, "create token", path, body, subject=subject, rule=rule, fresh=always
+    )
 
 
 @router.delete("/sites/{site}/tokens/{token}")

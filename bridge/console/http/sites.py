@@ -152,7 +152,7 @@ async def change(
     `path` begins with a method; its third part is the site, unless `sites` says which.
     """
     backstage = backstage_of(request)
-    subject = " ".join(path[3:])[:200]
+    subject = str(more.pop("subject", " ".join(path[3:])))[:200]
     deed = Act(ADMINISTER, action[:200], subject, sites or (lambda: [path[2]]), **more)
     answer = await act_and_wait(
         request, person, deed, lambda: backstage.service.ask(*path, body=body)
