@@ -91,7 +91,7 @@ async def _taken(
         return hash_password(password)
 
     try:
-        password_hash = await engine.hashing.run(hashed)
+        password_hash = await engine.hashing.run(hashed, known=False)
     except WeakPassword as refusal:
         return await _form(request, token, found, refusal.code, 400)
 

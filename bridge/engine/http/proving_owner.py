@@ -37,10 +37,15 @@ async def counted(engine: Engine, buckets: Sequence[Bucket]) -> Attempt:
     return attempt
 
 
-async def compared(engine: Engine, email: str, password: str) -> Credentials | None:
-    """Return the credentials of an address if the password is theirs; raise `TooBusy`."""
+async def compared(engine: Engine, email: str, password: str, *, known: bool) -> Credentials | None:
+    """
+    Return the credentials of an address if the password is theirs; raise `TooBusy`.
+
+    `known`: the request comes with a session or from a remembered device.
+    """
     found = await engine.work.read(lambda c: credentials_of(c, email))
-    return found if await engine.hashing.run(lambda: found.verify(password)) else None
+    right = await engine.hashing.run(lambda: found.verify(password), known=known)
+    return found if right else None
 
 
 async def verify(
@@ -50,7 +55,7 @@ async def verify(
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     attempt = await counted(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
-    found = await compared(engine, signed.account.email, password)
+    found = await compared(engine, signed.account.email, password, known=True)
     if found is None:
         refused(request, "confirm", code=WrongPassword.code)
         raise WrongPassword(pointer=pointer)

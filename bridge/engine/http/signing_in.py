@@ -86,8 +86,9 @@ async def _by_password(request: Request, form: dict[str, str], handle: str) -> R
     email = canonical_email(form.get("email", ""))
     if engine.addresses.hides_clients(request.headers, peer_of(request)):
         await engine.work.run(engine.throttle.note_undeclared_proxy)
-    attempt = await counted(engine, _buckets(engine, request, email))
-    found = await compared(engine, email, form.get("password", ""))
+    device = known_device(engine, request, email)
+    attempt = await counted(engine, _buckets(engine, request, email, device))
+    found = await compared(engine, email, form.get("password", ""), known=bool(device))
     if found is None or found.account is None:
         raise WrongPassword
     account, password_hash, code = found.account, found.password_hash, form.get("code", "")
@@ -100,9 +101,8 @@ async def _by_password(request: Request, form: dict[str, str], handle: str) -> R
     return await enter(request, account, proving, handle, form.get("next", ""))
 
 
-def _buckets(engine: Engine, request: Request, email: str) -> tuple[Bucket, ...]:
+def _buckets(engine: Engine, request: Request, email: str, device: str) -> tuple[Bucket, ...]:
     limit = engine.settings.rates.failed_authentications
-    device = known_device(engine, request, email)
     if device:
         return attempt_of_owner(limit, f"device {device}")
     return attempt_of(limit, email, engine.client(request))

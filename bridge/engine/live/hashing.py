@@ -15,6 +15,8 @@ Result = TypeVar("Result")
 
 THREADS: Final = 2
 MOST_WAITING: Final = 16
+RESERVED: Final = 6
+"""Places that unknown browsers never take: guessing does not fill the queue for owners."""
 
 
 class TooBusy(EngineError):  # noqa: N818  # named for what happened
@@ -35,9 +37,9 @@ class Hashing:
         self.computed = 0
         """How many computations were begun, for the metrics."""
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Run one computation; raise `TooBusy`."""
-        if self._free <= 0:
+    async def run(self, work: Callable[[], Result], *, known: bool = True) -> Result:
+        """Run one computation; `known`: for a session or a remembered device. Raise `TooBusy`."""
+        if self._free <= (0 if known else RESERVED):
             raise TooBusy
         self._free -= 1
         self.computed += 1

@@ -10,6 +10,8 @@ bucket is a generic cell rate algorithm (GCRA): it stores only the moment at whi
     device               half of the limit, for a browser in which the owner has signed in before
 
 An attempt of a known device counts in its own bucket alone, so nobody else can use that up.
+No bucket counts all accounts and sources together: whoever emptied it would keep out all people at
+other addresses. `bridge.engine.live.hashing` bounds how much is computed for unknown browsers.
 The clock is one that nobody sets: for SQLite, which is of one machine, the time since its boot, for
 PostgreSQL the server's.
 """

@@ -1,11 +1,13 @@
 """Guessing passwords: counted before the hash, on all nodes; the owner still comes in."""
 
 import asyncio
+import threading
 from collections import Counter
 
 import httpx
 import pytest
 
+from bridge.engine.live.hashing import MOST_WAITING, RESERVED, THREADS, TooBusy
 from bridge.engine.service.throttle import has_undeclared_proxy
 from tests.bridge.engine.http.house import BASE, READER, Service
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
@@ -44,6 +46,31 @@ def test_concurrent_guesses_lead_to_few_hashes(
     answers = attempts(service, sources, accounts)
     assert hashing.computed - before <= MOST
     assert answers[401] <= MOST
+    assert set(answers) <= {401, 429, 503}
+
+
+def test_guesses_from_everywhere_leave_room_for_owners(service: Service) -> None:
+    """As many accounts as addresses: no more wait than unknown browsers may, owners come in."""
+    hashing = service.application.state.engine.hashing
+    enrol(service, READER)
+    before, release = hashing.computed, threading.Event()
+
+    async def flood() -> list[object]:
+        guesses = [hashing.run(release.wait, known=False) for _ in range(GUESSES)]
+        tasks = [asyncio.ensure_future(each) for each in guesses]
+        await asyncio.sleep(0)  # each has a place or is refused
+        owner = asyncio.ensure_future(hashing.run(lambda: "owner"))
+        await asyncio.sleep(0)
+        release.set()
+        return [await owner, *await asyncio.gather(*tasks, return_exceptions=True)]
+
+    owner, *others = service.runner.run(flood())
+    assert owner == "owner"
+    assert sum(isinstance(each, TooBusy) for each in others) == GUESSES - (
+        THREADS + MOST_WAITING - RESERVED
+    )
+    assert hashing.computed - before <= MOST
+    answers = attempts(service, 250, 300)
     assert set(answers) <= {401, 429, 503}
 
 
