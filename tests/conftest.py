@@ -178,7 +178,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _same_index_key() -> None:
-    """Begin each test with the key of all tests: one that opened a data directory took its key."""
+    """Begin each module with the key of all tests: one that opened a data directory took its key."""
     index_key.use(INDEX_KEY)
