@@ -180,5 +180,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _same_index_key() -> None:
-    """Begin each module with the key of all tests: one that opened a data directory took its key."""
+    """Begin each module with one key: a test that opened a data directory took that one's."""
     index_key.use(INDEX_KEY)

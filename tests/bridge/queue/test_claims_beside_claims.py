@@ -36,7 +36,7 @@ def impatient(database_url: str) -> Iterator[Database]:
 def claimed(connection: Connection, store: Database) -> list[int]:
     """Claim in a transaction that goes on."""
     line = Line(store, INBOX, parked_block=False)
-    return line.claim(connection, owner="another", now=NOW, lease_until=NOW + 1000, limit=10).ids
+    return line.claim(connection, owner="another", now=NOW, lease=1000, limit=10).ids
 
 
 @contextmanager
