@@ -16,7 +16,6 @@ from typing import cast
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from bridge.engine.documents.qr import qr_png
 from bridge.engine.http import pages
 from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.notices import language_of
@@ -153,6 +152,8 @@ async def _form(
     picture = ""
     if secret is not None:
         uri = second_factor.provisioning_uri(secret, found.email)
+        from bridge.engine.documents.qr import qr_png  # noqa: PLC0415  # slow to load
+
         picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
     said = f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
     factor = "" if secret is None else _factor(words, picture, second_factor.base32(secret))
