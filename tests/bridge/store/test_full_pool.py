@@ -25,7 +25,7 @@ async def test_a_glance_waits_on_a_thread(small: Database) -> None:
     """While all connections are lent the loop goes on; the glance is answered when one is free."""
     work = Workshop(small, 1)
     with ExitStack() as lent:
-        for _ in range(2):
+        for _ in range(4):  # a file has two beyond its pool
             lent.enter_context(small.read())
         asked = asyncio.ensure_future(work.glance(lambda c: c.execute(text("SELECT 1")).scalar()))
         for _ in range(10):
