@@ -76,7 +76,8 @@ const ONLY: Record<string, readonly Transport[]> = {
 
 /** Whether a field means something for a transport. */
 export const belongs = (field: string, transport: Transport): boolean =>
-  (ONLY[field] ?? [transport]).includes(transport) && (transport !== "folder" || !field.startsWith("tls."));
+  (ONLY[field] ?? [transport]).includes(transport) &&
+  (transport !== "folder" || !field.startsWith("tls."));
 
 /** What may be chosen where a field would take any text. */
 export const OFFERED: Record<string, readonly string[]> = {
