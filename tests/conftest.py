@@ -8,6 +8,7 @@ one for the whole run, shared by all workers.
 import os
 import tempfile
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
 from itertools import count
@@ -22,6 +23,7 @@ from bridge import index_key
 from bridge.store.database import Database
 from bridge.workers.hooks import install
 from tests.databases import fresh_file, migrate
+from tests.leftover_processes import end_with_this_process
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
@@ -32,6 +34,8 @@ index_key.use(INDEX_KEY)  # as the service is given one when it starts; cases ar
 install()  # hooks of mappings run in worker processes, as the service's do
 
 _numbers = count()
+_RUN = "REPORT_BRIDGE_TEST_RUN"
+"""Names the run of the tests in the environment of all its processes."""
 
 # What an example does counts, not how long a busy machine takes for it: without this, one that
 # is held up for a fifth of a second fails its test.
@@ -68,14 +72,17 @@ _EMPTY = """
 @pytest.fixture(scope="session")
 def postgres_server() -> str:
     """Address of the run's server, in the form `postgresql+psycopg://…/postgres`."""
-    # Not below pytest's own folder: as root the server is another user, and each pytest that
-    # starts closes that folder to others.
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    address = server_address(Path(tempfile.gettempdir()) / f"bridge-postgresql-{run}")
+    address = server_address(_server_folder(os.environ[_RUN]))
     for setting in ("fsync", "full_page_writes"):  # it lives no longer than the run
         ask_server(address, f"ALTER SYSTEM SET {setting} = off")
     ask_server(address, "SELECT pg_reload_conf()")
     return address
+
+
+def _server_folder(run: str) -> Path:
+    # Not below pytest's own folder: as root the server is another user, and each pytest that
+    # starts closes that folder to others.
+    return Path(tempfile.gettempdir()) / f"bridge-postgresql-{run}"
 
 
 def ask_server(address: str, *statements: str) -> None:
@@ -161,6 +168,13 @@ def database(database_url: str) -> Iterator[Database]:
 def empty(url: str) -> None:
     """Remove the rows of earlier tests, but neither the tables nor their versions."""
     ask_server(url, _EMPTY)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """An interrupted run leaves no process behind."""
+    if not hasattr(config, "workerinput"):
+        os.environ[_RUN] = uuid.uuid4().hex
+        end_with_this_process(_server_folder(os.environ[_RUN]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

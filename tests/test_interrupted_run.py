@@ -1,0 +1,55 @@
+"""An interrupted run of the tests leaves no process and no database server behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.eventually import eventually
+
+_WAITING = """
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+
+def test_waits(postgres_server):
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True
+    )
+    Path({ready!r}).write_text(str(child.pid))
+    Event().wait()
+"""
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_no_process_is_left(tmp_path: Path, kind: signal.Signals) -> None:
+    """The service that a test started and its PostgreSQL end with the run."""
+    ready, case = tmp_path / "ready", tmp_path / "test_case.py"
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    case.write_text(_WAITING.format(ready=str(ready)))
+    options = ["-q", "-n", "1", "-p", "tests.conftest", "--rootdir", str(tmp_path)]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *options, "-c", str(tmp_path / "pytest.ini"), str(case)],
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        eventually(lambda: ready.exists() and ready.read_text())
+        left = psutil.Process(run.pid).children(recursive=True)
+        assert any(each.name() == "postgres" for each in left)
+        assert int(ready.read_text()) in {each.pid for each in left}
+
+        os.killpg(run.pid, kind)
+        run.wait(60)
+        assert [each for each in left if each.is_running()] == []
+    finally:
+        run.kill()
