@@ -40,6 +40,15 @@ class Merged(StrEnum):
     REFUSE = "refuse"  # nobody: it is parked for a person
 
 
+class PatientConflict(StrEnum):
+    """What becomes of a message that names another patient for an order that is known."""
+
+    PARK = "park"  # acknowledged and set aside; applied when the two patients are merged
+    REFUSE = "refuse"  # AE 204
+    MOVE = "move"  # the order is the other patient's from then on
+    ACCEPT = "accept"  # a second order, with an exception
+
+
 class Replies(StrEnum):
     """The form of the application acknowledgment to an order message."""
 
@@ -135,6 +144,7 @@ class Listening:
     applied_limit: float = 20.0
     replies: Replies = Replies.ACK
     merged: Merged = Merged.REDIRECT
+    patient_conflict: PatientConflict = PatientConflict.PARK
     commit_blocks: bool = False
     """Whether MLLP release 2's commit block goes before each answer."""
     recall: Recall = forgotten

@@ -7,8 +7,9 @@ a message has written another person's.
 
 from collections.abc import Iterable, Mapping
 
-from bridge.intake.order_rules import ORDERS, is_earlier
+from bridge.intake.order_rules import ORDERS
 from bridge.store.merged_patients import Patient
+from bridge.store.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.echo import Echo
@@ -20,14 +21,16 @@ Words = Mapping[Patient, PatientWord]
 _NAME = Path.parse("PID-5")
 
 
-def calls_otherwise(event: OrderEvent, sent_at: int | None, words: Words) -> bool:
+def calls_otherwise(event: OrderEvent, sent_at: MessageTime | None, words: Words) -> bool:
     """
-    Tell whether an order names its patient otherwise than a correction that was sent later.
+    Tell whether an order names its patient otherwise than a correction that may have been later.
 
     A middle name or a title that one of them leaves out makes no other person.
     """
     word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS or not is_earlier(sent_at, word.said_at):
+    if word is None or event.action not in ORDERS:
+        return False
+    if are_comparable(sent_at, word.sent) and not is_earlier(sent_at, word.sent):
         return False
     given, known = (_parts(tags.get("PatientName")) for tags in (event.clinical_info, word.tags))
     shorter, longer = sorted((given, known), key=len)
@@ -36,7 +39,7 @@ def calls_otherwise(event: OrderEvent, sent_at: int | None, words: Words) -> boo
 
 
 def was_called_so(
-    event: OrderEvent, sent_at: int, name: str, orders: Iterable[IndexedOrder]
+    event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
     Tell whether a patient bore today's name before an order was sent, and never the order's.
@@ -52,9 +55,27 @@ def was_called_so(
     return any(_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
 
 
-def _is_before(order: IndexedOrder, sent_at: int) -> bool:
-    times = [at for at in (order.opened_at, order.said_at) if at is not None]
-    return bool(times) and min(times) < sent_at
+def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
+    return any(is_earlier(time, sent_at) for time in (order.opened_at, order.said_at))
+
+
+def was_formerly_called_so(
+    event: OrderEvent, word: PatientWord, orders: Iterable[IndexedOrder]
+) -> bool:
+    """
+    Tell whether an order names its patient as her earlier orders did, before she was corrected.
+
+    Decides where the times of order and correction cannot be compared. Another date of birth than
+    the corrected one means another person.
+    """
+    said, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, word.tags))
+    if said and known and said != known:
+        return False
+    name = _parts(event.clinical_info.get("PatientName"))
+    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    return bool(name) and any(
+        name <= {text.casefold() for text in Echo(each.echo).texts(_NAME)} for each in own
+    )
 
 
 def _parts(name: object) -> set[str]:

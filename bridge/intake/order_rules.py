@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+from bridge.store.message_time import MessageTime, is_earlier
 from mappings.events import Action
 
 PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
@@ -112,25 +113,13 @@ OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
 """What an order, a release or an examination does that was sent before the hold or cancel."""
 
 
-def is_earlier(one: int | None, other: int | None, *, came_first: bool = False) -> bool:
-    """
-    Tell whether one was sent before the other (milliseconds, by the senders' MSH-7).
-
-    Equal or missing times prove nothing: then the order of arrival counts, which is that of
-    applying unless `came_first` says otherwise.
-    """
-    if one is None or other is None or one == other:
-        return came_first
-    return one < other
-
-
 def decide(
     action: Action,
     state: OrderState,
-    sent_at: int | None,
-    turned_at: int | None,
+    sent_at: MessageTime | None,
+    turned_at: MessageTime | None,
     *,
-    opened_at: int | None = None,
+    opened_at: MessageTime | None = None,
     examined: bool = False,
     came_first: bool = False,
 ) -> Rule:

@@ -11,9 +11,14 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection
 
 from bridge.elsewhere.errors import Gone
-from bridge.intake.addressing import MergedPatient, is_about_merged
+from bridge.intake.addressing import (
+    PATIENT_CONFLICT,
+    MergedPatient,
+    OrderOfAnother,
+    is_about_merged,
+)
 from bridge.intake.identity import lane
-from bridge.intake.listening import Listening, Merged
+from bridge.intake.listening import Listening, Merged, PatientConflict
 from bridge.intake.looking_up import lead, look_up, whereabouts
 from bridge.intake.outcomes import unread
 from bridge.intake.reading import Job, read, readily
@@ -131,7 +136,13 @@ class Memory:
         if where.survivors or where.moves:  # hardly ever
             jobs, refused, moved = self._lead(connection, jobs, where)
         addressed, index = look_up(connection, jobs)
-        return Prepared(addressed, refused, index, moved)
+        taken: list[Job] = []
+        for job in addressed:
+            if job.conflicts and job.patient_conflict is not PatientConflict.MOVE:
+                refused = [*refused, (job.claimed, OrderOfAnother())]
+            else:
+                taken.append(job)
+        return Prepared(taken, refused, index, moved)
 
     def _lead(
         self, connection: Connection, jobs: Sequence[Job], where: Whereabouts
@@ -182,11 +193,13 @@ class Memory:
         concerns.note(connection, Subject.MESSAGE, codes, self.now())
 
     def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
-        """Have orders tried again that gave their patients other names than we knew."""
+        """Apply again what is parked because its patient is not who we took her for."""
         if renamed:
             everybody = merged_patients.identifiers(connection, renamed)
             lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
-            resume(self._database, connection, OTHER_NAME, lanes)
+            for code in (OTHER_NAME, PATIENT_CONFLICT):
+                resumed = resume(self._database, connection, code, lanes)
+                concerns.forget(connection, Subject.MESSAGE, resumed)
 
 
 def _refusal(job: Job, now: Job, where: Whereabouts) -> MergedPatient | MovedVisit | None:
