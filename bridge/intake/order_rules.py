@@ -43,7 +43,7 @@ Rule = tuple[Step, OrderState]
 _U, _O, _H, _C, _A = OrderState
 _REGISTER = (Step.REGISTER, OrderState.ORDERED)
 _STAYS_HELD = (Step.REMEMBER, OrderState.HELD)
-_STAYS_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
+_ORDER_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
 _AWAITS = (Step.REMEMBER, OrderState.AWAITED)
 _CANCEL = (Step.WITHDRAW, OrderState.CANCELLED)
 _HOLD = (Step.WITHDRAW, OrderState.HELD)
@@ -54,7 +54,7 @@ RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
         (Action.CHANGE, _U): _REGISTER,  # the change overtook the order
         (Action.CHANGE, _O): _REGISTER,
         (Action.CHANGE, _H): _STAYS_HELD,
-        (Action.CHANGE, _C): _STAYS_CANCELLED,  # only a new order revives one
+        (Action.CHANGE, _C): _ORDER_CANCELLED,  # only a new order revives one
         (Action.CHANGE, _A): _AWAITS,
         (Action.AWAIT, _U): _AWAITS,
         (Action.AWAIT, _O): _REGISTER,  # it was examined before
@@ -67,22 +67,22 @@ RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
         (Action.HOLD, _U): _HOLD,
         (Action.HOLD, _O): _HOLD,
         (Action.HOLD, _H): _STAYS_HELD,
-        (Action.HOLD, _C): _STAYS_CANCELLED,
+        (Action.HOLD, _C): _ORDER_CANCELLED,
         (Action.HOLD, _A): _HOLD,
         (Action.RELEASE, _U): _REGISTER,
         (Action.RELEASE, _O): _REGISTER,
         (Action.RELEASE, _H): _REGISTER,
-        (Action.RELEASE, _C): _STAYS_CANCELLED,
+        (Action.RELEASE, _C): _ORDER_CANCELLED,
         (Action.RELEASE, _A): _AWAITS,
         (Action.LINK, _U): _REGISTER,
         (Action.LINK, _O): _REGISTER,
         (Action.LINK, _H): _STAYS_HELD,
-        (Action.LINK, _C): _STAYS_CANCELLED,
+        (Action.LINK, _C): _ORDER_CANCELLED,
         (Action.LINK, _A): _AWAITS,
         (Action.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
         (Action.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
         (Action.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
-        (Action.UNLINK, _C): _STAYS_CANCELLED,
+        (Action.UNLINK, _C): _ORDER_CANCELLED,
         (Action.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
     }
 )
@@ -108,7 +108,7 @@ CASCADING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.HOLD, Action.RE
 """Actions on a parent that are its children's too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
 OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
-    {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _STAYS_CANCELLED}
+    {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _ORDER_CANCELLED}
 )
 """What an order, a release or an examination does that was sent before the hold or cancel."""
 

@@ -46,7 +46,7 @@ SUPERSEDED = "superseded"
 ORDER_UNKNOWN = "order_unknown"
 """The code of a message that ends or holds an order of which no other message is known."""
 
-STAYS_CANCELLED = "stays_cancelled"
+ORDER_CANCELLED = "order_cancelled"
 """The code of a message that changes, holds or releases a cancelled order."""
 
 
@@ -160,7 +160,7 @@ def without_effect(task: Task, occasion: Occasion) -> str:
     late = is_earlier(sent_at, before.opened_at if closes else before.turned_at)
     late |= event.action is Action.HOLD and is_earlier(sent_at, before.turned_at)
     if task.step is Step.NOTHING and task.after.state == OrderState.CANCELLED and not late:
-        return "" if event.examined else STAYS_CANCELLED  # that has a code of its own
+        return "" if event.examined else ORDER_CANCELLED  # that has a code of its own
     reopens = event.examined or event.action is Action.RELEASE
     if task.step is Step.NOTHING or (task.step is Step.REMEMBER and reopens):
         return SUPERSEDED if late else ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from bridge.intake.addressing import PATIENT_CONFLICT
 from bridge.intake.family import PARENT_REPLACED
-from bridge.intake.planning import ORDER_UNKNOWN, STAYS_CANCELLED, SUPERSEDED
+from bridge.intake.planning import ORDER_UNKNOWN, ORDER_CANCELLED, SUPERSEDED
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups
 from bridge.intake.remembering import Change
@@ -30,7 +30,7 @@ FOR_PEOPLE = (
     PARENT_REPLACED,
     SUPERSEDED,
     ORDER_UNKNOWN,
-    STAYS_CANCELLED,
+    ORDER_CANCELLED,
 )
 """Notes that are exceptions; the first is the message's code: `bridge messages list` shows it."""
 

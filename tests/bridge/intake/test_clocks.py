@@ -125,7 +125,7 @@ async def test_what_has_no_effect_is_an_exception(hospital: Hospital) -> None:
     await hospital.send(told(line("NW", "P1", "F1"), sent=11))
     assert await listed(hospital) == {}
     assert codes(hospital) == [
-        *("", "superseded", "superseded", "", "stays_cancelled", "order_unknown", "superseded"),
+        *("", "superseded", "superseded", "", "order_cancelled", "order_unknown", "superseded"),
     ]
 
 
