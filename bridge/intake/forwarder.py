@@ -24,7 +24,7 @@ from bridge.intake.family import PARENT_REPLACED
 from bridge.intake.giving_up import given_up
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
-from bridge.intake.names import takes_anothers
+from bridge.intake.names import known_spellings, takes_anothers
 from bridge.intake.order_rules import OrderState, Step
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
@@ -41,7 +41,7 @@ from bridge.intake.planning import (
 from bridge.intake.reading import Job
 from bridge.intake.registering import launch_of
 from bridge.intake.regrouping import join, leave, order_key
-from bridge.intake.remembering import Change, Memory, Prepared
+from bridge.intake.remembering import OTHER_NAME, Change, Memory, Prepared
 from bridge.intake.running import Run
 from bridge.intake.turns import Turns
 from bridge.intake.twins import united
@@ -56,6 +56,7 @@ from bridge.queue.work import Claimed, News, Outcome
 from bridge.store.message_time import is_earlier
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
+from mappings.orders import PatientNames
 
 Applied = tuple[Run, Outcome]
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
@@ -135,18 +136,20 @@ class Forwarder:
         plain, others = sorted_out(runs)
         launches = [each.launch for each in plain]
         if not others:
-            return self._all_launched(plain, await self._launcher.launch_alone(launches))
+            return await self._all_launched(plain, await self._launcher.launch_alone(launches))
         answers, parts = await asyncio.gather(
             self._launcher.launch_all(launches),
             asyncio.gather(*(self._apply_one(run) for run in others)),
         )
-        return [*self._all_launched(plain, answers), *parts]
+        return [*await self._all_launched(plain, answers), *parts]
 
-    def _all_launched(
+    async def _all_launched(
         self, plain: Sequence[Plain], answers: Sequence[Launched | Exception]
     ) -> list[Applied]:
         return [
-            (each.run, self._launched(each, answer))
+            await self._apply_one(each.run)  # hardly ever: by the known name, where there is one
+            if is_other_name(answer)
+            else (each.run, self._launched(each, answer))
             for each, answer in zip(plain, answers, strict=True)
         ]
 
@@ -275,7 +278,34 @@ class Forwarder:
             await asyncio.gather(*(self._register(run, task) for task in tasks))
 
     async def _register(self, run: Run, task: Task) -> None:
-        _registered(run, task, await self._launcher.launch(launch_of(task)))
+        try:
+            _registered(run, task, await self._launcher.launch(launch_of(task)))
+        except EngineFailure as failure:
+            if not is_other_name(failure) or run.job.patient_names is PatientNames.EXACT:
+                raise
+            await self._register_by_name(run, task, failure)
+
+    async def _register_by_name(self, run: Run, task: Task, failure: EngineFailure) -> None:
+        """Register an order under the known spelling of its patient's name, or rename her."""
+        if run.job.patient_names is PatientNames.UPDATE:
+            launch = replace(launch_of(task), force_update_patient_name=True)
+            _registered(run, task, await self._launcher.launch(launch))
+            run.renamed.append(task.after.key[:2])
+            return
+        known = await Threads.INTAKE.run(self._memory.tags_of, task.after.key)
+        for name in known_spellings(task.after.tags, known):
+            named = replace(
+                task, after=replace(task.after, tags={**task.after.tags, "PatientName": name})
+            )
+            try:
+                launched = await self._launcher.launch(launch_of(named))
+            except EngineFailure as other:
+                if not is_other_name(other):
+                    raise
+                continue
+            _registered(run, named, launched)
+            return
+        raise failure
 
     def _alarm(self, claimed: Claimed, error: Exception) -> None:
         self._log.error(
@@ -285,6 +315,11 @@ class Forwarder:
             error=describe(error),
             trace=where(error),
         )
+
+
+def is_other_name(answer: object) -> bool:
+    """Tell whether a launch failed because the service knows the patient by another name."""
+    return isinstance(answer, EngineFailure) and answer.code == OTHER_NAME
 
 
 def _note_exceptions(run: Run, tasks: Sequence[Task]) -> None:

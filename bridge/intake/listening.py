@@ -14,6 +14,7 @@ from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header
 from mappings.inbound import Inspection
+from mappings.orders import PatientNames
 from mappings.scope import Defaults
 from mappings.stencils import Stencil
 
@@ -82,6 +83,10 @@ class Definition(Protocol):
     @property
     def takes_long(self) -> bool:
         """Whether its rules are for a thread: a hook or a large pattern is among them."""
+
+    @property
+    def patient_names(self) -> PatientNames:
+        """What becomes of an order whose patient is known by another name."""
 
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""

@@ -6,6 +6,7 @@ a message has written another person's.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from bridge.intake.order_rules import ORDERS
 from bridge.store.merged_patients import Patient
@@ -14,6 +15,7 @@ from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.echo import Echo
 from mappings.events import OrderEvent
+from mappings.hl7.name_variants import are_compatible
 from mappings.hl7.path import Path
 
 Words = Mapping[Patient, PatientWord]
@@ -35,7 +37,31 @@ def calls_otherwise(event: OrderEvent, sent_at: MessageTime | None, words: Words
     given, known = (_parts(tags.get("PatientName")) for tags in (event.clinical_info, word.tags))
     shorter, longer = sorted((given, known), key=len)
     alike = given == known or (len(shorter) > 1 and shorter <= longer)
+    alike = alike or are_compatible(
+        *map(str, (event.clinical_info.get("PatientName"), word.tags.get("PatientName")))
+    )
     return bool(shorter) and not alike and not is_former(event, words)
+
+
+def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> list[str]:
+    """
+    Give the known names of a patient of which an order's name is a spelling, each once.
+
+    `known` are the tags of her other orders. A date of birth or sex that contradicts one of them
+    means another person.
+    """
+    said = str(tags.get("PatientName") or "")
+    own = list(known)
+    if any(_contradict(tags, each) for each in own):
+        return []
+    names = dict.fromkeys(str(each.get("PatientName") or "") for each in own)
+    return [name for name in names if name and are_compatible(said, name)]
+
+
+def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    births = {tags.get("PatientBirthDate") or "" for tags in (one, other)} - {""}
+    sexes = {tags.get("PatientSex") for tags in (one, other)} & {"M", "F"}
+    return len(births) > 1 or len(sexes) > 1
 
 
 def was_called_so(
@@ -112,7 +138,11 @@ def takes_anothers(event: OrderEvent, words: Words, orders: Iterable[IndexedOrde
         called[who] += [words[who].tags.get("PatientName")] if who in words else []
     hers = [_folded(name) for name in (event.clinical_info.get("PatientName"), *called[prior])]
     theirs = [_folded(name) for name in called[now] if name]
-    return any(hers) and bool(theirs) and not any(name in hers for name in theirs)
+    if any(name in hers for name in theirs):
+        return False
+    own = [str(name or "") for name in (event.clinical_info.get("PatientName"), *called[prior])]
+    alike = any(are_compatible(one, str(other)) for one in own for other in called[now] if other)
+    return any(hers) and bool(theirs) and not alike
 
 
 def _folded(name: object) -> list[str]:

@@ -28,6 +28,7 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.times import Precision, parse_timestamp
+from mappings.orders import PatientNames
 from mappings.scope import Defaults
 
 _SENT_AT = Path.parse("MSH-7.1")
@@ -76,6 +77,7 @@ class Job:
     events: Sequence[OrderEvent]
     merged: Merged = Merged.REDIRECT
     patient_conflict: PatientConflict = PatientConflict.PARK
+    patient_names: PatientNames = PatientNames.COMPATIBLE
     conflicts: Sequence[IndexedOrder] = ()
     """Orders of other patients that it names."""
     doubt: str = ""
@@ -141,7 +143,14 @@ def _job(
     occasion = Occasion(
         claimed.message_id, sent_at(claimed.payload, listening, claimed.received_at)
     )
-    return Job(claimed, occasion, events, listening.merged, listening.patient_conflict)
+    return Job(
+        claimed,
+        occasion,
+        events,
+        listening.merged,
+        listening.patient_conflict,
+        definition.patient_names,
+    )
 
 
 def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:

@@ -7,6 +7,7 @@ transaction that settles them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -22,6 +23,7 @@ from bridge.intake.listening import Listening, Merged, PatientConflict
 from bridge.intake.looking_up import lead, look_up, whereabouts
 from bridge.intake.outcomes import unread
 from bridge.intake.reading import Job, read, readily
+from bridge.intake.signals import has_moved_away
 from bridge.intake.whereabouts import MovedVisit, Whereabouts, others_visits
 from bridge.queue.operate import resume
 from bridge.queue.states import Event
@@ -170,6 +172,16 @@ class Memory:
             return None
         retry_at = self.now()
         return Outcome(number, Event.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop())
+
+    def tags_of(self, key: Key) -> list[Mapping[str, Any]]:
+        """Read what is known of the patient of an order: her last correction, then her orders."""
+        who = (key.site, key.mrn)
+        with self._database.look() as connection:
+            words = patient_words.words(connection, [who])
+            orders = order_index.of_patients(connection, [who])
+        others = [each for each in orders if each.key != key and not has_moved_away(each)]
+        others.sort(key=lambda each: -each.last_message)
+        return [*(each.tags for each in words.values()), *(each.tags for each in others)]
 
     def write(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write down what was learned, within a transaction. Raises StoreError."""

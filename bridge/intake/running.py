@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from bridge.intake.addressing import PATIENT_CONFLICT
 from bridge.intake.family import PARENT_REPLACED
-from bridge.intake.planning import ORDER_UNKNOWN, ORDER_CANCELLED, SUPERSEDED
+from bridge.intake.planning import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups
 from bridge.intake.remembering import Change
