@@ -62,6 +62,15 @@ class MergedPatients(StrEnum):
     REFUSE = "refuse"
 
 
+class PatientConflict(StrEnum):
+    """What becomes of a message that names another patient for an order that is known."""
+
+    PARK = "park"
+    REFUSE = "refuse"
+    MOVE = "move"
+    ACCEPT = "accept"
+
+
 class Replies(StrEnum):
     """The form in which an order message is answered."""
 
@@ -103,6 +112,10 @@ class Listener(Section):
     merged_patients: MergedPatients = Field(
         MergedPatients.REDIRECT,
         description="redirect | refuse (parked): messages about an identifier that was merged",
+    )
+    patient_conflict: PatientConflict = Field(
+        PatientConflict.PARK,
+        description="park | refuse (AE 204) | move | accept: another patient for a known order",
     )
     replies: Replies = Field(
         Replies.ACK, description="ack | order: ORR, ORI or ORG, with an ORC for each order"

@@ -18,7 +18,7 @@ from mappings.hl7.header import Header
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Refusal
 from mappings.nodes import Sources
-from mappings.orders import OrderPlan
+from mappings.orders import OrderPlan, PatientNames
 from mappings.patients import PatientPlan
 from mappings.scope import Defaults, Scope
 from mappings.stencils import Stencil
@@ -62,6 +62,13 @@ class InboundMapping:
     """What maps messages of a form that has been seen before; None where only rules can."""
     takes_long: bool = False
     """Whether a hook or a large pattern is among its rules: read on a thread, then."""
+
+    @property
+    def patient_names(self) -> PatientNames:
+        """What becomes of an order whose patient is known by another name."""
+        if isinstance(self.plan, OrderPlan):
+            return self.plan.patient_names
+        return PatientNames.EXACT
 
     def accepts(self, header: Header) -> bool:
         """Say whether messages of this type, trigger and sender are this mapping's."""

@@ -7,6 +7,7 @@ which messages get here is `mappings.acceptance`'s.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum, unique
 from typing import Any
 
 from mappings.conditions import Condition, compile_condition
@@ -21,6 +22,7 @@ from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
 from mappings.links import Links, Member, compile_links
 from mappings.metadata import MetadataRules, compile_metadata
 from mappings.nodes import Node
+from mappings.notebook import Notebook
 from mappings.rules import compile_rule
 from mappings.scope import Defaults, Scope, is_imaging, order_groups
 from mappings.selection import Selection, compile_selection
@@ -38,9 +40,21 @@ APP_TAGS = (
     "AutoComparePrior",
 )
 SWITCHES = frozenset({"SyncLaunch", "AutoComparePrior"})
-KEYS = ("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only")
+KEYS = (
+    *("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only"),
+    "patient_names",
+)
 NEEDED = ("PatientMRN", "Accession")
 """The identity of a report, beside the SiteID that the listener can supply."""
+
+
+@unique
+class PatientNames(StrEnum):
+    """What becomes of an order whose patient is known by another name (docs/patient-names.md)."""
+
+    COMPATIBLE = "compatible"  # a spelling of the known name is that name; others are parked
+    EXACT = "exact"  # parked
+    UPDATE = "update"  # the order's name replaces the known one
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,7 @@ class OrderPlan:
     """The tags that may make a message unacceptable."""
     thorough: bool
     """Whether rules beside the tags may refuse, so that checking means mapping."""
+    patient_names: PatientNames = PatientNames.COMPATIBLE
     glance: Glance | None = None
     """The short way to the same verdict, where the definition is plain enough for it."""
 
@@ -199,11 +214,17 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
         only=compile_condition(entries["only"], notebook) if "only" in entries else None,
         refusing=tuple(rule for rule in tags.values() if rule.refusing),
         thorough=False,
+        patient_names=_patient_names(entries.get("patient_names"), notebook),
     )
     plan = replace(plan, thorough=shop.refusing)
     return (
         replace(plan, glance=_glance(plan, entries["tags"], order)) if "tags" in entries else plan
     )
+
+
+def _patient_names(node: Node | None, notebook: Notebook) -> PatientNames:
+    found = None if node is None else notebook.choice(node, "patient_names", list(PatientNames))
+    return PatientNames(found) if found else PatientNames.COMPATIBLE
 
 
 def _glance(plan: OrderPlan, tags: Node, order: dict[str, Node]) -> Glance | None:

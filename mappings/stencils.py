@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mappings.hl7.header import Header
+from mappings.hl7.null_characters import may_hold_nul
 from mappings.probes import LONGEST, Marks, Place, Probe, is_in, may_be_plain, of_one, read
 
 _PLAIN = rb"0-9A-Za-z._/-"
@@ -19,6 +20,7 @@ _PLAIN = rb"0-9A-Za-z._/-"
 
 _PLAIN_BYTES = re.compile(rb"[%s]+" % _PLAIN)
 LONGEST_NUMBER = 64
+_ESCAPE_MARK = slice(6, 7)  # in MSH-2
 _NUMBER = rb"[%s]{1,%d}+" % (_PLAIN, LONGEST_NUMBER)
 _TIME = rb"[0-9.+-]*+"
 _COUNT = rb"[0-9]*+"
@@ -38,6 +40,8 @@ class Stencil(NamedTuple):
         """Give MSH-10 and the patient's number of a message that fits; else None."""
         found = self.pattern.fullmatch(raw)
         if found is None or not may_be_plain(raw) or not is_in(raw, utf_8=self.utf_8):
+            return None
+        if may_hold_nul(raw, raw[_ESCAPE_MARK]):
             return None
         return found.groups()  # type: ignore[return-value]  # the pattern has two, both needed
 

@@ -2,22 +2,27 @@
 What the bridge knows of merged patients, asked before a message is acknowledged.
 
 A merge that leads back to where it began is AE 205; where a listener redirects nobody, a message
-about an identifier that was merged is AE 204. Knows what has been applied by then; a merge that
+about an identifier that was merged is AE 204; so is one that names another patient for a known
+order, where a listener refuses that. Knows what has been applied by then; a merge that
 still waits in the queue is found when its turn comes. Reads the database: for the thread in which
 messages are judged aside.
 """
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import structlog
+from sqlalchemy import Connection
 
-from bridge.intake.addressing import is_about_merged
-from bridge.intake.listening import Listening, Merged
+from bridge.intake.addressing import is_about_merged, orders_of_others, surviving
+from bridge.intake.listening import Listening, Merged, PatientConflict
+from bridge.intake.order_rules import ORDERING, ORDERS
+from bridge.intake.planning import key_of
 from bridge.intake.routing import Router
 from bridge.observability.redaction import describe
-from bridge.store import merged_patients
+from bridge.store import merged_patients, moved_visits, order_index
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from mappings.events import Action, Issue, OrderEvent
@@ -26,6 +31,7 @@ from mappings.hl7.refusals import DuplicateKey, Refusal, UnknownKey
 from mappings.scope import Defaults
 
 _MERGE = b"MRG"
+_CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
 _SLICE = 256 * 2**10  # bytes that are searched at once: some 50 µs
 _BREATH = 0.0002  # seconds: who waits for the interpreter has it between two slices
 
@@ -44,6 +50,7 @@ class Acquaintance:
         self._listening = listening
         self._router = Router(listening)
         self._refuses = listening.merged is Merged.REFUSE
+        self._refuses_conflicts = listening.patient_conflict is PatientConflict.REFUSE
         self._latest = (b"", self._refuses)
 
     def asks(self, payload: bytes) -> bool:
@@ -51,6 +58,7 @@ class Acquaintance:
         latest, answer = self._latest  # each message is asked about twice in a row
         if latest is not payload:
             answer = self._refuses or _has_merge(payload)
+            answer |= self._refuses_conflicts and _has_change(payload)
             self._latest = payload, answer
         return answer
 
@@ -70,12 +78,24 @@ class Acquaintance:
     def _refusals(self, events: Sequence[OrderEvent]) -> list[Refusal]:
         patients = {(each.site, each.mrn) for each in events}
         with self._database.read() as connection:
-            survivors = merged_patients.survivors(connection, patients)
+            survivors, moves = moved_visits.whereabouts(connection, patients)
+            if (
+                self._refuses_conflicts
+                and not moves
+                and self._has_conflict(connection, [surviving(each, survivors) for each in events])
+            ):
+                return [UnknownKey("PID-3")]
         if not survivors:  # nearly always
             return []
         if self._refuses and is_about_merged(events, survivors):
             return [UnknownKey("PID-3")]
         return [DuplicateKey("MRG-1")] if _leads_back(events, survivors) else []
+
+    def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
+        """Tell whether events, other than new orders, name orders of other patients."""
+        asked = [each for each in events if each.action in ORDERS - ORDERING]
+        index, others = order_index.find_with_others(connection, map(key_of, asked))
+        return any(orders_of_others(each, index, others) for each in asked)
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, listening = peek(payload), self._listening
@@ -92,6 +112,11 @@ def _has_merge(payload: bytes) -> bool:
             return True
         time.sleep(_BREATH)  # on a thread: so large a message is judged on one
     return False
+
+
+def _has_change(payload: bytes) -> bool:
+    """Tell whether a message has an order group that is no plain new order, or is large."""
+    return len(payload) > _SLICE or _CHANGE.search(payload) is not None
 
 
 def _leads_back(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:

@@ -8,7 +8,7 @@ that accession when it is given another number. Nothing is ever sought beyond on
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bridge.intake.forerunners import is_same
+from bridge.intake.forerunners import is_same, numbers
 from bridge.intake.order_rules import CASCADING, ORDERING, ORDERS, OrderState
 from bridge.intake.planning import key_of
 from bridge.intake.signals import is_closed_by, is_unordered
@@ -24,6 +24,18 @@ class MergedPatient(Exception):  # noqa: N818  # says what the patient is
     def __init__(self) -> None:
         """Say so; never which."""
         super().__init__("the patient was merged into another")
+
+
+class OrderOfAnother(Exception):  # noqa: N818  # says what the order is
+    """A message names a patient for an order that is known as another patient's."""
+
+    def __init__(self) -> None:
+        """Say so; never whose."""
+        super().__init__("the order is known as another patient's")
+
+
+PATIENT_CONFLICT = "patient_conflict"
+"""The code of a message that names another patient for an order that is known."""
 
 
 class TakenNumber(Exception):  # noqa: N818  # says what the number is
@@ -69,6 +81,28 @@ def led_to(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> se
 def is_about_merged(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> bool:
     """Tell whether one of the events, merges apart, is about an identifier that was merged."""
     return bool(led_to(events, survivors))
+
+
+def orders_of_others(
+    event: OrderEvent, index: Mapping[Key, IndexedOrder], others: Iterable[IndexedOrder]
+) -> list[IndexedOrder]:
+    """
+    Give the open orders of other patients that an event names, by accession and number.
+
+    None where the patient has an order under that accession, too: then that one is meant.
+    """
+    own = index.get(key_of(event))
+    if event.action not in ORDERS or (own is not None and not is_unordered(own)):
+        return []
+    return [
+        each
+        for each in others
+        if (each.key.site, each.key.accession) == (event.site, event.accession)
+        and each.key.mrn not in {event.mrn, event.prior_mrn}
+        and each.state != OrderState.CANCELLED
+        and not is_unordered(each)
+        and numbers(event).agree(each)
+    ]
 
 
 def numbers_of(event: OrderEvent) -> set[str]:
@@ -129,11 +163,11 @@ def shares_end(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
 def has_other_accession(
     event: OrderEvent, index: Mapping[Key, IndexedOrder], numbered: Iterable[IndexedOrder]
 ) -> bool:
-    """Tell whether a change gives an order that stands, by its numbers, another accession."""
-    if event.action is not Action.CHANGE or event.accession in {event.placer, event.filler}:
+    """Tell whether an event names an open order, by its numbers, under another accession."""
+    if event.action in ORDERING or event.accession in {event.placer, event.filler}:
         return False
-    standing = [each for each in numbered if each.state == OrderState.ORDERED]
-    own = [each for each in standing if not is_unordered(each)]
+    still = [each for each in numbered if each.state != OrderState.CANCELLED]
+    own = [each for each in still if not is_unordered(each)]
     if key_of(event) in index or any(each.key == key_of(event) for each in own):
         return False
     return any(is_same(event, each) for each in own)

@@ -20,6 +20,7 @@ from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message
 from mappings.inbound import InboundMapping, Inspection
 from mappings.nodes import Sources
+from mappings.orders import PatientNames
 from mappings.scope import Defaults
 from mappings.stencils import Stencil
 
@@ -92,6 +93,11 @@ class ApartDefinition:
     def acceptance(self) -> Acceptance:
         """Which messages it takes."""
         return self.inner.acceptance
+
+    @property
+    def patient_names(self) -> PatientNames:
+        """What becomes of an order whose patient is known by another name."""
+        return self.inner.patient_names
 
     @property
     def takes_long(self) -> bool:

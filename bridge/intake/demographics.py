@@ -5,12 +5,19 @@ Pure. Corrections reach the orders that are known; what is sent before one and c
 says what the correction said.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.intake.names import Words, calls_otherwise, is_former, was_called_so
-from bridge.intake.order_rules import ORDERS, is_earlier
+from bridge.intake.names import (
+    Words,
+    calls_otherwise,
+    is_former,
+    was_called_so,
+    was_formerly_called_so,
+)
+from bridge.intake.order_rules import ORDERS
+from bridge.store.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.ages import age_at
@@ -48,7 +55,7 @@ def told_of(event: OrderEvent, known: PatientWord | None, *, stale: bool) -> dic
 
 def as_corrected(
     event: OrderEvent,
-    sent_at: int | None,
+    sent_at: MessageTime | None,
     words: Words,
     orders: Iterable[IndexedOrder] = (),
 ) -> OrderEvent:
@@ -61,28 +68,36 @@ def as_corrected(
     word = words.get((event.site, event.mrn))
     if word is None or event.action not in ORDERS | {Action.VISIT_MOVE}:
         return event
-    overtaken = is_earlier(sent_at, word.said_at) and not (
-        sent_at is not None
-        and calls_otherwise(event, sent_at, words)
-        and was_called_so(event, sent_at, str(word.tags["PatientName"]), orders)
-    )
-    if not (overtaken or is_former(event, words)):
+    if not (_is_explained(event, sent_at, words, list(orders)) or is_former(event, words)):
         known = {tag: value for tag, value in word.tags.items() if value}
         return replace(event, clinical_info={**known, **event.clinical_info})
     return replace(event, clinical_info=with_demographics(event.clinical_info, word.tags))
 
 
+def _is_explained(
+    event: OrderEvent, sent_at: MessageTime | None, words: Words, orders: Sequence[IndexedOrder]
+) -> bool:
+    """Tell whether an order does not know yet of the correction of its patient."""
+    word = words[event.site, event.mrn]
+    otherwise = calls_otherwise(event, sent_at, words)
+    if sent_at is None or not are_comparable(sent_at, word.sent):
+        return otherwise and was_formerly_called_so(event, word, orders)
+    if not is_earlier(sent_at, word.sent):
+        return False
+    return not otherwise or not was_called_so(event, sent_at, str(word.tags["PatientName"]), orders)
+
+
 def last_word(
-    event: OrderEvent, sent_at: int | None, words: Words, orders: Iterable[IndexedOrder]
+    event: OrderEvent, sent: MessageTime, words: Words, orders: Iterable[IndexedOrder]
 ) -> list[PatientWord]:
     """Give what is to be remembered of who is merged: her name, by which late orders are known."""
     prior = (event.site, event.prior_mrn)
     names = [each.tags.get("PatientName") for each in orders if each.key[:2] == prior]
     name = next((str(each) for each in names if each), event.prior_name)
-    if sent_at is None or not name:
+    if not name:
         return []
     known = words[prior].tags if prior in words else {}
-    return [PatientWord(*prior, sent_at, {**known, "PatientName": name})]
+    return [PatientWord(*prior, sent.at, {**known, "PatientName": name}, sent.clock)]
 
 
 def corrections(

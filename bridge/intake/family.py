@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bridge.intake.identity import signal
-from bridge.intake.order_rules import CASCADING, OPEN, OrderState, is_earlier
+from bridge.intake.order_rules import CASCADING, OPEN, OrderState
+from bridge.store.message_time import MessageTime, is_earlier
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import CHILD_OF, Action, OrderEvent
 
@@ -30,7 +31,7 @@ def child_signals(numbers: Iterable[str]) -> set[int]:
 
 
 def descend(
-    events: Sequence[OrderEvent], orders: Iterable[IndexedOrder], sent_at: int | None
+    events: Sequence[OrderEvent], orders: Iterable[IndexedOrder], sent_at: MessageTime | None
 ) -> Iterator[OrderEvent]:
     """Put what follows for its children behind each event; those the message names are its own."""
     known = list(orders)
@@ -42,7 +43,10 @@ def descend(
 
 
 def _for_children(
-    event: OrderEvent, orders: Sequence[IndexedOrder], seen: set[Key], sent_at: int | None
+    event: OrderEvent,
+    orders: Sequence[IndexedOrder],
+    seen: set[Key],
+    sent_at: MessageTime | None,
 ) -> Iterator[OrderEvent]:
     own = [each for each in orders if each.key == (event.site, event.mrn, event.accession)]
     if any(_was_released(each, event, sent_at) for each in own):
@@ -59,7 +63,7 @@ def _for_children(
             yield from _for_children(below, orders, seen, sent_at)
 
 
-def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: int | None) -> bool:
+def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None) -> bool:
     """Tell whether a hold comes after the release that was sent behind it."""
     holds = event.action is Action.HOLD and parent.state in OPEN
     return holds and is_earlier(sent_at, parent.turned_at)

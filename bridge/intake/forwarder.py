@@ -17,27 +17,35 @@ import structlog
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launched
 from bridge.executors import Threads
-from bridge.intake.addressing import TakenNumber
+from bridge.intake.addressing import PATIENT_CONFLICT, TakenNumber
 from bridge.intake.closing import close
-from bridge.intake.demographics import corrections, told_of
+from bridge.intake.demographics import corrections, said_in, told_of
 from bridge.intake.family import PARENT_REPLACED
 from bridge.intake.giving_up import given_up
 from bridge.intake.launcher import Launcher, LaunchService
 from bridge.intake.listening import Listening
-from bridge.intake.names import takes_anothers
-from bridge.intake.order_rules import OrderState, Step, is_earlier
+from bridge.intake.names import known_spellings, takes_anothers
+from bridge.intake.order_rules import OrderState, Step
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
 from bridge.intake.plainly import Plain, sorted_out
-from bridge.intake.planning import Task, is_over, leaves_orphans, overtook, plan
+from bridge.intake.planning import (
+    SUPERSEDED,
+    Task,
+    is_over,
+    leaves_orphans,
+    overtook,
+    plan,
+    without_effect,
+)
 from bridge.intake.reading import Job
 from bridge.intake.registering import launch_of
 from bridge.intake.regrouping import join, leave, order_key
-from bridge.intake.remembering import Memory, Prepared
+from bridge.intake.remembering import OTHER_NAME, Change, Memory, Prepared
 from bridge.intake.running import Run
 from bridge.intake.turns import Turns
 from bridge.intake.twins import united
-from bridge.intake.uniting import Desk, absorb, reunite, revisit, tie
+from bridge.intake.uniting import Desk, absorb, reassign, reunite, revisit, tie
 from bridge.intake.visits import revisits
 from bridge.intake.whereabouts import moved_by, moved_since
 from bridge.intake.withdrawal import ReportService, detach
@@ -45,8 +53,10 @@ from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
 from bridge.queue.states import Event
 from bridge.queue.work import Claimed, News, Outcome
+from bridge.store.message_time import is_earlier
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
+from mappings.orders import PatientNames
 
 Applied = tuple[Run, Outcome]
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
@@ -107,12 +117,17 @@ class Forwarder:
     async def _apply_all(self, jobs: Sequence[Job], prepared: Prepared) -> list[Outcome]:
         for each, error in prepared.failures:
             self._alarm(each, error)
-        refused = [given_up(each, error) for each, error in prepared.failures]
+        now = self._memory.now()
+        refused = [
+            _with_exception(given_up(each, error), each, now) for each, error in prepared.failures
+        ]
         outcomes = [*prepared.moved, *refused]
         applied = await self._side_by_side([Run(job, dict(prepared.index)) for job in jobs])
         now = self._memory.now()
         return outcomes + [
-            _with_news(outcome, run, now) if outcome.event is Event.ACCEPTED else outcome
+            _with_news(outcome, run, now)
+            if outcome.event is Event.ACCEPTED
+            else _with_exception(outcome, run.job.claimed, now)
             for run, outcome in applied
         ]
 
@@ -121,18 +136,20 @@ class Forwarder:
         plain, others = sorted_out(runs)
         launches = [each.launch for each in plain]
         if not others:
-            return self._all_launched(plain, await self._launcher.launch_alone(launches))
+            return await self._all_launched(plain, await self._launcher.launch_alone(launches))
         answers, parts = await asyncio.gather(
             self._launcher.launch_all(launches),
             asyncio.gather(*(self._apply_one(run) for run in others)),
         )
-        return [*self._all_launched(plain, answers), *parts]
+        return [*await self._all_launched(plain, answers), *parts]
 
-    def _all_launched(
+    async def _all_launched(
         self, plain: Sequence[Plain], answers: Sequence[Launched | Exception]
     ) -> list[Applied]:
         return [
-            (each.run, self._launched(each, answer))
+            await self._apply_one(each.run)  # hardly ever: by the known name, where there is one
+            if is_other_name(answer)
+            else (each.run, self._launched(each, answer))
             for each, answer in zip(plain, answers, strict=True)
         ]
 
@@ -141,7 +158,7 @@ class Forwarder:
         if isinstance(answer, Exception):
             return self._failed(run.job.claimed, answer)
         try:
-            _doubt(run, [task])
+            _note_exceptions(run, [task])
             _registered(run, task, answer)
         except Exception as error:  # noqa: BLE001  # as below
             return self._failed(run.job.claimed, error)
@@ -164,10 +181,11 @@ class Forwarder:
     async def _follow(self, run: Run) -> None:
         """Do what a message asks for, patients first: they are whom the orders are for."""
         await self._patients(run)
+        await reassign(self._desk, run)
         tasks = plan(run.job.events, run.index, run.job.occasion, heard=run.job.heard)
         for task in tasks:
             await absorb(self._desk, run, task.absorbed)
-        _doubt(run, tasks)
+        _note_exceptions(run, tasks)
         for registers, together in groupby(tasks, lambda task: task.step is Step.REGISTER):
             if registers:
                 await self._register_all(run, list(together))
@@ -186,8 +204,9 @@ class Forwarder:
                 await self._patient(run, event)
             for each in revisits(event, run.index.values()):
                 await revisit(self._desk, run, each)
-            run.moves += moved_by(event, run.job.occasion.sent_at or self._memory.now())
+            run.moves += moved_by(event, run.sent)
             if event.action is Action.VISIT_MOVE:
+                run.renamed.append((event.site, event.mrn))
                 await tie(self._desk, run, event)
 
     async def _moved_on(self, run: Run, event: OrderEvent) -> None:
@@ -199,8 +218,10 @@ class Forwarder:
 
     async def _patient(self, run: Run, event: OrderEvent) -> None:
         sent_at, known = run.job.occasion.sent_at, run.job.words.get((event.site, event.mrn))
-        stale = known is not None and is_earlier(sent_at, known.said_at)
+        stale = known is not None and is_earlier(sent_at, known.sent)
         told = told_of(event, known, stale=stale)
+        if stale and known is not None and not said_in(event).items() <= known.tags.items():
+            run.notes.append(SUPERSEDED)
         if takes_anothers(event, run.job.words, run.index.values()):
             raise TakenNumber
         note = await settle_patient(self._service, event, told)
@@ -212,9 +233,10 @@ class Forwarder:
             await reunite(self._desk, run, event)
         for each in corrections(event, told, run.index.values()):
             run.changed[each.key] = run.index[each.key] = each
-        if told and not stale and sent_at is not None:
+        if told and not stale:
             said = {**known.tags, **told} if known is not None else told
-            run.words.append(PatientWord(event.site, event.mrn, sent_at, said))
+            at, clock = run.sent
+            run.words.append(PatientWord(event.site, event.mrn, at, said, clock))
         if event.action is Action.PATIENT_MERGE:
             run.index, akin = united(event, run.index)
             run.rename(event)
@@ -256,7 +278,34 @@ class Forwarder:
             await asyncio.gather(*(self._register(run, task) for task in tasks))
 
     async def _register(self, run: Run, task: Task) -> None:
-        _registered(run, task, await self._launcher.launch(launch_of(task)))
+        try:
+            _registered(run, task, await self._launcher.launch(launch_of(task)))
+        except EngineFailure as failure:
+            if not is_other_name(failure) or run.job.patient_names is PatientNames.EXACT:
+                raise
+            await self._register_by_name(run, task, failure)
+
+    async def _register_by_name(self, run: Run, task: Task, failure: EngineFailure) -> None:
+        """Register an order under the known spelling of its patient's name, or rename her."""
+        if run.job.patient_names is PatientNames.UPDATE:
+            launch = replace(launch_of(task), force_update_patient_name=True)
+            _registered(run, task, await self._launcher.launch(launch))
+            run.renamed.append(task.after.key[:2])
+            return
+        known = await Threads.INTAKE.run(self._memory.tags_of, task.after.key)
+        for name in known_spellings(task.after.tags, known):
+            named = replace(
+                task, after=replace(task.after, tags={**task.after.tags, "PatientName": name})
+            )
+            try:
+                launched = await self._launcher.launch(launch_of(named))
+            except EngineFailure as other:
+                if not is_other_name(other):
+                    raise
+                continue
+            _registered(run, named, launched)
+            return
+        raise failure
 
     def _alarm(self, claimed: Claimed, error: Exception) -> None:
         self._log.error(
@@ -268,9 +317,16 @@ class Forwarder:
         )
 
 
-def _doubt(run: Run, tasks: Sequence[Task]) -> None:
-    """Note what a message wants a person for, before anything is registered."""
+def is_other_name(answer: object) -> bool:
+    """Tell whether a launch failed because the service knows the patient by another name."""
+    return isinstance(answer, EngineFailure) and answer.code == OTHER_NAME
+
+
+def _note_exceptions(run: Run, tasks: Sequence[Task]) -> None:
+    """Note why a message needs attention, before anything is registered."""
     run.notes += [run.job.doubt] if run.job.doubt else []
+    codes = (without_effect(task, run.job.occasion) for task in tasks)
+    run.notes += [code for code in codes if code]
     run.notes += [PARENT_REPLACED] if leaves_orphans(tasks, run.index) else []
 
 
@@ -291,3 +347,11 @@ def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:
     change = run.change()
     unknown = unremembered(run.job.claimed, now)
     return replace(outcome, news=News(change, unknown, brief=change.is_brief))
+
+
+def _with_exception(outcome: Outcome, claimed: Claimed, now: int) -> Outcome:
+    """List a message that is parked for a conflict of patients under exceptions, too."""
+    if outcome.code != PATIENT_CONFLICT:
+        return outcome
+    change = Change(claimed.message_id, (), concern=outcome.code)
+    return replace(outcome, news=News(change, unremembered(claimed, now), brief=True))

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from bridge.intake.addressing import MergedPatient, TakenNumber
+from bridge.intake.addressing import (
+    PATIENT_CONFLICT,
+    MergedPatient,
+    OrderOfAnother,
+    TakenNumber,
+)
 from bridge.intake.reading import ContentGone, ContentUnreadable
 from bridge.intake.remembering import OTHER_NAME
 from bridge.intake.whereabouts import OTHER_PATIENT, MovedVisit
@@ -16,6 +21,7 @@ _CODES: Final[Mapping[type[Exception], str]] = {
     MergedPatient: "patient_merged",
     MovedVisit: OTHER_PATIENT,
     TakenNumber: OTHER_NAME,
+    OrderOfAnother: PATIENT_CONFLICT,
 }
 
 

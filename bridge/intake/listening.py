@@ -14,6 +14,7 @@ from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header
 from mappings.inbound import Inspection
+from mappings.orders import PatientNames
 from mappings.scope import Defaults
 from mappings.stencils import Stencil
 
@@ -38,6 +39,15 @@ class Merged(StrEnum):
 
     REDIRECT = "redirect"  # the survivor
     REFUSE = "refuse"  # nobody: it is parked for a person
+
+
+class PatientConflict(StrEnum):
+    """What becomes of a message that names another patient for an order that is known."""
+
+    PARK = "park"  # acknowledged and set aside; applied when the two patients are merged
+    REFUSE = "refuse"  # AE 204
+    MOVE = "move"  # the order is the other patient's from then on
+    ACCEPT = "accept"  # a second order, with an exception
 
 
 class Replies(StrEnum):
@@ -73,6 +83,10 @@ class Definition(Protocol):
     @property
     def takes_long(self) -> bool:
         """Whether its rules are for a thread: a hook or a large pattern is among them."""
+
+    @property
+    def patient_names(self) -> PatientNames:
+        """What becomes of an order whose patient is known by another name."""
 
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
@@ -135,6 +149,7 @@ class Listening:
     applied_limit: float = 20.0
     replies: Replies = Replies.ACK
     merged: Merged = Merged.REDIRECT
+    patient_conflict: PatientConflict = PatientConflict.PARK
     commit_blocks: bool = False
     """Whether MLLP release 2's commit block goes before each answer."""
     recall: Recall = forgotten

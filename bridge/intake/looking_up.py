@@ -11,17 +11,20 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from bridge.intake.addressing import (
+    PATIENT_CONFLICT,
     Patient,
     has_other_accession,
     is_known,
     numbers_of,
+    orders_of_others,
     resolved,
     shares_end,
 )
 from bridge.intake.demographics import as_corrected
 from bridge.intake.family import child_signals
+from bridge.intake.listening import PatientConflict
 from bridge.intake.names import calls_otherwise
-from bridge.intake.order_rules import CASCADING, ORDERS, PATIENTS
+from bridge.intake.order_rules import CASCADING, ORDERING, ORDERS, PATIENTS
 from bridge.intake.planning import fold, key_of
 from bridge.intake.reading import Job
 from bridge.intake.signals import is_unordered, signals_after
@@ -66,8 +69,11 @@ def lead(connection: Connection, jobs: Sequence[Job], where: Whereabouts) -> lis
 def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Index]:
     """Address the jobs' events, and read the orders they are about with all that are akin."""
     jobs = _as_corrected(connection, jobs)
-    index = order_index.find(connection, [key for each in _orders(jobs) for key in _keys(each)])
+    keys = [key for each in _orders(jobs) for key in _keys(each)]
+    index, others = order_index.find_with_others(connection, keys)
     jobs = _addressed(connection, jobs, index)
+    if others:
+        jobs = [_with_conflicts(job, index, others) for job in jobs]
     events = _orders(jobs)
     signals = {each for event in events for each in _shown(event, index)}
     for order in order_index.sharing(connection, signals) if signals else ():
@@ -78,6 +84,17 @@ def look_up(connection: Connection, jobs: Sequence[Job]) -> tuple[list[Job], Ind
     if any(map(is_unordered, index.values())):
         jobs = [replace(job, heard=True) for job in jobs]
     return list(jobs), index
+
+
+def _with_conflicts(job: Job, index: Index, others: Sequence[IndexedOrder]) -> Job:
+    """Note which orders of other patients a job names; one that is new is no reason to stop it."""
+    found = [(each, orders_of_others(each, index, others)) for each in job.events]
+    if not any(orders for _, orders in found):
+        return job
+    known = [order for event, orders in found if event.action not in ORDERING for order in orders]
+    accepts = not known or job.patient_conflict is PatientConflict.ACCEPT
+    doubt = PATIENT_CONFLICT if accepts else job.doubt
+    return replace(job, doubt=doubt, conflicts=() if accepts else known)
 
 
 def _keys(event: OrderEvent) -> list[Key]:

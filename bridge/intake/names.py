@@ -6,13 +6,16 @@ a message has written another person's.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from bridge.intake.order_rules import ORDERS, is_earlier
+from bridge.intake.order_rules import ORDERS
 from bridge.store.merged_patients import Patient
+from bridge.store.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.order_index import IndexedOrder
 from bridge.store.patient_words import PatientWord
 from mappings.echo import Echo
 from mappings.events import OrderEvent
+from mappings.hl7.name_variants import are_compatible
 from mappings.hl7.path import Path
 
 Words = Mapping[Patient, PatientWord]
@@ -20,23 +23,49 @@ Words = Mapping[Patient, PatientWord]
 _NAME = Path.parse("PID-5")
 
 
-def calls_otherwise(event: OrderEvent, sent_at: int | None, words: Words) -> bool:
+def calls_otherwise(event: OrderEvent, sent_at: MessageTime | None, words: Words) -> bool:
     """
-    Tell whether an order names its patient otherwise than a correction that was sent later.
+    Tell whether an order names its patient otherwise than a correction that may have been later.
 
     A middle name or a title that one of them leaves out makes no other person.
     """
     word = words.get((event.site, event.mrn))
-    if word is None or event.action not in ORDERS or not is_earlier(sent_at, word.said_at):
+    if word is None or event.action not in ORDERS:
+        return False
+    if are_comparable(sent_at, word.sent) and not is_earlier(sent_at, word.sent):
         return False
     given, known = (_parts(tags.get("PatientName")) for tags in (event.clinical_info, word.tags))
     shorter, longer = sorted((given, known), key=len)
     alike = given == known or (len(shorter) > 1 and shorter <= longer)
+    alike = alike or are_compatible(
+        *map(str, (event.clinical_info.get("PatientName"), word.tags.get("PatientName")))
+    )
     return bool(shorter) and not alike and not is_former(event, words)
 
 
+def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> list[str]:
+    """
+    Give the known names of a patient of which an order's name is a spelling, each once.
+
+    `known` are the tags of her other orders. A date of birth or sex that contradicts one of them
+    means another person.
+    """
+    said = str(tags.get("PatientName") or "")
+    own = list(known)
+    if any(_contradict(tags, each) for each in own):
+        return []
+    names = dict.fromkeys(str(each.get("PatientName") or "") for each in own)
+    return [name for name in names if name and are_compatible(said, name)]
+
+
+def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    births = {tags.get("PatientBirthDate") or "" for tags in (one, other)} - {""}
+    sexes = {tags.get("PatientSex") for tags in (one, other)} & {"M", "F"}
+    return len(births) > 1 or len(sexes) > 1
+
+
 def was_called_so(
-    event: OrderEvent, sent_at: int, name: str, orders: Iterable[IndexedOrder]
+    event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
     Tell whether a patient bore today's name before an order was sent, and never the order's.
@@ -52,9 +81,27 @@ def was_called_so(
     return any(_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
 
 
-def _is_before(order: IndexedOrder, sent_at: int) -> bool:
-    times = [at for at in (order.opened_at, order.said_at) if at is not None]
-    return bool(times) and min(times) < sent_at
+def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
+    return any(is_earlier(time, sent_at) for time in (order.opened_at, order.said_at))
+
+
+def was_formerly_called_so(
+    event: OrderEvent, word: PatientWord, orders: Iterable[IndexedOrder]
+) -> bool:
+    """
+    Tell whether an order names its patient as her earlier orders did, before she was corrected.
+
+    Decides where the times of order and correction cannot be compared. Another date of birth than
+    the corrected one means another person.
+    """
+    said, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, word.tags))
+    if said and known and said != known:
+        return False
+    name = _parts(event.clinical_info.get("PatientName"))
+    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    return bool(name) and any(
+        name <= {text.casefold() for text in Echo(each.echo).texts(_NAME)} for each in own
+    )
 
 
 def _parts(name: object) -> set[str]:
@@ -91,7 +138,11 @@ def takes_anothers(event: OrderEvent, words: Words, orders: Iterable[IndexedOrde
         called[who] += [words[who].tags.get("PatientName")] if who in words else []
     hers = [_folded(name) for name in (event.clinical_info.get("PatientName"), *called[prior])]
     theirs = [_folded(name) for name in called[now] if name]
-    return any(hers) and bool(theirs) and not any(name in hers for name in theirs)
+    if any(name in hers for name in theirs):
+        return False
+    own = [str(name or "") for name in (event.clinical_info.get("PatientName"), *called[prior])]
+    alike = any(are_compatible(one, str(other)) for one in own for other in called[now] if other)
+    return any(hers) and bool(theirs) and not alike
 
 
 def _folded(name: object) -> list[str]:

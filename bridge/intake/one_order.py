@@ -7,20 +7,22 @@ Pure. The later word stands, of what is to be done and of whether it is, by the 
 from dataclasses import replace
 
 from bridge.intake.afterwords import with_words_of
-from bridge.intake.order_rules import OPEN, OrderState, is_earlier
+from bridge.intake.order_rules import OPEN, OrderState
 from bridge.intake.saying import said
 from bridge.intake.signals import both, is_unordered
+from bridge.store.message_time import MessageTime, is_earlier, newest
 from bridge.store.order_index import IndexedOrder
 
 
 def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Make one order of two rows of it, under the key and with the report of the first."""
     behind = one.last_message < other.last_message
-    one_newer = not is_earlier(one.said_at or 0, other.said_at or 0, came_first=behind)
+    one_newer = not _is_older(one.said_at, other.said_at, came_first=behind)
     newer, older = (one, other) if one_newer else (other, one)
     echo, tags = said(older, newer.echo, newer.tags)
     stands = _standing(one, other)
     first = min(one, other, key=lambda each: (each.first_message, each.place))
+    past, last = (one, other) if behind else (other, one)
     united = replace(
         one,
         state=stands.state,
@@ -33,15 +35,18 @@ def as_one(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         echo=echo,
         report_id=one.report_id or other.report_id,
         turned_at=stands.turned_at,
-        opened_at=_newest(one.opened_at, other.opened_at),
-        said_at=_newest(one.said_at, other.said_at),
+        opened_at=newest(past.opened_at, last.opened_at),
+        said_at=newest(past.said_at, last.said_at),
         signals=both(one.signals, other.signals),
     )
     return with_words_of(united, (one, other))
 
 
-def _newest(*times: int | None) -> int | None:
-    return max((each for each in times if each is not None), default=None)
+def _is_older(one: MessageTime | None, other: MessageTime | None, *, came_first: bool) -> bool:
+    """Compare as `is_earlier` does; a row without a time is older than one with a time."""
+    if (one is None) != (other is None):
+        return one is None
+    return is_earlier(one, other, came_first=came_first)
 
 
 def is_open(order: IndexedOrder) -> bool:
@@ -58,15 +63,15 @@ def _standing(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         return held if is_earlier(gone.turned_at, held.opened_at) else gone
     if one.state != other.state:
         return one if one.state == OrderState.ORDERED else other
-    return max(one, other, key=lambda each: (each.turned_at or 0, each.last_message))
+    behind = one.last_message < other.last_message
+    return other if _is_older(one.turned_at, other.turned_at, came_first=behind) else one
 
 
 def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Choose the later word by the senders' times; where they prove nothing, by arrival."""
     opened, closed = (one, other) if is_open(one) else (other, one)
     held = closed.state == OrderState.HELD
-    times = [opened.opened_at, opened.turned_at if held else None]
-    spoken = max((each for each in times if each is not None), default=None)
+    spoken = newest(opened.opened_at, opened.turned_at if held else None)
     only_changed = spoken is None and (opened.said_at is not None or is_unordered(opened))
     if is_earlier(spoken, closed.turned_at) or only_changed:
         return closed

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+from bridge.store.message_time import MessageTime, is_earlier
 from mappings.events import Action
 
 PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
@@ -42,7 +43,7 @@ Rule = tuple[Step, OrderState]
 _U, _O, _H, _C, _A = OrderState
 _REGISTER = (Step.REGISTER, OrderState.ORDERED)
 _STAYS_HELD = (Step.REMEMBER, OrderState.HELD)
-_STAYS_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
+_ORDER_CANCELLED = (Step.NOTHING, OrderState.CANCELLED)
 _AWAITS = (Step.REMEMBER, OrderState.AWAITED)
 _CANCEL = (Step.WITHDRAW, OrderState.CANCELLED)
 _HOLD = (Step.WITHDRAW, OrderState.HELD)
@@ -53,7 +54,7 @@ RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
         (Action.CHANGE, _U): _REGISTER,  # the change overtook the order
         (Action.CHANGE, _O): _REGISTER,
         (Action.CHANGE, _H): _STAYS_HELD,
-        (Action.CHANGE, _C): _STAYS_CANCELLED,  # only a new order revives one
+        (Action.CHANGE, _C): _ORDER_CANCELLED,  # only a new order revives one
         (Action.CHANGE, _A): _AWAITS,
         (Action.AWAIT, _U): _AWAITS,
         (Action.AWAIT, _O): _REGISTER,  # it was examined before
@@ -66,22 +67,22 @@ RULES: Mapping[tuple[Action, OrderState], Rule] = MappingProxyType(
         (Action.HOLD, _U): _HOLD,
         (Action.HOLD, _O): _HOLD,
         (Action.HOLD, _H): _STAYS_HELD,
-        (Action.HOLD, _C): _STAYS_CANCELLED,
+        (Action.HOLD, _C): _ORDER_CANCELLED,
         (Action.HOLD, _A): _HOLD,
         (Action.RELEASE, _U): _REGISTER,
         (Action.RELEASE, _O): _REGISTER,
         (Action.RELEASE, _H): _REGISTER,
-        (Action.RELEASE, _C): _STAYS_CANCELLED,
+        (Action.RELEASE, _C): _ORDER_CANCELLED,
         (Action.RELEASE, _A): _AWAITS,
         (Action.LINK, _U): _REGISTER,
         (Action.LINK, _O): _REGISTER,
         (Action.LINK, _H): _STAYS_HELD,
-        (Action.LINK, _C): _STAYS_CANCELLED,
+        (Action.LINK, _C): _ORDER_CANCELLED,
         (Action.LINK, _A): _AWAITS,
         (Action.UNLINK, _U): (Step.NOTHING, OrderState.UNKNOWN),
         (Action.UNLINK, _O): (Step.DETACH, OrderState.ORDERED),
         (Action.UNLINK, _H): (Step.NOTHING, OrderState.HELD),
-        (Action.UNLINK, _C): _STAYS_CANCELLED,
+        (Action.UNLINK, _C): _ORDER_CANCELLED,
         (Action.UNLINK, _A): (Step.NOTHING, OrderState.AWAITED),
     }
 )
@@ -107,30 +108,18 @@ CASCADING = frozenset({Action.CANCEL, Action.DISCONTINUE, Action.HOLD, Action.RE
 """Actions on a parent that are its children's too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
 OVERTAKEN: Mapping[OrderState, Rule] = MappingProxyType(
-    {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _STAYS_CANCELLED}
+    {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _ORDER_CANCELLED}
 )
 """What an order, a release or an examination does that was sent before the hold or cancel."""
-
-
-def is_earlier(one: int | None, other: int | None, *, came_first: bool = False) -> bool:
-    """
-    Tell whether one was sent before the other (milliseconds, by the senders' MSH-7).
-
-    Equal or missing times prove nothing: then the order of arrival counts, which is that of
-    applying unless `came_first` says otherwise.
-    """
-    if one is None or other is None or one == other:
-        return came_first
-    return one < other
 
 
 def decide(
     action: Action,
     state: OrderState,
-    sent_at: int | None,
-    turned_at: int | None,
+    sent_at: MessageTime | None,
+    turned_at: MessageTime | None,
     *,
-    opened_at: int | None = None,
+    opened_at: MessageTime | None = None,
     examined: bool = False,
     came_first: bool = False,
 ) -> Rule:

@@ -44,7 +44,9 @@ def sorted_out(runs: Iterable[Run]) -> tuple[list[Plain], list[Run]]:
 def plainly(run: Run) -> Plain | None:
     """Plan a message; None where it may ask for more than a launch. Raises what planning does."""
     events = run.job.events
-    if any(each.action in PATIENTS or each.visit is not None for each in events):
+    if run.job.conflicts or any(
+        each.action in PATIENTS or each.visit is not None for each in events
+    ):
         return None
     tasks = plan(events, run.index, run.job.occasion, heard=run.job.heard)
     if len(tasks) != 1 or not _is_plain(tasks[0], run.index):

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.intake.afterwords import later_word, with_later_word
-from bridge.intake.family import descend, leaves_children, lost_parent, may_be_orphaned, parent_of
+from bridge.intake.family import (
+    OF_PARENT,
+    descend,
+    leaves_children,
+    lost_parent,
+    may_be_orphaned,
+    parent_of,
+)
 from bridge.intake.forerunners import forerunners_of, heard_of, numbers
 from bridge.intake.order_rules import (
     CLOSING,
@@ -19,9 +26,8 @@ from bridge.intake.order_rules import (
     Rule,
     Step,
     decide,
-    is_earlier,
 )
-from bridge.intake.saying import kept, left, said, says_what, straggled, together
+from bridge.intake.saying import is_overruled, kept, left, said, says_what, straggled, together
 from bridge.intake.signals import (
     HELD_LATER,
     has_moved_away,
@@ -30,16 +36,26 @@ from bridge.intake.signals import (
     signals_of,
 )
 from bridge.intake.turning import turned
+from bridge.store.message_time import MessageTime, is_earlier
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import Action, OrderEvent
+
+SUPERSEDED = "superseded"
+"""The code of a message that a later one made void before it arrived."""
+
+ORDER_UNKNOWN = "order_unknown"
+"""The code of a message that ends or holds an order of which no other message is known."""
+
+ORDER_CANCELLED = "order_cancelled"
+"""The code of a message that changes, holds or releases a cancelled order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """The message: its row id, and when its sender says it was sent (ms; None: unsaid)."""
+    """The message: its row id, and when it was sent (None: missing or not to be trusted)."""
 
     message_id: int
-    sent_at: int | None
+    sent_at: MessageTime | None
 
     def is_behind(self, order: IndexedOrder | None) -> bool:
         """Tell whether it came before what was last applied to an order: it is tried again."""
@@ -131,6 +147,27 @@ def overtook(task: Task, occasion: Occasion) -> bool:
     return OrderState(before.state) in OPEN and is_earlier(occasion.sent_at, before.turned_at)
 
 
+def without_effect(task: Task, occasion: Occasion) -> str:
+    """Give the code of an event that leaves its order as it is; '' where it does what it asks."""
+    event, before, sent_at = task.event, task.before, occasion.sent_at
+    closes = event.action in CLOSING
+    if event.note == OF_PARENT:
+        return ""
+    if closes and (before is None or is_unordered(before)):
+        return ORDER_UNKNOWN
+    if before is None:
+        return "" if task.step is not Step.NOTHING or event.action is Action.UNLINK else SUPERSEDED
+    late = is_earlier(sent_at, before.opened_at if closes else before.turned_at)
+    late |= event.action is Action.HOLD and is_earlier(sent_at, before.turned_at)
+    if task.step is Step.NOTHING and task.after.state == OrderState.CANCELLED and not late:
+        return "" if event.examined else ORDER_CANCELLED  # that has a code of its own
+    reopens = event.examined or event.action is Action.RELEASE
+    if task.step is Step.NOTHING or (task.step is Step.REMEMBER and reopens):
+        return SUPERSEDED if late else ""
+    overtaken = task.step is Step.REGISTER and is_earlier(sent_at, before.said_at)
+    return SUPERSEDED if overtaken and is_overruled(event, task.after) else ""
+
+
 def leaves_orphans(tasks: Iterable[Task], index: Mapping[Key, IndexedOrder]) -> bool:
     """Tell whether orders stand after a message whose parent was replaced, before it or by it."""
     asked = [task for task in tasks if may_be_orphaned(task.event)]
@@ -201,8 +238,8 @@ def _said(
     if step is Step.REGISTER and word is not None and word.kind == HELD_LATER:
         step, after = Step.REMEMBER, OrderState.HELD
     base = turned(base, event, before, after, occasion)
-    if word is not None and after is not OrderState.CANCELLED:
-        base = replace(base, turned_at=word.signal)
+    if word is not None and occasion.sent_at is not None and after is not OrderState.CANCELLED:
+        base = replace(base, turned_at=occasion.sent_at._replace(at=word.signal))
     if is_earlier(occasion.sent_at, base.said_at, came_first=occasion.is_behind(before)):
         late = straggled(base, event)
         late = replace(late, signals=marked(late.signals, event, before))

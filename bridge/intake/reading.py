@@ -1,5 +1,5 @@
 """
-From a stored message to a job: its events, and when its sender says it was sent.
+From a stored message to a job: its events, and when it was sent, as far as that can be trusted.
 
 Reads with the version of the definition that the message was accepted under; the one in force
 now, where that was never kept. Blocking only where an older version is looked up.
@@ -12,12 +12,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from bridge.intake.listening import Definition, Listening, Merged
+from bridge.intake.listening import Definition, Listening, Merged, PatientConflict
 from bridge.intake.names import Words
 from bridge.intake.parts import number_of, parts_of
 from bridge.intake.planning import Occasion
+from bridge.queue.hashing import signed64
 from bridge.queue.work import Claimed
+from bridge.store.message_time import MessageTime, Resolution, clock
 from bridge.store.moved_visits import Moves
+from bridge.store.order_index import IndexedOrder
 from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7 import lines
@@ -25,9 +28,18 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.times import Precision, parse_timestamp
+from mappings.orders import PatientNames
 from mappings.scope import Defaults
 
 _SENT_AT = Path.parse("MSH-7.1")
+CLOCK_TOLERANCE_MS = 5_000
+"""A time this much later than the arrival is a wrong clock's."""
+
+_RESOLUTIONS = {
+    Precision.MINUTE: Resolution.MINUTE,
+    Precision.SECOND: Resolution.SECOND,
+    Precision.FRACTION: Resolution.MILLISECOND,
+}
 _SHORT = 16 * 2**10  # bytes of a message that is read at once
 _DIGITS = re.compile(rb"[0-9]*")
 
@@ -64,6 +76,10 @@ class Job:
     occasion: Occasion
     events: Sequence[OrderEvent]
     merged: Merged = Merged.REDIRECT
+    patient_conflict: PatientConflict = PatientConflict.PARK
+    patient_names: PatientNames = PatientNames.COMPATIBLE
+    conflicts: Sequence[IndexedOrder] = ()
+    """Orders of other patients that it names."""
     doubt: str = ""
     """The code by which it wants a person: a number of several orders, another accession."""
     words: Words = field(default_factory=dict)
@@ -124,8 +140,17 @@ def _job(
     events = _part(asked, claimed.flags)
     if missed:
         listening.missing(definition.name, definition.version, missed)
-    occasion = Occasion(claimed.message_id, sent_at(claimed.payload, listening))
-    return Job(claimed, occasion, events, listening.merged)
+    occasion = Occasion(
+        claimed.message_id, sent_at(claimed.payload, listening, claimed.received_at)
+    )
+    return Job(
+        claimed,
+        occasion,
+        events,
+        listening.merged,
+        listening.patient_conflict,
+        definition.patient_names,
+    )
 
 
 def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:
@@ -139,24 +164,47 @@ def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:
     return parts[number]
 
 
-def sent_at(payload: bytes, listening: Listening) -> int | None:
-    """Give MSH-7 in milliseconds; None when it is missing or no more precise than a day."""
-    field = peek(payload).fields[_SENT_AT.field]
+def sent_at(payload: bytes, listening: Listening, received_at: int) -> MessageTime | None:
+    """
+    Give MSH-7 with the clock that it was read from; None where it proves nothing.
+
+    That is: missing, no finer than an hour, of no named sender, within an hour that local time
+    repeats or skips, or more than `CLOCK_TOLERANCE_MS` later than the arrival (`received_at`, ms).
+    """
+    header = peek(payload)
+    sender = (header.sending_application.strip(), header.sending_facility.strip())
+    if not any(sender):
+        return None
+    field = header.fields[_SENT_AT.field]
     if _DIGITS.fullmatch(field):  # nearly always: nothing in it can part it
         said = field.decode("ascii")
     else:
         head = lines.first_line(lines.untrailed(payload)[0])  # what follows may be long
         said = Message.parse(head, fallback=listening.charset).value(_SENT_AT)
-    return _moment(said, listening.time_zone)
+    found = _moment(said, listening.time_zone)
+    if found is None or found[0] > received_at + CLOCK_TOLERANCE_MS:
+        return None
+    at, resolution, zone = found
+    return MessageTime(at, clock(_sender(*sender, zone), resolution))
 
 
 @lru_cache(maxsize=1024)
-def _moment(said: str, time_zone: str) -> int | None:
-    """Read a time; many messages are sent within a second."""
+def _sender(application: bytes, facility: bytes, zone: str) -> int:
+    """Give the number of a sender whose times are of a zone: others may be hours apart."""
+    return signed64(b"clock", application, facility, zone.encode())
+
+
+@lru_cache(maxsize=1024)
+def _moment(said: str, time_zone: str) -> tuple[int, Resolution, str] | None:
+    """Read a time in milliseconds, with its resolution and zone; many are sent within a second."""
     stamp = parse_timestamp(said)
     if stamp is None or stamp.precision < Precision.MINUTE:
         return None
-    return round(stamp.moment(ZoneInfo(time_zone)).timestamp() * 1000)
+    moment = stamp.moment(ZoneInfo(time_zone))
+    if moment.utcoffset() != moment.replace(fold=1).utcoffset():
+        return None
+    zone = time_zone if stamp.offset is None else ""
+    return round(moment.timestamp() * 1000), _RESOLUTIONS[stamp.precision], zone
 
 
 def _definition(listening: Listening, name: str, version: str) -> Definition:

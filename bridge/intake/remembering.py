@@ -7,16 +7,23 @@ transaction that settles them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy import Connection
 
 from bridge.elsewhere.errors import Gone
-from bridge.intake.addressing import MergedPatient, is_about_merged
+from bridge.intake.addressing import (
+    PATIENT_CONFLICT,
+    MergedPatient,
+    OrderOfAnother,
+    is_about_merged,
+)
 from bridge.intake.identity import lane
-from bridge.intake.listening import Listening, Merged
+from bridge.intake.listening import Listening, Merged, PatientConflict
 from bridge.intake.looking_up import lead, look_up, whereabouts
 from bridge.intake.outcomes import unread
 from bridge.intake.reading import Job, read, readily
+from bridge.intake.signals import has_moved_away
 from bridge.intake.whereabouts import MovedVisit, Whereabouts, others_visits
 from bridge.queue.operate import resume
 from bridge.queue.states import Event
@@ -131,7 +138,13 @@ class Memory:
         if where.survivors or where.moves:  # hardly ever
             jobs, refused, moved = self._lead(connection, jobs, where)
         addressed, index = look_up(connection, jobs)
-        return Prepared(addressed, refused, index, moved)
+        taken: list[Job] = []
+        for job in addressed:
+            if job.conflicts and job.patient_conflict is not PatientConflict.MOVE:
+                refused = [*refused, (job.claimed, OrderOfAnother())]
+            else:
+                taken.append(job)
+        return Prepared(taken, refused, index, moved)
 
     def _lead(
         self, connection: Connection, jobs: Sequence[Job], where: Whereabouts
@@ -160,6 +173,16 @@ class Memory:
         retry_at = self.now()
         return Outcome(number, Event.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop())
 
+    def tags_of(self, key: Key) -> list[Mapping[str, Any]]:
+        """Read what is known of the patient of an order: her last correction, then her orders."""
+        who = (key.site, key.mrn)
+        with self._database.look() as connection:
+            words = patient_words.words(connection, [who])
+            orders = order_index.of_patients(connection, [who])
+        others = [each for each in orders if each.key != key and not has_moved_away(each)]
+        others.sort(key=lambda each: -each.last_message)
+        return [*(each.tags for each in words.values()), *(each.tags for each in others)]
+
     def write(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write down what was learned, within a transaction. Raises StoreError."""
         for change in changes:
@@ -182,11 +205,13 @@ class Memory:
         concerns.note(connection, Subject.MESSAGE, codes, self.now())
 
     def _resume(self, connection: Connection, renamed: set[Patient]) -> None:
-        """Have orders tried again that gave their patients other names than we knew."""
+        """Apply again what is parked because its patient is not who we took her for."""
         if renamed:
             everybody = merged_patients.identifiers(connection, renamed)
             lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
-            resume(self._database, connection, OTHER_NAME, lanes)
+            for code in (OTHER_NAME, PATIENT_CONFLICT):
+                resumed = resume(self._database, connection, code, lanes)
+                concerns.forget(connection, Subject.MESSAGE, resumed)
 
 
 def _refusal(job: Job, now: Job, where: Whereabouts) -> MergedPatient | MovedVisit | None:

@@ -2,26 +2,37 @@
 
 from dataclasses import dataclass, field, replace
 
+from bridge.intake.addressing import PATIENT_CONFLICT
 from bridge.intake.family import PARENT_REPLACED
+from bridge.intake.planning import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.intake.reading import Job
 from bridge.intake.regrouping import Groups
 from bridge.intake.remembering import Change
 from bridge.intake.whereabouts import OTHER_PATIENT
 from bridge.store.merged_patients import Patient
+from bridge.store.message_time import UNKNOWN, MessageTime
 from bridge.store.moved_visits import Move, Visit
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 from mappings.events import OrderEvent
+
+ORDER_MOVED = "order_moved"
+"""The code of a message that gave an order to another patient."""
 
 FOR_PEOPLE = (
     "report_kept",
     "several_orders",
     "other_accession",
     OTHER_PATIENT,
+    PATIENT_CONFLICT,
+    ORDER_MOVED,
     "examined_after_cancel",
     PARENT_REPLACED,
+    SUPERSEDED,
+    ORDER_UNKNOWN,
+    ORDER_CANCELLED,
 )
-"""Notes that ask for a person; the first is the message's code: `bridge messages list` shows it."""
+"""Notes that are exceptions; the first is the message's code: `bridge messages list` shows it."""
 
 
 @dataclass(slots=True)
@@ -38,6 +49,12 @@ class Run:
     renamed: list[Patient] = field(default_factory=list)
     gone: list[Key] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def sent(self) -> MessageTime:
+        """When the message was sent; by no clock, when it arrived, where MSH-7 proves nothing."""
+        claimed = self.job.claimed
+        return self.job.occasion.sent_at or MessageTime(claimed.received_at, UNKNOWN)
 
     def put(self, order: IndexedOrder) -> None:
         """Have an order remembered as it stands now."""

@@ -86,6 +86,16 @@ def straggled(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
     )
 
 
+def is_overruled(event: OrderEvent, after: IndexedOrder) -> bool:
+    """Tell whether an order has another value, after an event, than the event gives."""
+    info = dict(event.clinical_info)
+    metadata = info.pop("Metadata", {})
+    known = after.tags.get("Metadata", {})
+    return any(after.tags.get(tag) != value for tag, value in info.items()) or any(
+        known.get(key) != value for key, value in metadata.items()
+    )
+
+
 def left(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
     """Give the procedures of an order that a cancellation or hold does not name."""
     _, known = procedures_of(before.echo, str(before.tags.get(DESCRIPTION, "")))

@@ -4,20 +4,21 @@ from dataclasses import replace
 from typing import Protocol
 
 from bridge.intake.order_rules import CLOSING, OPEN, ORDERING, OrderState
+from bridge.store.message_time import MessageTime, newest
 from bridge.store.order_index import IndexedOrder
 from mappings.events import Action, OrderEvent
 
 
 class Said(Protocol):
-    """The message: its row id, and when its sender says it was sent (ms)."""
+    """The message: its row id, and when its sender says it was sent."""
 
     @property
     def message_id(self) -> int:
         """The row."""
 
     @property
-    def sent_at(self) -> int | None:
-        """MSH-7; None: unsaid."""
+    def sent_at(self) -> MessageTime | None:
+        """MSH-7; None: missing or not to be trusted."""
 
 
 def turned(
@@ -35,22 +36,15 @@ def turned(
         state=after,
         last_message=occasion.message_id,
         turned_at=_turned_at(state, after, base, event, occasion),
-        opened_at=_newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
+        opened_at=newest(base.opened_at, occasion.sent_at) if opened else base.opened_at,
     )
-
-
-def _newest(known: int | None, sent_at: int | None) -> int | None:
-    """Give the later of a known time and a message's."""
-    if sent_at is None or known is None:
-        return known if sent_at is None else sent_at
-    return max(known, sent_at)
 
 
 def _turned_at(
     state: OrderState, after: OrderState, base: IndexedOrder, event: OrderEvent, occasion: Said
-) -> int | None:
+) -> MessageTime | None:
     """Give the time of the word by which an order is closed, or was put back."""
     stays = state is after or (state in OPEN and after in OPEN)
     known = base.turned_at if stays else None
     turns = event.examined or event.action is Action.RELEASE or event.action in CLOSING
-    return _newest(known, occasion.sent_at) if turns else known
+    return newest(known, occasion.sent_at) if turns else known

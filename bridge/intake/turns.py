@@ -20,6 +20,16 @@ def patients_of(job: Job) -> frozenset[Patient]:
     )
 
 
+def _subjects_of(job: Job) -> frozenset[Patient]:
+    """
+    Give whom and what a job is about: patients, and accessions whichever patient they are said of.
+
+    A message that names another patient for an order waits for the one that brings the order.
+    """
+    orders = {(each.site, f"order {each.accession}") for each in job.events if each.accession}
+    return patients_of(job) | orders
+
+
 class Turns:
     """Patients in hand, and who was let go since a batch was begun to be read."""
 
@@ -46,7 +56,7 @@ class Turns:
         now: list[Job] = []
         later: list[Job] = []
         for job in sorted(jobs, key=lambda each: each.claimed.message_id):
-            own = patients_of(job)
+            own = _subjects_of(job)
             (now if busy.isdisjoint(own) else later).append(job)
             busy |= own
         self._held |= _everybody(now)
@@ -75,4 +85,4 @@ class Turns:
 
 
 def _everybody(jobs: Iterable[Job]) -> frozenset[Patient]:
-    return frozenset[Patient]().union(*map(patients_of, jobs))
+    return frozenset[Patient]().union(*map(_subjects_of, jobs))

@@ -7,7 +7,8 @@ No text is ever lost: a report that somebody has begun stays where it is, and pe
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bridge.intake.demographics import DEMOGRAPHICS, last_word
+from bridge.intake.addressing import OrderOfAnother
+from bridge.intake.demographics import DEMOGRAPHICS, anothers, last_word, said_in
 from bridge.intake.forerunners import ties
 from bridge.intake.launcher import Launcher
 from bridge.intake.moving import given
@@ -15,12 +16,13 @@ from bridge.intake.one_order import is_open
 from bridge.intake.order_rules import OrderState
 from bridge.intake.registering import registering
 from bridge.intake.regrouping import order_key
-from bridge.intake.running import Run
+from bridge.intake.running import ORDER_MOVED, Run
 from bridge.intake.signals import as_moved_away, as_ordered
 from bridge.intake.twins import reunited
 from bridge.intake.visits import Revisit
 from bridge.intake.withdrawal import NOTHING, ReportService, withdraw
-from bridge.store.order_index import IndexedOrder
+from bridge.store.order_index import IndexedOrder, Key
+from mappings.echo import readdressed
 from mappings.events import OrderEvent
 
 
@@ -35,8 +37,7 @@ class Desk:
 async def reunite(desk: Desk, run: Run, event: OrderEvent) -> None:
     """Remember a merge; orders that both patients have are one."""
     run.merges.append((event.site, event.prior_mrn, event.mrn))
-    said = (run.job.occasion.sent_at, run.job.words, run.index.values())
-    run.words += last_word(event, *said)
+    run.words += last_word(event, run.sent, run.job.words, run.index.values())
     for each in reunited(event, run.index.values()):
         await _stand(desk, run, (each.own, each.prior), each.after)
 
@@ -72,6 +73,25 @@ async def _stand(
         launched = await desk.launcher.launch(registering(after.key, tags))
         after = replace(after, report_id=launched.report_id or after.report_id)
     run.put(after)
+
+
+async def reassign(desk: Desk, run: Run) -> None:
+    """Give orders to the patient whom a message names for them. Raises OrderOfAnother."""
+    for before in run.job.conflicts:
+        key = before.key
+        event = next(each for each in run.job.events if is_named(each, key))
+        info = {**anothers(before.tags, said_in(event)), "PatientMRN": event.mrn}
+        echo = readdressed(before.echo, event.echo)
+        after = replace(before, key=key._replace(mrn=event.mrn), tags=info, echo=echo)
+        await revisit(desk, run, Revisit(before, after, dict(info)))
+        if after.key not in run.index:  # somebody has begun its report
+            raise OrderOfAnother
+        run.notes.append(ORDER_MOVED)
+
+
+def is_named(event: OrderEvent, key: Key) -> bool:
+    """Tell whether an event is about the order of a key, whichever patient it names."""
+    return (event.site, event.accession) == (key.site, key.accession)
 
 
 async def revisit(desk: Desk, run: Run, each: Revisit) -> None:

@@ -26,6 +26,7 @@ from mappings.events import Issue, OrderEvent
 from mappings.hl7.header import Header
 from mappings.hl7.refusals import InternalError
 from mappings.inbound import Inspection
+from mappings.orders import PatientNames
 from mappings.scope import Defaults
 from mappings.stencils import Stencil
 from mllp.contract import Handler, Peer
@@ -137,6 +138,11 @@ class ValidatedDefinition:
     def takes_long(self) -> bool:
         """Whether its rules are for a thread."""
         return self.inner.takes_long
+
+    @property
+    def patient_names(self) -> PatientNames:
+        """What becomes of an order whose patient is known by another name."""
+        return self.inner.patient_names
 
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""

@@ -17,7 +17,15 @@ from bridge.queue.arrivals import MOST_LANES
 from mappings.codes import Missed
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header, peek
-from mappings.hl7.refusals import InternalError, Malformation, Malformed, Refusal, strictest
+from mappings.hl7.null_characters import null_place
+from mappings.hl7.refusals import (
+    InternalError,
+    Malformation,
+    Malformed,
+    Refusal,
+    WrongDataType,
+    strictest,
+)
 from mappings.hl7.tables import AckCode
 from mappings.scope import Defaults
 from mllp.framing import START, Frame
@@ -104,6 +112,8 @@ class Judge:
     def _judge(self, header: Header, payload: bytes, now: datetime) -> Verdict:
         definition = self._router.route(header)
         require_control_id(header)
+        if place := null_place(payload, header):
+            raise WrongDataType(place)
         listening = self._listening
         if known := definition.glance(payload, header, listening.site):
             return Verdict(header, definition, (lane(known),))

@@ -12,11 +12,12 @@ from typing import Any
 from bridge.intake.addressing import Patient, surviving
 from bridge.intake.demographics import anothers, said_in
 from bridge.intake.forerunners import is_same, numbers
-from bridge.intake.order_rules import ORDERING, ORDERS, OrderState, is_earlier
+from bridge.intake.order_rules import ORDERING, ORDERS, OrderState
 from bridge.intake.planning import key_of
 from bridge.intake.reading import Job
 from bridge.intake.signals import has_moved_away, is_unordered
 from bridge.intake.visits import METADATA, NUMBERS
+from bridge.store.message_time import MessageTime, is_earlier
 from bridge.store.moved_visits import Move, Moves, Visit
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.echo import readdressed, renumbered
@@ -114,7 +115,10 @@ def others_visits(before: Job, after: Job, survivors: Collection[Patient]) -> bo
 
 
 def _followed(
-    event: OrderEvent, moves: Moves, known: Mapping[Key, IndexedOrder], sent_at: int | None
+    event: OrderEvent,
+    moves: Moves,
+    known: Mapping[Key, IndexedOrder],
+    sent_at: MessageTime | None,
 ) -> OrderEvent:
     if not moves:
         return event
@@ -128,7 +132,7 @@ def _sent_before(
     job: Job, event: OrderEvent, moves: Moves, known: Mapping[Key, IndexedOrder]
 ) -> bool:
     found = _move_of(event, moves, known)
-    return found is not None and is_earlier(job.occasion.sent_at, found[1].said_at)
+    return found is not None and is_earlier(job.occasion.sent_at, found[1].sent)
 
 
 def _move_of(
@@ -195,18 +199,18 @@ def _given(event: OrderEvent, visit: Visit, move: Move) -> OrderEvent:
     )
 
 
-def _move_on(event: OrderEvent, moves: Moves, sent_at: int | None) -> OrderEvent:
+def _move_on(event: OrderEvent, moves: Moves, sent_at: MessageTime | None) -> OrderEvent:
     """Let a move begin where its visit is by now, and end where it was moved on to since."""
     visit = event.visit
     if visit is None:
         return event
     prior, to = _ends(event, visit)
     source = moves.get(prior)
-    if source is not None and not is_earlier(sent_at, source.said_at):
+    if source is not None and not is_earlier(sent_at, source.sent):
         visit = replace(visit, prior=source.now.number)
         event = replace(event, prior_mrn=source.now.mrn, visit=visit)
     target = moves.get(to)
-    if target is not None and is_earlier(sent_at, target.said_at):
+    if target is not None and is_earlier(sent_at, target.sent):
         info = {**event.clinical_info, **target.tags, "PatientMRN": target.now.mrn}
         visit = replace(visit, number=target.now.number, prior=visit.prior or prior.number)
         prior_mrn = event.prior_mrn or event.mrn
@@ -222,12 +226,12 @@ def _ends(event: OrderEvent, visit: OfEvent) -> tuple[Visit, Visit]:
     return prior, Visit(event.site, event.mrn, visit.key, visit.number or number)
 
 
-def moved_by(event: OrderEvent, said_at: int) -> list[tuple[Visit, Move]]:
-    """Give what is to be remembered of an event that moves a visit, said at a time in ms."""
+def moved_by(event: OrderEvent, said: MessageTime) -> list[tuple[Visit, Move]]:
+    """Give what is to be remembered of an event that moves a visit, sent at this time."""
     if event.action is not Action.VISIT_MOVE or event.visit is None:
         return []
     prior, now = _ends(event, event.visit)
-    return [(prior, Move(now, said_at, said_in(event), event.echo))]
+    return [(prior, Move(now, said.at, said_in(event), event.echo, said.clock))]
 
 
 def moved_since(event: OrderEvent, job: Job, orders: Iterable[IndexedOrder]) -> list[OrderEvent]:
@@ -239,7 +243,7 @@ def moved_since(event: OrderEvent, job: Job, orders: Iterable[IndexedOrder]) -> 
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
     found = []
     for visit, to in job.moves.items():
-        since = is_earlier(job.occasion.sent_at, to.said_at)
+        since = is_earlier(job.occasion.sent_at, to.sent)
         hers = any(_is_at(each, [visit]) and not has_moved_away(each) for each in own)
         if since and hers:
             info = {**to.tags, "PatientMRN": to.now.mrn}

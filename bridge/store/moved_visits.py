@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.merged_patients import Patient
+from bridge.store.message_time import UNKNOWN, MessageTime, stored
 from bridge.store.steps import among, ask
 
 
@@ -29,15 +30,22 @@ class Visit(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Move:
     """
-    Where a visit is now, said when (the sender's time, ms).
+    Where a visit is now, and when the move was sent.
 
-    `tags` and `echo` are the demographics and the segments that said whose it is.
+    `tags` and `echo` are the demographics and the segments that said whose it is. `said_at` is the
+    time of arrival, and `said_by` is 0, where MSH-7 is not to be trusted.
     """
 
     now: Visit
     said_at: int
     tags: Mapping[str, str] = field(default_factory=dict)
     echo: tuple[str, ...] = ()
+    said_by: int = UNKNOWN
+
+    @property
+    def sent(self) -> MessageTime | None:
+        """When the move was sent, as it may be compared."""
+        return stored(self.said_at, self.said_by)
 
 
 Moves = Mapping[Visit, Move]
@@ -45,24 +53,28 @@ Moves = Mapping[Visit, Move]
 # One statement for both: every batch of messages asks for them.
 _WHEREABOUTS = among(
     "SELECT prior_mrn, mrn, '' AS visit_key, '' AS prior_number, '' AS number, 0 AS said_at,"
-    " '' AS tags, '' AS echo FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns"
-    " UNION ALL SELECT prior_mrn, mrn, visit_key, prior_number, number, said_at, tags, echo"
-    " FROM moved_visit WHERE site = :site AND prior_mrn IN :mrns",
+    " 0 AS said_by, '' AS tags, '' AS echo FROM merged_patient"
+    " WHERE site = :site AND prior_mrn IN :mrns"
+    " UNION ALL SELECT prior_mrn, mrn, visit_key, prior_number, number, said_at,"
+    " said_by, tags, echo FROM moved_visit WHERE site = :site AND prior_mrn IN :mrns",
     "mrns",
     "text",
 )
 _FOLLOW = text(
-    "UPDATE moved_visit SET mrn = :mrn, number = :number, said_at = :said_at, tags = :tags,"
-    " echo = :echo WHERE site = :site AND mrn = :prior_mrn AND visit_key = :visit_key"
-    " AND number = :prior_number AND said_at <= :said_at"
+    "UPDATE moved_visit SET mrn = :mrn, number = :number, said_at = :said_at,"
+    " said_by = :said_by, tags = :tags, echo = :echo WHERE site = :site AND mrn = :prior_mrn"
+    " AND visit_key = :visit_key AND number = :prior_number"
+    " AND (said_by = 0 OR said_by / 4 <> :said_by / 4 OR said_at <= :said_at)"
 )
 _POINT = text(
     "INSERT INTO moved_visit"
-    " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, tags, echo) VALUES"
-    " (:site, :prior_mrn, :visit_key, :prior_number, :mrn, :number, :said_at, :tags, :echo)"
+    " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo)"
+    " VALUES (:site, :prior_mrn, :visit_key, :prior_number, :mrn, :number, :said_at, :said_by,"
+    " :tags, :echo)"
     " ON CONFLICT (site, prior_mrn, visit_key, prior_number) DO UPDATE SET mrn = :mrn,"
-    " number = :number, said_at = :said_at, tags = :tags, echo = :echo"
-    " WHERE moved_visit.said_at <= :said_at"
+    " number = :number, said_at = :said_at, said_by = :said_by, tags = :tags, echo = :echo"
+    " WHERE moved_visit.said_by = 0 OR moved_visit.said_by / 4 <> :said_by / 4"
+    " OR moved_visit.said_at <= :said_at"
 )
 _STAYS = text(
     "DELETE FROM moved_visit WHERE site = :site AND prior_mrn = :mrn AND mrn = :mrn"
@@ -71,8 +83,8 @@ _STAYS = text(
 _MERGE = text("UPDATE moved_visit SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
 _INHERIT = text(
     "INSERT INTO moved_visit"
-    " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, tags, echo)"
-    " SELECT site, :mrn, visit_key, prior_number, mrn, number, said_at, tags, echo"
+    " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo)"
+    " SELECT site, :mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo"
     " FROM moved_visit WHERE site = :site AND prior_mrn = :prior_mrn ON CONFLICT DO NOTHING"
 )
 _FORGET = text(
@@ -97,6 +109,7 @@ def whereabouts(
                 row.said_at,
                 json.loads(row.tags),
                 tuple(json.loads(row.echo)),
+                row.said_by,
             )
     return survivors, moves
 
@@ -104,7 +117,7 @@ def whereabouts(
 def move(connection: Connection, prior: Visit, to: Move) -> None:
     """Let a visit, and all that led to it, lead to where it is now; one that is back leads nowhere.
 
-    Of two words about one visit the later stands.
+    Of two moves of one visit by one clock the later counts; of others, the one that arrived last.
     """
     if prior == to.now:
         return
@@ -116,6 +129,7 @@ def move(connection: Connection, prior: Visit, to: Move) -> None:
         "mrn": to.now.mrn,
         "number": to.now.number,
         "said_at": to.said_at,
+        "said_by": to.said_by,
         "tags": json.dumps(dict(to.tags)),
         "echo": json.dumps(to.echo),
     }

@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from bridge.store.answers import Answer, Words, run_all
 from bridge.store.columns import BIG_KEY
+from bridge.store.message_time import MessageTime, stored
 from bridge.store.steps import among, ask, asked
 
 _metadata = MetaData()
@@ -43,6 +44,7 @@ ORDERS = Table(
     Column("place", Integer),
     Column("last_message", BigInteger),
     *(Column(name, BigInteger) for name in ("closed_at", "said_at", "opened_at")),
+    *(Column(name, BigInteger) for name in ("closed_by", "said_by", "opened_by")),
 )
 
 _signal = Table(
@@ -106,9 +108,9 @@ class IndexedOrder:
     One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
 
     `first_message` and `place` (its position in that message) say which order came first;
-    times are the senders', in milliseconds: `opened_at` of the newest word that ordered it,
-    `said_at` of the newest with its tags, `turned_at` (in the table `closed_at`) of the hold or
-    cancel in force; of an order that stands, of what released it or said that it was examined.
+    times are those of messages (MSH-7): `opened_at` of the newest that ordered it, `said_at` of
+    the newest with its tags, `turned_at` (columns `closed_at`, `closed_by`) of the active hold or
+    cancellation; of an open order, of its release or examination.
     """
 
     key: Key
@@ -121,15 +123,25 @@ class IndexedOrder:
     tags: Mapping[str, Any] = field(default_factory=dict)
     echo: tuple[str, ...] = ()
     report_id: str = ""
-    turned_at: int | None = None
-    said_at: int | None = None
-    opened_at: int | None = None
+    turned_at: MessageTime | None = None
+    said_at: MessageTime | None = None
+    opened_at: MessageTime | None = None
     signals: frozenset[Signal] = frozenset()
 
 
 def find(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
     """Read the orders of these keys; unknown ones are absent."""
     return {order.key: order for order in _with_signals(connection, rows_of(connection, keys))}
+
+
+def find_with_others(
+    connection: Connection, keys: Iterable[Key]
+) -> tuple[dict[Key, IndexedOrder], list[IndexedOrder]]:
+    """Read the orders of these keys, and those of other patients under the same accessions."""
+    wanted = set(keys)
+    found = _with_signals(connection, _placed(connection, wanted))
+    own = {order.key: order for order in found if order.key in wanted}
+    return own, [order for order in found if order.key not in wanted]
 
 
 def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
@@ -148,12 +160,20 @@ def by_site(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
 
 def rows_of(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
     """Read the rows of these keys."""
-    asked = set(keys)
+    wanted = set(keys)
     return [
         row
-        for site, accessions in by_site(asked)
+        for row in _placed(connection, wanted)
+        if Key(row.site, row.mrn, row.accession) in wanted
+    ]
+
+
+def _placed(connection: Connection, keys: Iterable[Key]) -> list[Row[Any]]:
+    """Read the rows under the accessions of these keys, whichever patient's they are."""
+    return [
+        row
+        for site, accessions in by_site(keys)
         for row in ask(connection, _PLACED, accessions, site=site)
-        if Key(row.site, row.mrn, row.accession) in asked
     ]
 
 
@@ -283,8 +303,8 @@ def _read(row: Row[Any], signals: frozenset[Signal]) -> IndexedOrder:
         tags=json.loads(row.tags),
         echo=tuple(json.loads(row.echo)),
         report_id=row.report_id,
-        turned_at=row.closed_at,
-        said_at=row.said_at,
-        opened_at=row.opened_at,
+        turned_at=stored(row.closed_at, row.closed_by),
+        said_at=stored(row.said_at, row.said_by),
+        opened_at=stored(row.opened_at, row.opened_by),
         signals=signals,
     )

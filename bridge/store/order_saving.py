@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from bridge.store.answers import Words, carry
+from bridge.store.message_time import columns
 from bridge.store.order_index import IndexedOrder, Key, by_site
 from bridge.store.steps import Step, among, ask, carried, carry_out, is_asked_once, unnested
 
@@ -19,7 +20,8 @@ _COLUMNS: Final = (
     *((name, "text") for name in ("tags", "echo", "report_id")),
     ("first_message", "bigint"),
     ("place", "integer"),
-    *((name, "bigint") for name in ("last_message", "closed_at", "said_at", "opened_at")),
+    *((name, "bigint") for name in ("last_message", "closed_at", "closed_by")),
+    *((name, "bigint") for name in ("said_at", "said_by", "opened_at", "opened_by")),
 )
 _SIGNAL: Final = (("order_id", "bigint"), ("kind", "text"), ("signal", "bigint"))
 _REPORT: Final = tuple((name, "text") for name in ("site", "mrn", "accession", "report_id"))
@@ -134,7 +136,7 @@ def _values(order: IndexedOrder) -> tuple[Any, ...]:
         order.first_message,
         order.place,
         order.last_message,
-        order.turned_at,
-        order.said_at,
-        order.opened_at,
+        *columns(order.turned_at),
+        *columns(order.said_at),
+        *columns(order.opened_at),
     )

@@ -14,28 +14,40 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.merged_patients import Patient
+from bridge.store.message_time import UNKNOWN, MessageTime, stored
 from bridge.store.steps import among, ask
 
 
 @dataclass(frozen=True, slots=True)
 class PatientWord:
-    """A correction: whose, the sender's time of it in milliseconds, the tags that it gave."""
+    """
+    A correction: whose, when it was sent, the tags that it gave.
+
+    `said_at` is the time of arrival, and `said_by` is 0, where MSH-7 is not to be trusted.
+    """
 
     site: str
     mrn: str
     said_at: int
     tags: Mapping[str, str]
+    said_by: int = UNKNOWN
+
+    @property
+    def sent(self) -> MessageTime | None:
+        """When it was sent, as it may be compared."""
+        return stored(self.said_at, self.said_by)
 
 
 _WORDS = among(
-    "SELECT mrn, said_at, tags FROM patient_word WHERE site = :site AND mrn IN :mrns",
+    "SELECT mrn, said_at, said_by, tags FROM patient_word WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
 )
 _SAY = text(
-    "INSERT INTO patient_word (site, mrn, said_at, tags) VALUES (:site, :mrn, :said_at, :tags) "
-    "ON CONFLICT (site, mrn) DO UPDATE SET said_at = :said_at, tags = :tags "
-    "WHERE patient_word.said_at <= :said_at"
+    "INSERT INTO patient_word (site, mrn, said_at, said_by, tags) "
+    "VALUES (:site, :mrn, :said_at, :said_by, :tags) ON CONFLICT (site, mrn) DO UPDATE "
+    "SET said_at = :said_at, said_by = :said_by, tags = :tags WHERE patient_word.said_by = 0 "
+    "OR patient_word.said_by / 4 <> :said_by / 4 OR patient_word.said_at <= :said_at"
 )
 
 _OLD = text("""
@@ -52,13 +64,15 @@ def words(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, 
     found: dict[Patient, PatientWord] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
         for row in ask(connection, _WORDS, [mrn for _, mrn in own], site=site):
-            found[site, row.mrn] = PatientWord(site, row.mrn, row.said_at, json.loads(row.tags))
+            found[site, row.mrn] = PatientWord(
+                site, row.mrn, row.said_at, json.loads(row.tags), row.said_by
+            )
     return found
 
 
 def say(connection: Connection, word: PatientWord) -> None:
-    """Keep a correction, unless a later one is known."""
-    row = {"site": word.site, "mrn": word.mrn, "said_at": word.said_at}
+    """Keep a correction, unless one is known that was sent later by the same clock."""
+    row = {"site": word.site, "mrn": word.mrn, "said_at": word.said_at, "said_by": word.said_by}
     connection.execute(_SAY, {**row, "tags": json.dumps(dict(word.tags))})
 
 

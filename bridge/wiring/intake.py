@@ -13,6 +13,7 @@ from bridge.intake.listening import (
     Listening,
     Merged,
     Missing,
+    PatientConflict,
     Recall,
     Replies,
     Reuse,
@@ -74,6 +75,7 @@ def _listening(settings: Settings, listener: Listener, find: Find | None) -> Lis
         charset=listener.charset,
         replies=Replies(listener.replies.value),
         merged=Merged(listener.merged_patients.value),
+        patient_conflict=PatientConflict(listener.patient_conflict.value),
         commit_blocks=listener.commit_blocks,
     )
 

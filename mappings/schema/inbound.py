@@ -151,6 +151,9 @@ MEMBERS: dict[str, Schema] = {
         "additionalProperties": False,
     },
     "only": CONDITION,
+    "patient_names": one_of(
+        list(orders.PatientNames), "An order whose patient is known by another name."
+    ),
     "prior_mrn": RULE,
     "prior_name": RULE,
     "visit": closed(

@@ -37,7 +37,7 @@ def line(
 def adt(event: str, mrn: str, *prior: str, name: str = "TESTER^TILDA") -> bytes:
     """Build an ADT message about one patient, with as many MRG as there are prior numbers."""
     head = (
-        f"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121120000||ADT^{event}|S{next(IDS)}|P|2.5.1\r"
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ADT^{event}|S{next(IDS)}|P|2.5.1\r"
         f"EVN|{event}|20261121\rPID|1||{mrn}||{name}||19700101|F\r"
     )
     return (head + "".join(f"MRG|{each}\r" for each in prior)).encode()

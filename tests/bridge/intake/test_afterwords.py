@@ -8,6 +8,7 @@ import pytest
 from bridge.intake.one_order import as_one
 from bridge.intake.order_rules import OrderState
 from bridge.intake.planning import Occasion, plan
+from bridge.store.message_time import MessageTime, Resolution, clock
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.events import Action, OrderEvent
 
@@ -24,6 +25,11 @@ TALES: dict[tuple[Action, ...], str | None] = {
 }
 
 
+def at(minute: int) -> MessageTime:
+    """A time by the one clock of these tales."""
+    return MessageTime(minute * 60_000, clock(1, Resolution.MINUTE))
+
+
 def ending(tale: Sequence[Action], arrival: Sequence[int], *, timed: bool = True) -> str | None:
     """What is on the worklist when all has come: the description; None where nothing is."""
     order: IndexedOrder | None = None
@@ -34,7 +40,7 @@ def ending(tale: Sequence[Action], arrival: Sequence[int], *, timed: bool = True
             *(action, "S", "", "M", "A", {**KEY_TAGS, **tags}, {}, "ORC"), placer="P", filler="F"
         )
         known = {} if order is None else {KEY: order}
-        (task,) = plan([event], known, Occasion(number, place * 60_000 if timed else None))
+        (task,) = plan([event], known, Occasion(number, at(place) if timed else None))
         order = task.after
     assert order is not None
     return order.tags["StudyDescription"] if order.state == OrderState.ORDERED else None
@@ -57,13 +63,13 @@ def test_without_times() -> None:
 
 def test_of_rows_that_were_two() -> None:
     """Cancelled under its accession, held later under a number: the hold is heard as well."""
-    gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=60_000)
-    held = IndexedOrder(Key("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=300_000)
+    gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
+    held = IndexedOrder(Key("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
     one = as_one(gone, held)
     assert one.state == OrderState.CANCELLED
     event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
-    (late,) = plan([event], {KEY: one}, Occasion(3, 120_000))
-    assert (late.after.state, late.after.turned_at) == (OrderState.HELD, 300_000)
-    (newer,) = plan([event], {KEY: one}, Occasion(3, 360_000))
+    (late,) = plan([event], {KEY: one}, Occasion(3, at(2)))
+    assert (late.after.state, late.after.turned_at) == (OrderState.HELD, at(5))
+    (newer,) = plan([event], {KEY: one}, Occasion(3, at(6)))
     assert newer.after.state == OrderState.ORDERED
     assert not newer.after.signals

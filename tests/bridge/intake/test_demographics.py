@@ -143,10 +143,10 @@ async def test_nobodys_order_is_released_by_what_says_nothing_new(
 
 
 async def test_a_middle_name_makes_nobody_else_of_her(hospital: Hospital) -> None:
-    """What the order says and the correction leaves out does not hold it back."""
+    """An order that says it is applied under the known name, and a correction changes nothing."""
     await hospital.send(told(line("NW", "P1", "F1"), sent=1))
     await hospital.send(told(line("NW", "P2", "F2"), sent=2, name=OLD + "^T"))
-    assert hospital.states() == {"done", "parked"}
+    assert await listed(hospital) == {"F1": OLD, "F2": OLD}
     await hospital.send(adt("A08", "M1"))
     assert await listed(hospital) == {"F1": OLD, "F2": OLD}
 

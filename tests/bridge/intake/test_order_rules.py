@@ -14,7 +14,13 @@ from bridge.intake.order_rules import (
     Step,
     decide,
 )
+from bridge.store.message_time import MessageTime, Resolution, clock
 from mappings.events import Action
+
+
+def time(at: int | None) -> MessageTime | None:
+    """A time by the one clock of these tests."""
+    return None if at is None else MessageTime(at, clock(1, Resolution.MILLISECOND))
 
 
 @pytest.mark.parametrize(("action", "state"), list(product(sorted(ORDERS), OrderState)))
@@ -35,7 +41,7 @@ def test_a_new_order_that_was_overtaken(
     state: OrderState, sent_at: int | None, turned_at: int | None, *, overtaken: bool
 ) -> None:
     """Only an earlier time of the sender's own proves that the cancel or hold is newer."""
-    after = decide(Action.CREATE, state, sent_at, turned_at)[1]
+    after = decide(Action.CREATE, state, time(sent_at), time(turned_at))[1]
     assert (after is state) is overtaken
 
 
@@ -56,7 +62,7 @@ def test_what_was_ordered_again_is_not_closed_by_an_older_word(
 ) -> None:
     """A cancel or hold that was sent before the newest order does nothing."""
     for state in OPEN:
-        step, after = decide(action, state, sent_at, None, opened_at=2)
+        step, after = decide(action, state, time(sent_at), None, opened_at=time(2))
         assert ((step, after) == (Step.NOTHING, state)) is overtaken
 
 
@@ -64,24 +70,28 @@ def test_what_was_ordered_again_is_not_closed_by_an_older_word(
 def test_a_release_ends_no_later_hold(sent_at: int) -> None:
     """Nor does an examination; and a hold ends neither of them that was sent after it."""
     held = OrderState.HELD
-    assert (decide(Action.RELEASE, held, sent_at, 2)[1] is held) is (sent_at < 2)
-    assert (decide(Action.CHANGE, held, sent_at, 2, examined=True)[1] is held) is (sent_at < 2)
-    after = decide(Action.HOLD, OrderState.ORDERED, sent_at, 2)[1]
+    assert (decide(Action.RELEASE, held, time(sent_at), time(2))[1] is held) is (sent_at < 2)
+    assert (decide(Action.CHANGE, held, time(sent_at), time(2), examined=True)[1] is held) is (
+        sent_at < 2
+    )
+    after = decide(Action.HOLD, OrderState.ORDERED, time(sent_at), time(2))[1]
     assert (after is held) is (sent_at > 2)
 
 
 def test_neither_release_nor_examination_undoes_a_cancel() -> None:
     """The order is cancelled, whichever of them comes first."""
     for action in CLOSING - {Action.HOLD}:
-        assert decide(action, OrderState.ORDERED, 1, 2)[1] is OrderState.CANCELLED
-    assert decide(Action.RELEASE, OrderState.CANCELLED, 2, 1)[1] is OrderState.CANCELLED
+        assert decide(action, OrderState.ORDERED, time(1), time(2))[1] is OrderState.CANCELLED
+    assert decide(Action.RELEASE, OrderState.CANCELLED, time(2), time(1))[1] is OrderState.CANCELLED
 
 
 def test_a_held_order_that_was_ordered_again() -> None:
     """A cancel of before that order does not end what is held since."""
     held = OrderState.HELD
-    assert decide(Action.CANCEL, held, 1, 3, opened_at=2)[1] is held
-    assert decide(Action.CANCEL, held, 2, 3, opened_at=1)[1] is OrderState.CANCELLED
+    assert decide(Action.CANCEL, held, time(1), time(3), opened_at=time(2))[1] is held
+    assert (
+        decide(Action.CANCEL, held, time(2), time(3), opened_at=time(1))[1] is OrderState.CANCELLED
+    )
 
 
 @pytest.mark.parametrize("state", OrderState)

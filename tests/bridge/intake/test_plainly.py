@@ -10,10 +10,12 @@ from bridge.intake.planning import Occasion, plan
 from bridge.intake.reading import Job
 from bridge.intake.running import Run
 from bridge.queue.work import Claimed
+from bridge.store.message_time import MessageTime, Resolution, clock
 from bridge.store.order_index import IndexedOrder
 from mappings.events import Action, LinkSignal, OrderEvent, Visit
 
 STUDY, OTHER = LinkSignal("study-uid", "1.2.3"), LinkSignal("study-uid", "1.2.4")
+MINUTES = clock(1, Resolution.MINUTE)
 CLAIMED = Claimed(7, b"MSH", "ris", "orders", "1", (1,), 1, 0, 0, "ORM^O01")
 
 
@@ -27,13 +29,14 @@ def event(
 
 def run(*events: OrderEvent, known: Sequence[IndexedOrder] = (), number: int = 7) -> Run:
     """A message that brings these events, and what is known before it."""
-    job = Job(replace(CLAIMED, message_id=number), Occasion(number, 60_000 * number), events)
+    occasion = Occasion(number, MessageTime(60_000 * number, MINUTES))
+    job = Job(replace(CLAIMED, message_id=number), occasion, events)
     return Run(job, {each.key: each for each in known})
 
 
 def order(of: OrderEvent) -> IndexedOrder:
     """An order that was registered by an event before."""
-    return plan([of], {}, Occasion(1, 60_000))[0].after
+    return plan([of], {}, Occasion(1, MessageTime(60_000, MINUTES)))[0].after
 
 
 ONE = event()

@@ -13,9 +13,10 @@ from mappings.events import Action, OrderEvent
 pytestmark = pytest.mark.anyio
 
 
-def job(number: int, *mrns: str) -> Job:
-    """A message about patients."""
-    events = [OrderEvent(Action.CHANGE, "S", "", mrn, "A1", {}, {}, "ORC") for mrn in mrns]
+def job(number: int, *mrns: str, accession: str = "") -> Job:
+    """A message about patients, and an order of its own where none is named."""
+    order = accession or f"A{number}"
+    events = [OrderEvent(Action.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
     claimed = Claimed(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
     return Job(claimed, Occasion(number, None), events)
 
@@ -30,6 +31,14 @@ def test_of_two_in_a_batch_the_older_goes_first() -> None:
     turns = Turns()
     now, later = turns.take([job(3, "M2"), job(2, "M1", "M2"), job(1, "M3")], turns.begin())
     assert (numbers(now), numbers(later)) == ([1, 2], [3])
+
+
+def test_another_patient_for_an_order_waits_for_the_first() -> None:
+    """A message that names another patient for an order is read again after the one before it."""
+    turns = Turns()
+    jobs = [job(1, "M1", accession="A1"), job(2, "M2", accession="A1"), job(3, "M3")]
+    now, later = turns.take(jobs, turns.begin())
+    assert (numbers(now), numbers(later)) == ([1, 3], [2])
 
 
 async def test_a_patient_in_hand_is_waited_for() -> None:

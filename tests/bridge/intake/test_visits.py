@@ -35,7 +35,7 @@ def order(acc: str, mrn: str = "M1", visit: str = "V1", name: str = "TESTER^TILD
 def adt(event: str, mrn: str = "M1", merge: str = "", place: str = "W^2", visit: str = "") -> bytes:
     """Tell of a visit."""
     return (
-        f"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^{event}|V{next(NUMBERS)}|P|2.5.1\r"
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ADT^{event}|V{next(NUMBERS)}|P|2.5.1\r"
         f"EVN|{event}|20261121\rPID|1||{mrn}||{'MOVER^MIRA' if mrn == 'M2' else 'TESTER^TILDA'}"
         f"||19700101|F\r{merge and f'MRG|{merge}' + chr(13)}"
         f"PV1|1|I|{place}||||||||||||||||{visit}\r"

@@ -44,7 +44,7 @@ export const GROUPS: Record<Kind, readonly Group[]> = {
       open: true,
       fields: [
         ...["acknowledge", "replies", "reused_control_id", "merged_patients"],
-        ...["sequence_numbers", "validate", "profile"],
+        ...["patient_conflict", "sequence_numbers", "validate", "profile"],
       ],
     },
     {

@@ -1,0 +1,69 @@
+r"""
+NUL characters in fields: neither a database nor a report can hold one, so they are refused.
+
+A field holds one as a byte, or as the escape `\X00\` (HL7 v2.5.1 §2.7.6). NULs around a message are
+left behind by transports, and are no part of it.
+"""
+
+import re
+from functools import lru_cache
+
+from mappings.hl7 import lines
+from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.header import Header
+
+_NUL = b"\0"
+
+
+def null_place(payload: bytes, header: Header) -> str:
+    """Give the first place of a message that holds a NUL: `OBX[2]-5.1`; '' where none does."""
+    marks = header.delimiters
+    mark = marks.escape.encode("latin-1")
+    if not may_hold_nul(payload, mark):
+        return ""
+    body, _ = lines.trim(payload)
+    numbers: dict[bytes, int] = {}
+    for line in lines.split(body, marks.field.encode("latin-1")):
+        name = line[:3].upper()
+        numbers[name] = numbers.get(name, 0) + 1
+        at = _position(line, mark)
+        if at is not None:
+            return _named(line[:at], name.decode("ascii"), numbers[name], marks)
+    return ""
+
+
+def may_hold_nul(payload: bytes, mark: bytes) -> bool:
+    """Tell quickly whether there is anything to look for; `mark` begins escapes."""
+    if _NUL in payload:
+        return True
+    return bool(mark) and (mark + b"X" in payload or mark + b"x" in payload)
+
+
+def _position(line: bytes, mark: bytes) -> int | None:
+    """Find the first NUL of a segment."""
+    found = [at] if (at := line.find(_NUL)) >= 0 else []
+    for escape in _hexadecimal(mark).finditer(line) if mark else ():
+        if 0 in bytes.fromhex(escape[1].decode("ascii")):
+            found.append(escape.start())
+            break
+    return min(found, default=None)
+
+
+@lru_cache(maxsize=64)
+def _hexadecimal(mark: bytes) -> re.Pattern[bytes]:
+    """Possessive: linear whatever is sent."""
+    return re.compile(re.escape(mark) + rb"[Xx]((?:[0-9A-Fa-f]{2})++)" + re.escape(mark))
+
+
+def _named(before: bytes, name: str, number: int, marks: Delimiters) -> str:
+    """Name a place by what stands before it in its segment."""
+    text = before.decode("latin-1")
+    field = text.count(marks.field) + (name == "MSH")
+    if not field:
+        return name
+    rest = text.rpartition(marks.field)[2]
+    if marks.repetition:
+        rest = rest.rpartition(marks.repetition)[2]
+    component = rest.count(marks.component) + 1 if marks.component else 1
+    segment = f"{name}[{number}]" if number > 1 else name
+    return f"{segment}-{field}.{component}" if component > 1 else f"{segment}-{field}"

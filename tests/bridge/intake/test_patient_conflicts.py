@@ -1,0 +1,158 @@
+"""A message that names another patient for an order that is known."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.intake.aside import Aside
+from bridge.intake.listening import Listening, PatientConflict
+from bridge.store.database import Database
+from bridge.wiring.validation import acquaintance, policy
+from mappings.hl7.ack import AckCode
+from tests.bridge.delivery.equipment import SITE, inbound
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.intake.desk import LISTENING, open_desk
+from tests.bridge.intake.stories import adt, line, told
+
+pytestmark = pytest.mark.anyio
+OTHER = "OTHER^OLGA"
+Open = Callable[[PatientConflict], AbstractAsyncContextManager[Hospital]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, database: Database) -> Open:
+    """Opens a bridge whose listener has a policy."""
+
+    @asynccontextmanager
+    async def made(conflict: PatientConflict) -> AsyncIterator[Hospital]:
+        async with open_hospital(tmp_path, database) as hospital:
+            hospital.adopt(Listening("ris", inbound(), SITE, patient_conflict=conflict))
+            yield hospital
+
+    return made
+
+
+async def listed(hospital: Hospital) -> dict[str, str]:
+    """MRN to accession and description on the worklist."""
+    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
+    orders = [each for row in rows for each in row["orders"]]
+    return {
+        each["PatientMRN"]: f"{each['Accession']} {each.get('StudyDescription', '')}"
+        for each in orders
+    }
+
+
+def last(hospital: Hospital) -> tuple[str, str, list[str]]:
+    """State and code of the last message, and its exceptions."""
+    ((number, state, code),) = hospital.rows(
+        "SELECT id, state, code FROM message ORDER BY id DESC LIMIT 1"
+    )
+    codes = hospital.rows(f"SELECT code FROM concern WHERE row_id = {number}")  # noqa: S608
+    return state, code, [each for (each,) in codes]
+
+
+@pytest.mark.parametrize("control", ["XO", "CA", "HD", "DC"])
+@pytest.mark.parametrize("conflict", [PatientConflict.PARK, PatientConflict.REFUSE])
+async def test_it_is_set_aside(opened: Open, conflict: PatientConflict, control: str) -> None:
+    """The order stays as it is; the message is parked and an exception."""
+    async with opened(conflict) as hospital:
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1")))
+        wrong = line(control, "P1", "F1", accession="A1", what="MR Head")
+        await hospital.send(told(wrong, mrn="M2", name=OTHER))
+        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
+        assert await listed(hospital) == {"M1": "A1 CT Head"}
+
+
+async def test_it_moves_the_order(opened: Open) -> None:
+    """The order is the other patient's, with nothing of whose it was."""
+    async with opened(PatientConflict.MOVE) as hospital:
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1")))
+        wrong = line("XO", "P1", "F1", accession="A1", what="MR Head")
+        await hospital.send(told(wrong, mrn="M2", name=OTHER))
+        assert last(hospital) == ("done", "order_moved", ["order_moved"])
+        assert await listed(hospital) == {"M2": "A1 MR Head"}
+        tags = [json.loads(each) for (each,) in hospital.rows("SELECT tags FROM bridge_order")]
+        assert OTHER in {each["PatientName"] for each in tags if each["PatientMRN"] == "M2"}
+        await hospital.send(told(line("CA", "P1", "F1", accession="A1"), mrn="M2", name=OTHER))
+        assert await listed(hospital) == {}
+
+
+async def test_an_order_whose_report_is_begun_does_not_move(opened: Open) -> None:
+    """What is dictated stays whose it is, and the message waits for an operator."""
+    async with opened(PatientConflict.MOVE) as hospital:
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1")))
+        page = await hospital.page("A1")
+        await page("save", text="Dictated.")
+        await hospital.send(told(line("XO", "P1", "F1", accession="A1"), mrn="M2", name=OTHER))
+        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
+        assert await hospital.report("A1") is not None
+
+
+async def test_it_makes_a_second_order(opened: Open) -> None:
+    """Both orders are on the worklist, and the message is an exception."""
+    async with opened(PatientConflict.ACCEPT) as hospital:
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1")))
+        await hospital.send(told(line("XO", "P1", "F1", accession="A1"), mrn="M2", name=OTHER))
+        assert last(hospital) == ("done", "patient_conflict", ["patient_conflict"])
+        assert set(await listed(hospital)) == {"M1", "M2"}
+
+
+async def test_a_merge_resolves_it(opened: Open) -> None:
+    """A change under the survivor's number that arrives before the merge is applied after it."""
+    async with opened(PatientConflict.PARK) as hospital:
+        await hospital.send(told(line("NW", "P1", "F1"), sent=1))
+        await hospital.send(told(line("XO", "P1", "F1", what="MR Head"), mrn="M2", sent=3))
+        await hospital.send(adt("A40", "M2", "M1"))
+        await hospital.applied()
+        assert await listed(hospital) == {"M2": "F1 MR Head"}
+        assert hospital.rows("SELECT code FROM concern") == []
+
+
+async def test_new_orders_are_not_stopped(opened: Open) -> None:
+    """Numbers that are used again make a second order with an exception; others none."""
+    async with opened(PatientConflict.PARK) as hospital:
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1")))
+        await hospital.send(told(line("NW", "P1", "F1", accession="A1"), mrn="M2", name=OTHER))
+        assert last(hospital) == ("done", "patient_conflict", ["patient_conflict"])
+        await hospital.send(told(line("XO", "P9", "F9", accession="A1"), mrn="M3", name=OTHER))
+        assert last(hospital) == ("done", "", [])
+        assert set(await listed(hospital)) == {"M1", "M2", "M3"}
+
+
+async def test_messages_that_arrive_together(opened: Open) -> None:
+    """The wrong correction waits for the order that is applied in the same batch."""
+    async with opened(PatientConflict.PARK) as hospital:
+        await hospital.hand_over(told(line("NW", "P1", "F1", accession="A1")))
+        wrong = line("XO", "P1", "F1", accession="A1")
+        await hospital.hand_over(told(wrong, mrn="M2", name=OTHER))
+        await hospital.applied()
+        assert set(await listed(hospital)) == {"M1"}
+        assert last(hospital)[:2] == ("parked", "patient_conflict")
+
+
+async def test_it_is_refused_before_the_acknowledgment(database: Database) -> None:
+    """AE 204 at PID-3, once the order has been applied; the order's own patient is taken."""
+    from bridge.store import order_saving  # noqa: PLC0415
+    from bridge.store.order_index import IndexedOrder, Key  # noqa: PLC0415
+
+    listening = replace(LISTENING, patient_conflict=PatientConflict.REFUSE)
+    async with open_desk(database, listening) as desk:
+        with database.write() as connection:
+            key = Key("SITE1", "M1", "A1")
+            order_saving.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
+        check = acquaintance(listening, database)
+        assert check is not None
+        desk.handler.adopt(policy(listening, check))
+        aside = Aside(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
+        desk.front = lambda handle: aside
+        change = line("XO", "P1", "F1", accession="A1")
+        ack = await desk.ask(told(change, mrn="M2", name=OTHER))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("204",))
+        assert desk.rows("error_place") == [("PID-3",)]
+        assert (await desk.ask(told(change))).code is AckCode.ACCEPT
+        assert not check.asks(told(line("NW", "P1", "F1")))
