@@ -19,7 +19,7 @@ from docx.shared import Emu, RGBColor
 
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Row, Sheet, lay_out
+from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
 from bridge.engine.rules.document import (
     Block,
     Inline,
@@ -27,14 +27,19 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 EMU_PER_PIXEL = 9525  # at 96 dots per inch
 TEXT_WIDTH = 5_400_000  # EMU: 15 cm
 IMAGE_HEIGHT = 1_800_000  # 5 cm
 SIGNATURE_HEIGHT = 720_000  # 2 cm
+TABLE_WIDTH = 8505  # twentieths of a point: 15 cm
+ITEM_INDENT = 284
 LONGEST_NODE = 1_000_000  # characters; libxml2 refuses text nodes of 10 MB
 WARNING_RED = RGBColor(0xB0, 0x00, 0x20)
 
@@ -132,11 +137,50 @@ def _block(block: Block) -> Iterator[str]:
             yield _paragraph('<w:pStyle w:val="Heading2"/>', _run(title, ""))
         case Paragraph(content):
             yield _paragraph("", _inlines(content))
-        case ListBlock(items, ordered):
-            for number, item in enumerate(items, 1):
-                marker = f"{number}. " if ordered else "- "
-                indent = '<w:ind w:left="284" w:hanging="284"/>'
-                yield _paragraph(indent, _run(marker, "") + _inlines(item))
+        case ListBlock():
+            yield from _list(block, 1)
+        case Table():
+            yield from _table(block.grid())
+
+
+def _list(block: ListBlock, level: int, marks: str = "") -> Iterator[str]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        marker = f"{number}. " if block.ordered else "- "
+        indent = f'<w:ind w:left="{ITEM_INDENT * level}" w:hanging="{ITEM_INDENT}"/>'
+        yield _paragraph(indent, _run(marker, marks) + _inlines(text, marks))
+        for sublist in sublists:
+            yield from _list(sublist, level + 1, marks)
+
+
+def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
+    """Write a table and an empty paragraph: Word joins tables that touch each other."""
+    if not rows:
+        return
+    widths = [round(share * TABLE_WIDTH) for share in column_shares(rows)]
+    grid = "".join(f'<w:gridCol w:w="{width}"/>' for width in widths)
+    yield (
+        '<w:tbl><w:tblPr><w:tblStyle w:val="TableGrid"/><w:tblW w:w="5000" w:type="pct"/></w:tblPr>'
+        f"<w:tblGrid>{grid}</w:tblGrid>"
+    )
+    for number, row in enumerate(rows):
+        header = not number and all(cell.header for cell in row)
+        yield f"<w:tr><w:trPr><w:cantSplit/>{'<w:tblHeader/>' if header else ''}</w:trPr>"
+        yield from (_cell(cell, width) for cell, width in zip(row, widths, strict=True))
+        yield "</w:tr>"
+    yield "</w:tbl>" + _paragraph("", "")
+
+
+def _cell(cell: TableCell, width: int) -> str:
+    marks = MARKS[Mark.BOLD] if cell.header else ""
+    lines: list[str] = []
+    for block in cell.content:
+        if isinstance(block, Paragraph):
+            lines.append(_paragraph("", _inlines(block.content, marks)))
+        else:
+            lines += _list(block, 1, marks)
+    content = "".join(lines) or _paragraph("", "")
+    return f'<w:tc><w:tcPr><w:tcW w:w="{width}" w:type="dxa"/></w:tcPr>{content}</w:tc>'
 
 
 def _paragraph(properties: str, runs: str) -> str:
@@ -145,14 +189,14 @@ def _paragraph(properties: str, runs: str) -> str:
     return f"<w:p><w:pPr>{''.join(order)}</w:pPr>{runs}</w:p>"
 
 
-def _inlines(content: tuple[Inline, ...]) -> str:
-    return "".join(
-        _run(
-            inline_text((each,)),
-            "".join(MARKS[mark] for mark in each.marks) if isinstance(each, Text) else "",
-        )
-        for each in content
-    )
+def _inlines(content: tuple[Inline, ...], marks: str = "") -> str:
+    """Write runs; `marks` apply to all of them."""
+    return "".join(_run(inline_text((each,)), _marked(each, marks)) for each in content)
+
+
+def _marked(inline: Inline, marks: str) -> str:
+    own = [MARKS[mark] for mark in inline.marks] if isinstance(inline, Text) else []
+    return marks + "".join(each for each in own if each not in marks)
 
 
 def _run(text: str, properties: str) -> str:

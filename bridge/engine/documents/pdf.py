@@ -21,15 +21,18 @@ from typing import Any
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Sheet, lay_out
+from bridge.engine.documents.sheet import EAST_ASIAN, Part, Sheet, column_shares, lay_out
 from bridge.engine.rules.document import (
     Block,
     Inline,
     ListBlock,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 WRITER = "typst"
@@ -39,8 +42,6 @@ FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans
 GATHERED = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
-# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
-EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 LEADING = re.compile("^ +")
 
 
@@ -194,10 +195,36 @@ def _block(block: Block) -> Iterator[dict[str, Any]]:
             yield {"kind": "section", "text": title, "runs": [{"text": title, "marks": []}]}
         case Paragraph(content):
             yield {"kind": "paragraph", "runs": [_run(each) for each in content]}
-        case ListBlock(items, ordered):
-            for number, item in enumerate(items, 1):
-                marker = Text(f"{number}. " if ordered else "- ")
-                yield {"kind": "item", "runs": [_run(each) for each in (marker, *item)]}
+        case ListBlock():
+            yield from _list(block, 1)
+        case Table():
+            yield from _table(block.grid())
+
+
+def _list(block: ListBlock, level: int) -> Iterator[dict[str, Any]]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        marker = Text(f"{number}. " if block.ordered else "- ")
+        runs = [_run(each) for each in (marker, *text)]
+        yield {"kind": "item", "level": level, "runs": runs}
+        for sublist in sublists:
+            yield from _list(sublist, level + 1)
+
+
+def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[dict[str, Any]]:
+    if not rows:
+        return
+    yield {
+        "kind": "table",
+        "columns": column_shares(rows),
+        "named": all(cell.header for cell in rows[0]),  # the first row is repeated on each page
+        "rows": [[_cell(cell) for cell in row] for row in rows],
+    }
+
+
+def _cell(cell: TableCell) -> dict[str, Any]:
+    drawn = (piece for block in cell.content for piece in _block(block))
+    return {"header": cell.header, "blocks": list(_gathered(drawn))}
 
 
 def _run(inline: Inline) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import tzinfo
 
 from bridge.engine.documents.images import JPEG, KeyImage
 from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Row, Sheet, lay_out
+from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
 from bridge.engine.rules.document import (
     Block,
     Document,
@@ -19,8 +19,11 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 TWIPS_PER_PIXEL = 15  # at 96 dots per inch
@@ -39,12 +42,14 @@ EAST_ASIAN = {  # font and RTF charset by language; readers choose their own for
 
 BODY = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs22 "
 HEADING = r"\pard\plain\keepn\sb200\sa60\loch\f0\hich\f0\dbch\f1\fs24\b "
-ITEM = r"\pard\plain\fi-280\li280\loch\f0\hich\f0\dbch\f1\fs22 "
+ITEM = r"\pard\plain\fi-280\li{indent}\loch\f0\hich\f0\dbch\f1\fs22 "
+ITEM_INDENT = 280
 TITLE = r"\pard\plain\sa120\loch\f0\hich\f0\dbch\f1\fs30\b "
 ROW = r"\pard\plain\fi-3400\li3400\tx3400\loch\f0\hich\f0\dbch\f1\fs20 "
 BANNER = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs22\b\cf1 "
 SIGNED = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs20\i "
 END = "\\par\n"
+BORDERS = "".join(rf"\clbrdr{side}\brdrs\brdrw5" for side in "tlbr")
 
 
 class _Escapes(dict[int, str]):
@@ -147,10 +152,49 @@ def _block(block: Block) -> Iterator[str]:
             yield HEADING + escape(title) + END
         case Paragraph(content):
             yield BODY + _inlines(content) + END
-        case ListBlock(items, ordered):
-            for number, item in enumerate(items, 1):
-                marker = f"{number}. " if ordered else "- "
-                yield ITEM + marker + _inlines(item) + END
+        case ListBlock():
+            yield from (line + END for line in _list_lines(block, 1))
+        case Table():
+            yield from _table(block.grid())
+
+
+def _list_lines(block: ListBlock, level: int) -> Iterator[str]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        marker = f"{number}. " if block.ordered else "- "
+        yield ITEM.replace("{indent}", str(level * ITEM_INDENT)) + marker + _inlines(text)
+        for sublist in sublists:
+            yield from _list_lines(sublist, level + 1)
+
+
+def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
+    if not rows:
+        return
+    edges, right = "", 0.0
+    for share in column_shares(rows):
+        right += share * TEXT_WIDTH
+        edges += f"{BORDERS}\\cellx{round(right)}"
+    for number, row in enumerate(rows):
+        header = r"\trhdr" if not number and all(cell.header for cell in row) else ""
+        yield rf"\trowd\trgaph80{header}{edges}" + "\n"
+        yield from (_cell(cell) for cell in row)
+        yield "\\row\n"
+    yield BODY + END
+
+
+def _cell(cell: TableCell) -> str:
+    r"""Write the lines of one cell: `\par` between them, `\cell` after the last."""
+    lines = []
+    for block in cell.content:
+        if isinstance(block, Paragraph):
+            lines.append(BODY + _inlines(block.content))
+        else:
+            lines += _list_lines(block, 1)
+    bold = r"\b " if cell.header else ""
+    inside = (
+        line.replace(r"\pard\plain", rf"\pard\plain\intbl{bold}", 1) for line in lines or [BODY]
+    )
+    return END.join(inside) + "\\cell\n"
 
 
 def _inlines(content: tuple[Inline, ...]) -> str:

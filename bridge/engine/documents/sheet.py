@@ -25,7 +25,10 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
+    plain_text,
 )
 
 # C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 forbids most, RTF readers stumble.
@@ -49,6 +52,11 @@ ROWS = (
     ("referring", "ReferringPhysician"),
     ("reporting", "ReportingPhysician"),
 )
+NARROWEST, WIDEST = 6, 40  # characters of a column when widths are shared out
+
+# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
+EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+
 DATES = frozenset({"PatientBirthDate", "StudyDate"})
 NAMES = frozenset({"PatientName", "ReferringPhysician", "ReportingPhysician"})
 
@@ -124,11 +132,44 @@ def _clean_block(block: Block) -> Block:
     match block:
         case Section(title):
             return Section(clean(title))
-        case Paragraph(content):
-            return Paragraph(tuple(_clean_inline(each) for each in content))
-        case ListBlock(items, ordered):
-            cleaned = (tuple(_clean_inline(each) for each in item) for item in items)
-            return ListBlock(tuple(cleaned), ordered)
+        case Table(rows):
+            return Table(tuple(tuple(_clean_cell(cell) for cell in row) for row in rows))
+        case _:
+            return _clean_text(block)
+
+
+def _clean_text(block: Paragraph | ListBlock) -> Paragraph | ListBlock:
+    if isinstance(block, Paragraph):
+        return Paragraph(tuple(_clean_inline(each) for each in block.content))
+    return _clean_list(block)
+
+
+def _clean_list(block: ListBlock) -> ListBlock:
+    cleaned = (
+        tuple(
+            _clean_list(each) if isinstance(each, ListBlock) else _clean_inline(each)
+            for each in item
+        )
+        for item in block.items
+    )
+    return ListBlock(tuple(cleaned), block.ordered)
+
+
+def _clean_cell(cell: TableCell) -> TableCell:
+    return TableCell(tuple(_clean_text(block) for block in cell.content), cell.header)
+
+
+def column_shares(rows: tuple[tuple[TableCell, ...], ...]) -> tuple[float, ...]:
+    """Return the share of the width that each column of a grid gets, by its longest text."""
+    longest = [max(map(_text_width, column)) for column in zip(*rows, strict=True)]
+    bounded = [min(max(width, NARROWEST), WIDEST) for width in longest]
+    return tuple(width / sum(bounded) for width in bounded)
+
+
+def _text_width(cell: TableCell) -> int:
+    """Return about how many Latin characters wide the longest line of a cell is."""
+    lines = plain_text(Document(cell.content)).split("\n")
+    return max(len(line) + len(EAST_ASIAN.findall(line)) for line in lines)
 
 
 def _clean_inline(inline: Inline) -> Inline:
