@@ -244,6 +244,16 @@ def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     ]
 
 
+def list_set_aside(work: Work, report: Report) -> list[dict[str, Any]]:
+    """Return title and contradicting tags of the files of another patient."""
+    rows = work.connection.execute(
+        select_columns(FILES.c.details)
+        .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.SET_ASIDE)
+        .order_by(FILES.c.pk)
+    )
+    return [dict(row.details) for row in rows]
+
+
 def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, bytes]:
     """Return the media type and the bytes of a key image; raise `NotFound`."""
     own = key_of(lock_report_by_id(work, report_id))

@@ -60,6 +60,7 @@ def test_another_patients_file_is_set_aside(
     noticed = [each for each in shown(page) if each["kind"] == "setAside"]
     assert [each["contradicts"] for each in noticed] == [[tag]]
     assert "Mass" not in str(noticed)
+    assert [each["contradicts"] for each in page("report").json()["setAside"]] == [[tag]]
 
 
 def test_a_file_without_identity_is_accepted(service: Service) -> None:
