@@ -8,13 +8,13 @@ format may carry are gone. HTML, RTF, DOCX and PDF draw the same sheet.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.images import KeyImage, accept_stored
-from bridge.engine.documents.model import Exported, Image, Person
+from bridge.engine.documents.model import Exported, Image, PageSize, Person
 from bridge.engine.documents.wording import day_text, labels, moment_text
 from bridge.engine.rules.document import (
     Block,
@@ -52,6 +52,7 @@ ROWS = (
     ("referring", "ReferringPhysician"),
     ("reporting", "ReportingPhysician"),
 )
+RUNNING_LENGTH, RUNNING_ORDERS = 64, 4  # characters of a value, accessions of the page header
 NARROWEST, WIDEST = 6, 40  # characters of a column when widths are shared out
 
 # Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
@@ -92,6 +93,12 @@ class Sheet:
     report: Part
     addenda: tuple[Part, ...]
     footer: KeyImage | None
+    page_size: PageSize = PageSize.A4
+    running: str = ""  # who the patient is, on every page
+    page: str = ""  # with places for `{page}` and `{pages}`
+    images_heading: str = ""
+    images: tuple[KeyImage, ...] = ()
+    images_left_out: str = ""
 
 
 def lay_out(exported: Exported, zone: tzinfo) -> Sheet:
@@ -115,7 +122,32 @@ def lay_out(exported: Exported, zone: tzinfo) -> Sheet:
             for addendum in exported.addenda
         ),
         footer=_picture(exported.site.footer_image),
+        page_size=exported.site.page_size,
+        running=_running(exported.orders, words, language),
+        page=words["page"],
+        images_heading=words["images"] if exported.key_images else "",
+        images=exported.key_images,
+        images_left_out=words["images_left_out"].replace("{count}", str(exported.images_left_out))
+        if exported.images_left_out
+        else "",
     )
+
+
+def _running(orders: Sequence[Mapping[str, str]], words: Mapping[str, str], language: str) -> str:
+    """Identify the patient in one line: name, MRN, birth date, and the orders' accessions."""
+    first: Mapping[str, str] = orders[0] if orders else {}
+    tags = ("patient", "PatientName"), ("mrn", "PatientMRN"), ("birth_date", "PatientBirthDate")
+    parts = [(label, _clipped(_shown(tag, first.get(tag) or "", language))) for label, tag in tags]
+    accessions = list(dict.fromkeys(filter(None, (each.get("Accession", "") for each in orders))))
+    listed = ", ".join(_clipped(clean(each)) for each in accessions[:RUNNING_ORDERS])
+    if len(accessions) > RUNNING_ORDERS:
+        listed += f" +{len(accessions) - RUNNING_ORDERS}"
+    parts.append(("accession", listed))
+    return " · ".join(f"{words[label]}: {value}" for label, value in parts if value)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= RUNNING_LENGTH else f"{text[:RUNNING_LENGTH]}…"
 
 
 def clean(text: str) -> str:
