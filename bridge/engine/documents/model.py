@@ -8,8 +8,17 @@ language, no layout, and no report whose access has not been checked before.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
+from bridge.engine.documents.images import KeyImage
 from bridge.engine.rules.document import Document
+
+
+class PageSize(StrEnum):
+    """The paper of a printed report, in the spelling of the site's setting."""
+
+    A4 = "A4"
+    LETTER = "Letter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Site:
     header_image: Image | None = None
     footer_image: Image | None = None
     time_zone: str = ""
+    page_size: PageSize = PageSize.A4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,7 @@ class Exported:
     One report: orders anchor first, signed addenda and prelim reads oldest first.
 
     All times are aware. `signed_at` and `signed_by` are None while the report is unsigned.
+    `images_left_out` counts the key images that are too many or too large to print.
     """
 
     site: Site
@@ -78,3 +89,5 @@ class Exported:
     addenda: tuple[ExportedAddendum, ...] = ()
     prelims: tuple[PrelimRead, ...] = ()
     language: str = "en-US"
+    key_images: tuple[KeyImage, ...] = ()
+    images_left_out: int = 0

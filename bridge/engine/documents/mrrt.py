@@ -24,7 +24,9 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
     Text,
+    item_parts,
     parse,
     to_json,
 )
@@ -236,11 +238,37 @@ def _sections(document: Document) -> Iterator[str]:
             is_open = True
         elif isinstance(block, Paragraph):
             yield f"<p>{_line(block.content, names)}</p>\n"
+        elif isinstance(block, ListBlock):
+            yield _list_html(block, names)
         else:
-            tag = "ol" if block.ordered else "ul"
-            items = "".join(f"<li>{_line(item, names)}</li>\n" for item in block.items)
-            yield f"<{tag}>\n{items}</{tag}>\n"
+            yield _table_html(block, names)
     yield "</section>\n" if is_open else ""
+
+
+def _list_html(block: ListBlock, names: Any) -> str:
+    tag, items = "ol" if block.ordered else "ul", ""
+    for item in block.items:
+        text, sublists = item_parts(item)
+        inner = "".join(_list_html(each, names) for each in sublists)
+        items += f"<li>{_line(text, names)}{inner}</li>\n"
+    return f"<{tag}>\n{items}</{tag}>\n"
+
+
+def _table_html(table: Table, names: Any) -> str:
+    rows = ""
+    for row in table.rows:
+        rows += "<tr>"
+        for cell in row:
+            tag = "th" if cell.header else "td"
+            parts = (
+                f"<p>{_line(block.content, names)}</p>"
+                if isinstance(block, Paragraph)
+                else _list_html(block, names)
+                for block in cell.content
+            )
+            rows += f"<{tag}>{''.join(parts)}</{tag}>"
+        rows += "</tr>\n"
+    return f"<table>\n{rows}</table>\n"
 
 
 def _line(content: tuple[Inline, ...], names: Any) -> str:

@@ -20,28 +20,39 @@ from typing import Any
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.images import KeyImage
-from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Sheet, lay_out
+from bridge.engine.documents.model import Exported, PageSize
+from bridge.engine.documents.sheet import EAST_ASIAN, Part, Sheet, column_shares, lay_out
 from bridge.engine.rules.document import (
     Block,
     Inline,
     ListBlock,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 WRITER = "typst"
 FONT_PACKAGE = "noto-cjk-sans-otc"
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
+PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
+BREAK = "\u200b"  # where the template may end a line
+HARD_BREAK = 60  # characters of a line of a huge unbroken text
+HUGE = 20_000
 FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans CJK
 GATHERED = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
-# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
-EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 LEADING = re.compile("^ +")
+UNBROKEN, UNBROKEN_IN_CELL = 40, 16  # characters without a space that get marks
+# East Asian text breaks anywhere; combining marks stay with their letter.
+_LONG = {
+    length: re.compile(f"[^\\s\u0300-\u036f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff]{{{length},}}")
+    for length in (UNBROKEN, UNBROKEN_IN_CELL)
+}
 
 
 def render(exported: Exported, zone: tzinfo) -> bytes:
@@ -96,7 +107,7 @@ def _has_east_asian_font(own_fonts: Path | None) -> bool:
 def _pictures(sheet: Sheet) -> dict[str, bytes]:
     """Return the images by the names that the data uses."""
     signatures = (part.signature_image for part in (sheet.report, *sheet.addenda))
-    images = (sheet.header, sheet.footer, *signatures)
+    images = (sheet.header, sheet.footer, *signatures, *sheet.images)
     return {_file_name(image): _wrapped(image) for image in images if image}
 
 
@@ -127,23 +138,35 @@ class _Composer:
             "lang": self._base,
             "region": region or None,
             "fonts": self._fonts(),
+            "paper": PAPERS[sheet.page_size],
+            "running": _breakable(sheet.running),
+            "page": sheet.page,
+            "images": [_file_name(image) for image in sheet.images],
+            "images_heading": sheet.images_heading,
+            "images_left_out": sheet.images_left_out,
             "title": sheet.title,
-            "site": sheet.site,
+            "site": _breakable(sheet.site),
             "banner": sheet.banner,
             "header": _name(sheet.header),
             "footer": _name(sheet.footer),
             "orders": [
-                [{"label": row.label, "value": row.value} for row in rows] for rows in sheet.orders
+                [{"label": row.label, "value": _breakable(row.value)} for row in rows]
+                for rows in sheet.orders
             ],
             "report": _part(sheet.report),
             "addenda": [_part(addendum) for addendum in sheet.addenda],
         }
 
-    def _fonts(self) -> list[str]:
-        """Put the face of the report's language first: Han characters differ by region."""
+    def _fonts(self) -> list[str | dict[str, str]]:
+        """
+        Put the face of the report's language behind the Latin one: Han characters differ by region.
+
+        The East Asian faces have one weight and no italics; they supply only what Latin lacks.
+        """
         face = FACES.get(self._sheet.language) or FACES.get(self._base)
         if face:
-            return [f"Noto Sans CJK {face}", LATIN]
+            latin = {"name": LATIN, "covers": "latin-in-cjk"}
+            return [latin, f"Noto Sans CJK {face}", LATIN]
         return [LATIN, f"Noto Sans CJK {FACES['ja']}"]
 
 
@@ -154,7 +177,7 @@ def _name(image: KeyImage | None) -> str | None:
 def _part(part: Part) -> dict[str, Any]:
     return {
         "heading": part.heading,
-        "signature": part.signature,
+        "signature": _breakable(part.signature),
         "image": _name(part.signature_image),
         "blocks": list(_gathered(drawn for block in part.body.content for drawn in _block(block))),
     }
@@ -188,20 +211,61 @@ def _joined(paragraphs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"kind": "paragraph", "runs": runs}
 
 
-def _block(block: Block) -> Iterator[dict[str, Any]]:
+def _block(block: Block, shortest: int = UNBROKEN) -> Iterator[dict[str, Any]]:
     match block:
         case Section(title):
-            yield {"kind": "section", "text": title, "runs": [{"text": title, "marks": []}]}
+            text = _breakable(title)
+            yield {"kind": "section", "text": text, "runs": [{"text": text, "marks": []}]}
         case Paragraph(content):
-            yield {"kind": "paragraph", "runs": [_run(each) for each in content]}
-        case ListBlock(items, ordered):
-            for number, item in enumerate(items, 1):
-                marker = Text(f"{number}. " if ordered else "- ")
-                yield {"kind": "item", "runs": [_run(each) for each in (marker, *item)]}
+            yield {"kind": "paragraph", "runs": [_run(each, shortest) for each in content]}
+        case ListBlock():
+            yield from _list(block, 1, shortest)
+        case Table():
+            yield from _table(block.grid())
 
 
-def _run(inline: Inline) -> dict[str, Any]:
+def _list(block: ListBlock, level: int, shortest: int) -> Iterator[dict[str, Any]]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        marker = Text(f"{number}. " if block.ordered else "- ")
+        runs = [_run(each, shortest) for each in (marker, *text)]
+        yield {"kind": "item", "level": level, "runs": runs}
+        for sublist in sublists:
+            yield from _list(sublist, level + 1, shortest)
+
+
+def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[dict[str, Any]]:
+    if not rows:
+        return
+    yield {
+        "kind": "table",
+        "columns": column_shares(rows),
+        "named": all(cell.header for cell in rows[0]),  # the first row is repeated on each page
+        "rows": [[_cell(cell) for cell in row] for row in rows],
+    }
+
+
+def _cell(cell: TableCell) -> dict[str, Any]:
+    drawn = (piece for block in cell.content for piece in _block(block, UNBROKEN_IN_CELL))
+    return {"header": cell.header, "blocks": list(_gathered(drawn))}
+
+
+def _run(inline: Inline, shortest: int = UNBROKEN) -> dict[str, Any]:
     marks = [mark.value for mark in inline.marks] if isinstance(inline, Text) else []
     # A line's own indent is text: plain spaces at its start would be dropped.
     text = LEADING.sub(lambda run: "\u00a0" * len(run[0]), inline_text((inline,)))
-    return {"text": text.replace("\t", "\u00a0" * 4), "marks": marks}
+    return {"text": _breakable(text.replace("\t", "\u00a0" * 4), shortest), "marks": marks}
+
+
+def _breakable(text: str, shortest: int = UNBROKEN) -> str:
+    """Mark where lines may end within a text of this length without spaces."""
+    if len(text) < shortest:
+        return text
+    return _LONG[shortest].sub(_broken, text)
+
+
+def _broken(run: re.Match[str]) -> str:
+    text = run[0]
+    step, mark = (HARD_BREAK, "\n") if len(text) > HUGE else (4, BREAK)
+    pieces = [text[at : at + step] for at in range(0, len(text), step)]
+    return mark.join(pieces)

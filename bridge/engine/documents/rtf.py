@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import tzinfo
 
 from bridge.engine.documents.images import JPEG, KeyImage
-from bridge.engine.documents.model import Exported
-from bridge.engine.documents.sheet import Part, Row, Sheet, lay_out
+from bridge.engine.documents.model import Exported, PageSize
+from bridge.engine.documents.sheet import Part, Row, Sheet, column_shares, lay_out
 from bridge.engine.rules.document import (
     Block,
     Document,
@@ -19,12 +19,19 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     inline_text,
+    item_parts,
 )
 
 TWIPS_PER_PIXEL = 15  # at 96 dots per inch
-TEXT_WIDTH = 9638  # twips: 17 cm, A4 less its margins
+TEXT_WIDTH = 9638  # twips: 17 cm, A4 less its margins; Letter is wider
+PAPERS = {
+    PageSize.A4: r"\paperw11906\paperh16838",
+    PageSize.LETTER: r"\paperw12240\paperh15840",
+}
 IMAGE_HEIGHT = 2835  # 5 cm
 SIGNATURE_HEIGHT = 1134  # 2 cm
 BMP_END = 0x10000
@@ -39,12 +46,17 @@ EAST_ASIAN = {  # font and RTF charset by language; readers choose their own for
 
 BODY = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs22 "
 HEADING = r"\pard\plain\keepn\sb200\sa60\loch\f0\hich\f0\dbch\f1\fs24\b "
-ITEM = r"\pard\plain\fi-280\li280\loch\f0\hich\f0\dbch\f1\fs22 "
+ITEM = r"\pard\plain\fi-280\li{indent}\loch\f0\hich\f0\dbch\f1\fs22 "
+ITEM_INDENT = 280
 TITLE = r"\pard\plain\sa120\loch\f0\hich\f0\dbch\f1\fs30\b "
 ROW = r"\pard\plain\fi-3400\li3400\tx3400\loch\f0\hich\f0\dbch\f1\fs20 "
 BANNER = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs22\b\cf1 "
 SIGNED = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs20\i "
+SMALL = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs16 "
+PAGE = r"{\field{\*\fldinst PAGE}{\fldrslt 1}}"
+PAGES = r"{\field{\*\fldinst NUMPAGES}{\fldrslt 1}}"
 END = "\\par\n"
+BORDERS = "".join(rf"\clbrdr{side}\brdrs\brdrw5" for side in "tlbr")
 
 
 class _Escapes(dict[int, str]):
@@ -82,10 +94,11 @@ def render(exported: Exported, zone: tzinfo, *, content_only: bool = False) -> b
     """
     sheet = lay_out(exported, zone)
     body = _content(sheet) if content_only else _sheet(sheet)
-    return (_prologue(sheet.language) + "".join(body) + "}").encode("ascii")
+    return (_prologue(sheet) + "".join(body) + "}").encode("ascii")
 
 
-def _prologue(language: str) -> str:
+def _prologue(sheet: Sheet) -> str:
+    language = sheet.language
     base = language.partition("-")[0]
     font, charset = EAST_ASIAN.get(language) or EAST_ASIAN.get(base) or EAST_ASIAN["ja"]
     return (
@@ -93,7 +106,7 @@ def _prologue(language: str) -> str:
         "{\\fonttbl{\\f0\\fswiss\\fcharset0 Arial;}"
         f"{{\\f1\\fnil\\fcharset{charset} {font};}}}}\n"
         "{\\colortbl;\\red176\\green0\\blue32;}\n"
-        "\\paperw11906\\paperh16838\\margl1134\\margr1134\\margt1134\\margb1134\n"
+        f"{PAPERS[sheet.page_size]}\\margl1134\\margr1134\\margt1134\\margb1134\n"
     )
 
 
@@ -105,10 +118,13 @@ def _content(sheet: Sheet) -> Iterator[str]:
 
 
 def _sheet(sheet: Sheet) -> Iterator[str]:
-    if sheet.header:
-        yield f"{{\\header\\pard\\qc {_picture(sheet.header, IMAGE_HEIGHT)}\\par}}\n"
-    if sheet.footer:
-        yield f"{{\\footer\\pard\\qc {_picture(sheet.footer, IMAGE_HEIGHT)}\\par}}\n"
+    header, footer = (
+        rf"\pard\qc {_picture(image, IMAGE_HEIGHT)}\par " if image else ""
+        for image in (sheet.header, sheet.footer)
+    )
+    number = escape(sheet.page).replace(r"\'7bpage\'7d", PAGE).replace(r"\'7bpages\'7d", PAGES)
+    yield f"{{\\header{header}{SMALL}{escape(sheet.running)}\\par}}\n"
+    yield f"{{\\footer{SMALL}\\qc {number}\\par {footer}}}\n"
     if sheet.site:
         yield BODY + escape(sheet.site) + END
     yield TITLE + escape(sheet.title) + END
@@ -147,10 +163,49 @@ def _block(block: Block) -> Iterator[str]:
             yield HEADING + escape(title) + END
         case Paragraph(content):
             yield BODY + _inlines(content) + END
-        case ListBlock(items, ordered):
-            for number, item in enumerate(items, 1):
-                marker = f"{number}. " if ordered else "- "
-                yield ITEM + marker + _inlines(item) + END
+        case ListBlock():
+            yield from (line + END for line in _list_lines(block, 1))
+        case Table():
+            yield from _table(block.grid())
+
+
+def _list_lines(block: ListBlock, level: int) -> Iterator[str]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        marker = f"{number}. " if block.ordered else "- "
+        yield ITEM.replace("{indent}", str(level * ITEM_INDENT)) + marker + _inlines(text)
+        for sublist in sublists:
+            yield from _list_lines(sublist, level + 1)
+
+
+def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
+    if not rows:
+        return
+    edges, right = "", 0.0
+    for share in column_shares(rows):
+        right += share * TEXT_WIDTH
+        edges += f"{BORDERS}\\cellx{round(right)}"
+    for number, row in enumerate(rows):
+        header = r"\trhdr" if not number and all(cell.header for cell in row) else ""
+        yield rf"\trowd\trgaph80{header}{edges}" + "\n"
+        yield from (_cell(cell) for cell in row)
+        yield "\\row\n"
+    yield BODY + END
+
+
+def _cell(cell: TableCell) -> str:
+    r"""Write the lines of one cell: `\par` between them, `\cell` after the last."""
+    lines = []
+    for block in cell.content:
+        if isinstance(block, Paragraph):
+            lines.append(BODY + _inlines(block.content))
+        else:
+            lines += _list_lines(block, 1)
+    bold = r"\b " if cell.header else ""
+    inside = (
+        line.replace(r"\pard\plain", rf"\pard\plain\intbl{bold}", 1) for line in lines or [BODY]
+    )
+    return END.join(inside) + "\\cell\n"
 
 
 def _inlines(content: tuple[Inline, ...]) -> str:

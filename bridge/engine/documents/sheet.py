@@ -8,13 +8,13 @@ format may carry are gone. HTML, RTF, DOCX and PDF draw the same sheet.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.images import KeyImage, accept_stored
-from bridge.engine.documents.model import Exported, Image, Person
+from bridge.engine.documents.model import Exported, Image, PageSize, Person
 from bridge.engine.documents.wording import day_text, labels, moment_text
 from bridge.engine.rules.document import (
     Block,
@@ -25,7 +25,10 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
+    plain_text,
 )
 
 # C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 forbids most, RTF readers stumble.
@@ -49,6 +52,12 @@ ROWS = (
     ("referring", "ReferringPhysician"),
     ("reporting", "ReportingPhysician"),
 )
+RUNNING_LENGTH, RUNNING_ORDERS = 64, 4  # characters of a value, accessions of the page header
+NARROWEST, WIDEST = 6, 40  # characters of a column when widths are shared out
+
+# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
+EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+
 DATES = frozenset({"PatientBirthDate", "StudyDate"})
 NAMES = frozenset({"PatientName", "ReferringPhysician", "ReportingPhysician"})
 
@@ -84,6 +93,12 @@ class Sheet:
     report: Part
     addenda: tuple[Part, ...]
     footer: KeyImage | None
+    page_size: PageSize = PageSize.A4
+    running: str = ""  # who the patient is, on every page
+    page: str = ""  # with places for `{page}` and `{pages}`
+    images_heading: str = ""
+    images: tuple[KeyImage, ...] = ()
+    images_left_out: str = ""
 
 
 def lay_out(exported: Exported, zone: tzinfo) -> Sheet:
@@ -107,7 +122,32 @@ def lay_out(exported: Exported, zone: tzinfo) -> Sheet:
             for addendum in exported.addenda
         ),
         footer=_picture(exported.site.footer_image),
+        page_size=exported.site.page_size,
+        running=_running(exported.orders, words, language),
+        page=words["page"],
+        images_heading=words["images"] if exported.key_images else "",
+        images=exported.key_images,
+        images_left_out=words["images_left_out"].replace("{count}", str(exported.images_left_out))
+        if exported.images_left_out
+        else "",
     )
+
+
+def _running(orders: Sequence[Mapping[str, str]], words: Mapping[str, str], language: str) -> str:
+    """Identify the patient in one line: name, MRN, birth date, and the orders' accessions."""
+    first: Mapping[str, str] = orders[0] if orders else {}
+    tags = ("patient", "PatientName"), ("mrn", "PatientMRN"), ("birth_date", "PatientBirthDate")
+    parts = [(label, _clipped(_shown(tag, first.get(tag) or "", language))) for label, tag in tags]
+    accessions = list(dict.fromkeys(filter(None, (each.get("Accession", "") for each in orders))))
+    listed = ", ".join(_clipped(clean(each)) for each in accessions[:RUNNING_ORDERS])
+    if len(accessions) > RUNNING_ORDERS:
+        listed += f" +{len(accessions) - RUNNING_ORDERS}"
+    parts.append(("accession", listed))
+    return " · ".join(f"{words[label]}: {value}" for label, value in parts if value)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= RUNNING_LENGTH else f"{text[:RUNNING_LENGTH]}…"
 
 
 def clean(text: str) -> str:
@@ -124,11 +164,44 @@ def _clean_block(block: Block) -> Block:
     match block:
         case Section(title):
             return Section(clean(title))
-        case Paragraph(content):
-            return Paragraph(tuple(_clean_inline(each) for each in content))
-        case ListBlock(items, ordered):
-            cleaned = (tuple(_clean_inline(each) for each in item) for item in items)
-            return ListBlock(tuple(cleaned), ordered)
+        case Table(rows):
+            return Table(tuple(tuple(_clean_cell(cell) for cell in row) for row in rows))
+        case _:
+            return _clean_text(block)
+
+
+def _clean_text(block: Paragraph | ListBlock) -> Paragraph | ListBlock:
+    if isinstance(block, Paragraph):
+        return Paragraph(tuple(_clean_inline(each) for each in block.content))
+    return _clean_list(block)
+
+
+def _clean_list(block: ListBlock) -> ListBlock:
+    cleaned = (
+        tuple(
+            _clean_list(each) if isinstance(each, ListBlock) else _clean_inline(each)
+            for each in item
+        )
+        for item in block.items
+    )
+    return ListBlock(tuple(cleaned), block.ordered)
+
+
+def _clean_cell(cell: TableCell) -> TableCell:
+    return TableCell(tuple(_clean_text(block) for block in cell.content), cell.header)
+
+
+def column_shares(rows: tuple[tuple[TableCell, ...], ...]) -> tuple[float, ...]:
+    """Return the share of the width that each column of a grid gets, by its longest text."""
+    longest = [max(map(_text_width, column)) for column in zip(*rows, strict=True)]
+    bounded = [min(max(width, NARROWEST), WIDEST) for width in longest]
+    return tuple(width / sum(bounded) for width in bounded)
+
+
+def _text_width(cell: TableCell) -> int:
+    """Return about how many Latin characters wide the longest line of a cell is."""
+    lines = plain_text(Document(cell.content)).split("\n")
+    return max(len(line) + len(EAST_ASIAN.findall(line)) for line in lines)
 
 
 def _clean_inline(inline: Inline) -> Inline:

@@ -42,6 +42,14 @@ class Place:
     pointer: str = field(default="/SiteLocation", compare=False)  # where the request says so
 
 
+@dataclass(frozen=True, slots=True)
+class ReportAnswer:
+    """A report that was changed, and the JSON of the response's body."""
+
+    report: Report
+    body: Any
+
+
 def place_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> Place:
     """Return where an order is, and where in the request that stands."""
     return Place(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
@@ -119,8 +127,8 @@ async def act(
     """
     Change something, as an administrator of the site; answer 200.
 
-    `deed` returns the report it changed (no body), or the JSON of the body. `urgent`: a receiver
-    waits for what follows (`Workshop.change`).
+    `deed` returns the report it changed (no body), the JSON of the body, or both. `urgent`: a
+    receiver waits for what follows (`Workshop.change`).
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, place.site_id, target)
@@ -134,16 +142,22 @@ async def act(
                 return stored.body
         result = deed(work)
         work.flush()
-        report_id = result.report_id if isinstance(result, Report) else None
+        report, body = _parts(result)
+        report_id = report.report_id if report else None
         event = deed_of(request, action, place.site_id, report_id, target=target)
         work.note(replace(event, **work.described))
-        body = None if isinstance(result, Report) else result
         if repeat is not None:
             store_answer(work.connection, engine.keys, repeat, body, work.now)
         return body
 
     body = await engine.work.change(actor_of(caller), engine.clock(), permitted, urgent=urgent)
     return Response() if body is None else JSONResponse(body)
+
+
+def _parts(result: Any) -> tuple[Report | None, Any]:
+    if isinstance(result, ReportAnswer):
+        return result.report, result.body
+    return (result, None) if isinstance(result, Report) else (None, result)
 
 
 async def _repeat_of(request: Request, caller: Caller) -> Repeat | None:

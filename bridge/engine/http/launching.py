@@ -4,7 +4,7 @@ Between the body of a launch and the use case, and back: parts, links, QR codes.
 Decides nothing about reports. Files and QR codes are worked on off the event loop.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from bridge.engine.http.models.launch import LaunchBody, QrCodeOptions, Response
 from bridge.engine.http.refusals import problem_of, shape_problem
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.launching.errors import BadLaunch
-from bridge.engine.launching.outcome import Launched
+from bridge.engine.launching.outcome import Caution, Launched, SetAside
 from bridge.engine.launching.reading import LaunchParts, read_launch
 from bridge.engine.launching.request import LaunchRequest
 from bridge.engine.links.handles import Purpose
@@ -211,8 +211,14 @@ def answer(
     return members | {
         "reportStatus": outcome.report_status.value if outcome.report_status else None,
         "reportId": outcome.report_id,
-        "warnings": [each.value for each in outcome.warnings],
+        **warnings_of(outcome.warnings, outcome.set_aside),
     }
+
+
+def warnings_of(cautions: Iterable[Caution], files: Sequence[SetAside]) -> dict[str, Any]:
+    """Return `warnings`, and for files of another patient `filesSetAside`."""
+    members: dict[str, Any] = {"warnings": [each.value for each in cautions]}
+    return members | ({"filesSetAside": [each.as_json() for each in files]} if files else {})
 
 
 def _qr_code(link: str, options: QrCodeOptions) -> str:

@@ -8,8 +8,7 @@ is not judged here.
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
@@ -24,17 +23,9 @@ from parsers.limits import STRUCTURED_REPORT
 NAME_LENGTH = 255
 
 
-@dataclass(frozen=True, slots=True)
-class SrFile:
-    """A DICOM SR file: the clinicalInfo tags that it has a value for, and how it is kept."""
-
-    tags: Mapping[str, str]
-    kept: Attachment
-
-
 def structured_reports(
     files: Sequence[str], limits: SizeLimits, budget: Budget | None = None
-) -> list[SrFile]:
+) -> list[Attachment]:
     """Read base64 files in worker processes; raise `BadLaunch` with the index of a bad one."""
     budget = budget or Budget()
     if len(files) > limits.structured_reports:
@@ -43,7 +34,7 @@ def structured_reports(
     return [_structured_report(text, index, limits, budget) for index, text in enumerate(files)]
 
 
-def _structured_report(text: str, index: int, limits: SizeLimits, budget: Budget) -> SrFile:
+def _structured_report(text: str, index: int, limits: SizeLimits, budget: Budget) -> Attachment:
     pointer = f"/dicomSR/{index}/fileData"
     data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
     report = _read(data, limits, budget)
@@ -52,15 +43,15 @@ def _structured_report(text: str, index: int, limits: SizeLimits, budget: Budget
         detail = f"dicomSR[{index}]: {SR_DETAILS[fault]}"
         raise BadLaunch(fault.value.replace("-", "_"), detail, pointer=pointer)
     details = {name: report[name] for name in ("title", "text", "measurements")}
-    kept = Attachment(
+    return Attachment(
         FileKind.STRUCTURED_REPORT,
         hashlib.sha256(data).hexdigest(),
         data,
         "application/dicom",
         sop_instance_uid=report["sop_instance_uid"],
         details=details,
+        tags=report["tags"],
     )
-    return SrFile(report["tags"], kept)
 
 
 def _read(data: bytes, limits: SizeLimits, budget: Budget) -> dict[str, Any]:

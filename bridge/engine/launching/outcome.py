@@ -26,6 +26,8 @@ class Caution(StrEnum):
     REPORT_SIGNED = "report_signed"
     SYNC_REFUSED = "sync_refused"  # the user's window stays where it is, and says so there
     SYNC_PENDING = "sync_pending"  # it has not followed yet
+    SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file was set aside
+    FILES_NOT_ADDED = "files_not_added"  # the report is signed and does not have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,18 @@ class Awaited:
     site_id: str
     account_id: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A DICOM SR file of another patient, and the tags by which it contradicts the order."""
+
+    sop_instance_uid: str
+    contradicts: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as responses show it."""
+        return {"sopInstanceUID": self.sop_instance_uid, "contradicts": list(self.contradicts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,7 @@ class Launched:
     handle: str = ""
     warnings: tuple[Caution, ...] = ()
     awaited: Awaited | None = None
+    set_aside: tuple[SetAside, ...] = ()
 
 
 def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:

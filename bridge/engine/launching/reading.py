@@ -49,13 +49,9 @@ def read_launch(
     """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
     budget = budget or Budget()
     reports = structured_reports(parts.structured_reports, limits, budget)
-    attachments = [each.kept for each in reports]
-    attachments += key_images(parts.key_images, limits, budget)
-    tags = _tags(parts.clinical_info, limits)
-    for report in reports:
-        for name, value in report.tags.items():
-            if value and not tags.get(name):
-                tags[name] = value
+    attachments = reports + key_images(parts.key_images, limits, budget)
+    own = _tags(parts.clinical_info, limits)
+    tags = fill_tags(own, reports)
     _require_identity(tags, limits)
     user = _user(parts.user_info)
     return LaunchRequest(
@@ -72,7 +68,18 @@ def read_launch(
         register_order=_register(parts),
         force_name=_force_name(parts),
         attachments=_distinct(attachments),
+        filled=frozenset(tags.keys() - own.keys()),
     )
+
+
+def fill_tags(own: Mapping[str, str], files: Sequence[Attachment]) -> dict[str, str]:
+    """Return the tags of clinicalInfo, and those that only the files have; earlier files first."""
+    tags = dict(own)
+    for file in files:
+        for name, value in file.tags.items():
+            if value and not tags.get(name):
+                tags[name] = value
+    return tags
 
 
 def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str]:

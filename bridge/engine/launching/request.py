@@ -56,6 +56,7 @@ class Attachment:
     name: str = ""
     sop_instance_uid: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tags: Mapping[str, str] = field(default_factory=dict, repr=False)  # clinicalInfo of an SR file
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object, the bytes in base64."""
@@ -67,6 +68,7 @@ class Attachment:
             "name": self.name,
             "sop_instance_uid": self.sop_instance_uid,
             "details": dict(self.details),
+            "tags": dict(self.tags),
         }
 
     @classmethod
@@ -88,7 +90,8 @@ class LaunchRequest:
 
     `tags` are the clinicalInfo tags that have a value, identity and KeyFindings included;
     `cleared` names those that were sent empty on purpose, which only an order that is
-    registered again heeds; `metadata` is None when the launch does not mention it.
+    registered again heeds; `metadata` is None when the launch does not mention it. `filled` names
+    the tags whose value comes from a DICOM SR file.
     """
 
     triple: Triple
@@ -104,6 +107,7 @@ class LaunchRequest:
     register_order: bool = False
     force_name: bool = False
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)
+    filled: frozenset[str] = frozenset()
 
     @property
     def patient_name(self) -> str:
@@ -117,7 +121,7 @@ class LaunchRequest:
 
     def pointer(self) -> "LaunchRequest":
         """Return the launch without what its report already holds: enough to open that report."""
-        return replace(self, tags={}, cleared=(), metadata=None, attachments=())
+        return replace(self, tags={}, cleared=(), metadata=None, attachments=(), filled=frozenset())
 
     def to_json(self) -> dict[str, Any]:
         """Return what opening the link needs; never the authority."""
@@ -130,6 +134,7 @@ class LaunchRequest:
             "force_transfer": self.force_transfer,
             "force_name": self.force_name,
             "attachments": [each.to_json() for each in self.attachments],
+            "filled": sorted(self.filled),
         }
 
     @classmethod
@@ -144,4 +149,5 @@ class LaunchRequest:
             force_transfer=value["force_transfer"],
             force_name=value["force_name"],
             attachments=tuple(Attachment.from_json(each) for each in value["attachments"]),
+            filled=frozenset(value.get("filled", ())),  # older links have none
         )

@@ -12,12 +12,17 @@ from enum import StrEnum
 from typing import Any
 
 from bridge.engine.rules.document import (
+    Block,
     Document,
     Field,
     Inline,
     ListBlock,
+    Paragraph,
     Section,
+    Table,
+    Text,
     inline_text,
+    item_parts,
 )
 from bridge.engine.rules.vocabulary import (
     BOTH_SIDES,
@@ -49,7 +54,12 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found; `start` and `end` count characters of the block's, or list item's, text."""
+    """
+    One thing found; `start` and `end` count characters of the text at `block` and `item`.
+
+    `item` numbers the lines of a list or table in reading order: list items, each before its
+    sublists, and the paragraphs and list items of table cells, row by row.
+    """
 
     check: Check
     block: int
@@ -98,13 +108,38 @@ def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Fi
 
 def _lines(document: Document) -> Iterator[_Line]:
     for index, block in enumerate(document.content):
-        if isinstance(block, Section):
-            yield _Line(index, None, (Field(block.title, block.title),), heading=True)
-        elif isinstance(block, ListBlock):
-            for number, item in enumerate(block.items):
-                yield _Line(index, number, item)
-        else:
-            yield _Line(index, None, block.content)
+        match block:
+            case Section(title):
+                yield _Line(index, None, (Field(title, title),), heading=True)
+            case Paragraph(content):
+                yield _Line(index, None, content)
+            case _:
+                for number, content in enumerate(_inner_lines(block)):
+                    yield _Line(index, number, content)
+
+
+def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
+    """
+    Return the lines of a block in reading order.
+
+    A list gives its items, each before its sublists; a table its cells row by row.
+    """
+    match block:
+        case Section(title):
+            yield (Text(title),)
+        case Paragraph(content):
+            yield content
+        case ListBlock(items):
+            for item in items:
+                text, sublists = item_parts(item)
+                yield text
+                for sublist in sublists:
+                    yield from _inner_lines(sublist)
+        case Table(rows):
+            for row in rows:
+                for cell in row:
+                    for part in cell.content:
+                        yield from _inner_lines(part)
 
 
 def _empty_fields(lines: Sequence[_Line]) -> Iterator[Finding]:

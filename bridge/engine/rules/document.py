@@ -1,20 +1,34 @@
 """
-The structured document that a report's content is: sections, paragraphs, lists, emphasis, fields.
+The structured document that a report's content is: sections, paragraphs, lists, tables, fields.
 
-    {"type": "doc", "content": [{"type": "section", "title": …} | {"type": "paragraph", "content":
-     [inline]} | {"type": "list", "ordered": bool, "items": [[inline]]}]}
-    inline: {"type": "text", "text": …, "marks": […]} | {"type": "field", "label": …, "value": …}
+    doc:       {"type": "doc", "content": [section | paragraph | list | table]}
+    section:   {"type": "section", "title": …}
+    paragraph: {"type": "paragraph", "content": [inline]}
+    list:      {"type": "list", "ordered": bool, "items": [[inline, …, list, …]]}
+    table:     {"type": "table", "content": [tableRow]}
+    tableRow:  {"type": "tableRow", "content": [tableCell | tableHeader]}
+    tableCell, tableHeader: {"type": …, "content": [paragraph | list]}
+    inline:    {"type": "text", "text": …, "marks": […]} | {"type": "field", "label": …, "value": …}
 
-Pure data and its JSON form; HTML, RTF and the rest are made by `bridge.engine.documents`.
+A list item holds its text and then its sublists. Tables do not nest and have no merged cells;
+a row that is shorter than others ends with empty cells. `bridge.engine.documents` writes HTML,
+RTF and the other formats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 MAX_NODES = 50_000
 MAX_CHARACTERS = 4_000_000
+MAX_LIST_DEPTH = 9  # levels; as many as Word has
+MAX_COLUMNS = 63  # as many as Word has
+WIDEST_PADDED = 40  # columns of plain text; a longer cell is not padded
+GAP = "  "
+INDENT = "  "
 
 
 class BadDocument(ValueError):  # noqa: N818  # named for what it is
@@ -69,13 +83,44 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class ListBlock:
-    """A bulleted or numbered list."""
+    """A bulleted or numbered list; `item_parts` separates the text of an item from its sublists."""
 
-    items: tuple[tuple[Inline, ...], ...]
+    items: tuple["Item", ...]
     ordered: bool = False
 
 
-Block = Section | Paragraph | ListBlock
+Item = tuple[Inline | ListBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCell:
+    """One cell; `header` marks the name of a column or row."""
+
+    content: tuple[Paragraph | ListBlock, ...] = ()
+    header: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, row by row."""
+
+    rows: tuple[tuple[TableCell, ...], ...]
+
+    def grid(self) -> tuple[tuple[TableCell, ...], ...]:
+        """Return the rows at equal length; a table without cells gives no rows."""
+        width = max(map(len, self.rows), default=0)
+        if not width:
+            return ()
+        return tuple((*row, *((TableCell(),) * (width - len(row)))) for row in self.rows)
+
+
+Block = Section | Paragraph | ListBlock | Table
+
+
+def item_parts(item: Item) -> tuple[tuple[Inline, ...], tuple[ListBlock, ...]]:
+    """Return the text of a list item, and its sublists."""
+    text = tuple(each for each in item if not isinstance(each, ListBlock))
+    return text, tuple(each for each in item if isinstance(each, ListBlock))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +131,62 @@ class Document:
 
 
 def plain_text(document: Document) -> str:
-    """Return the text alone: blocks on lines of their own, list items behind `- ` or `1. `."""
-    return "\n".join(_block_text(block) for block in document.content)
+    """
+    Return the text alone: blocks on lines of their own, list items behind `- ` or `1. `.
+
+    The columns of a table are aligned by spaces, two cells of a row at least two spaces apart.
+    """
+    return "\n".join("\n".join(_block_text(block)) for block in document.content)
 
 
-def _block_text(block: Block) -> str:
+def _block_text(block: Block) -> Iterator[str]:
     match block:
         case Section(title):
-            return title
+            yield title
         case Paragraph(content):
-            return inline_text(content)
-        case ListBlock(items, ordered):
-            marker = "{}. " if ordered else "- "
-            return "\n".join(
-                marker.format(number) + inline_text(item) for number, item in enumerate(items, 1)
+            yield inline_text(content)
+        case ListBlock():
+            yield from _list_text(block)
+        case Table():
+            yield from _table_text(block)
+
+
+def _list_text(block: ListBlock) -> Iterator[str]:
+    for number, item in enumerate(block.items, 1):
+        text, sublists = item_parts(item)
+        yield (f"{number}. " if block.ordered else "- ") + inline_text(text)
+        for sublist in sublists:
+            yield from (INDENT + line for line in _list_text(sublist))
+
+
+def _table_text(table: Table) -> Iterator[str]:
+    rows = [[_cell_text(cell) for cell in row] for row in table.grid()]
+    columns = [[line for cell in column for line in cell] for column in zip(*rows, strict=True)]
+    widths = [max((_width(line) for line in lines), default=0) for lines in columns]
+    padded = [min(width, WIDEST_PADDED) for width in widths]
+    for row in rows:
+        for lines in zip_longest(*row, fillvalue="") if any(row) else [[""]]:
+            cells = (
+                line + " " * (width - _width(line))
+                for line, width in zip(lines, padded, strict=False)
             )
+            yield GAP.join(cells).rstrip()
+
+
+def _cell_text(cell: TableCell) -> list[str]:
+    lines = [line for block in cell.content for line in _block_text(block)]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text fills."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
+    )
 
 
 def inline_text(content: tuple[Inline, ...]) -> str:
@@ -134,8 +220,24 @@ def _block_json(block: Block) -> dict[str, Any]:
         case Paragraph(content):
             return {"type": "paragraph", "content": [_inline_json(each) for each in content]}
         case ListBlock(items, ordered):
-            rows = [[_inline_json(each) for each in item] for item in items]
-            return {"type": "list", "ordered": ordered, "items": rows}
+            listed = [
+                [
+                    _block_json(each) if isinstance(each, ListBlock) else _inline_json(each)
+                    for each in item
+                ]
+                for item in items
+            ]
+            return {"type": "list", "ordered": ordered, "items": listed}
+        case Table(rows):
+            lines = [
+                {"type": "tableRow", "content": [_cell_json(cell) for cell in row]} for row in rows
+            ]
+            return {"type": "table", "content": lines}
+
+
+def _cell_json(cell: TableCell) -> dict[str, Any]:
+    kind = "tableHeader" if cell.header else "tableCell"
+    return {"type": kind, "content": [_block_json(block) for block in cell.content]}
 
 
 def _inline_json(inline: Inline) -> dict[str, Any]:
@@ -158,7 +260,7 @@ def parse(value: Any) -> Document:
 
 
 class _Reader:
-    """Reads nodes, and counts them: the depth is fixed, so only the size needs a limit."""
+    """Reads nodes, and bounds their number and depth."""
 
     def __init__(self) -> None:
         self._nodes = 0
@@ -173,18 +275,66 @@ class _Reader:
             case "paragraph":
                 return Paragraph(self._inlines(node.get("content", []), f"{place}/content"))
             case "list":
-                return self._list_block(node, place)
-        raise BadDocument(f"{place}/type", "expected section, paragraph or list")
+                return self._list_block(node, place, 1)
+            case "table":
+                return self._table(node, place)
+        raise BadDocument(f"{place}/type", "expected section, paragraph, list or table")
 
-    def _list_block(self, node: Mapping[str, Any], place: str) -> ListBlock:
+    def _list_block(self, node: Mapping[str, Any], place: str, depth: int) -> ListBlock:
+        if depth > MAX_LIST_DEPTH:
+            raise BadDocument(place, f"more than {MAX_LIST_DEPTH} lists in each other")
         ordered = node.get("ordered", False)
         if not isinstance(ordered, bool):
             raise BadDocument(f"{place}/ordered", "expected true or false")
         items = _list(node.get("items"), f"{place}/items")
         return ListBlock(
-            tuple(self._inlines(item, f"{place}/items/{n}") for n, item in enumerate(items)),
+            tuple(self._item(item, f"{place}/items/{n}", depth) for n, item in enumerate(items)),
             ordered,
         )
+
+    def _item(self, value: Any, place: str, depth: int) -> Item:
+        parts: list[Inline | ListBlock] = []
+        for index, each in enumerate(_list(value, place)):
+            at = f"{place}/{index}"
+            if isinstance(each, Mapping) and each.get("type") == "list":
+                self._count(at)
+                parts.append(self._list_block(each, at, depth + 1))
+            elif parts and isinstance(parts[-1], ListBlock):
+                raise BadDocument(at, "expected a list: the text of an item precedes its lists")
+            else:
+                parts.append(self._inline(each, at))
+        return tuple(parts)
+
+    def _table(self, node: Mapping[str, Any], place: str) -> Table:
+        rows = _list(node.get("content"), f"{place}/content")
+        table = Table(tuple(self._row(row, f"{place}/content/{n}") for n, row in enumerate(rows)))
+        if len(rows) * max(map(len, table.rows), default=0) > MAX_NODES:
+            raise BadDocument(place, f"more than {MAX_NODES} cells")
+        return table
+
+    def _row(self, value: Any, place: str) -> tuple[TableCell, ...]:
+        self._count(place)
+        node = _object(value, place)
+        if node.get("type") != "tableRow":
+            raise BadDocument(f"{place}/type", "expected tableRow")
+        cells = _list(node.get("content", []), f"{place}/content")
+        if len(cells) > MAX_COLUMNS:
+            raise BadDocument(f"{place}/content", f"more than {MAX_COLUMNS} cells in a row")
+        return tuple(self._cell(cell, f"{place}/content/{n}") for n, cell in enumerate(cells))
+
+    def _cell(self, value: Any, place: str) -> TableCell:
+        self._count(place)
+        node = _object(value, place)
+        if node.get("type") not in ("tableCell", "tableHeader"):
+            raise BadDocument(f"{place}/type", "expected tableCell or tableHeader")
+        content = []
+        for index, each in enumerate(_list(node.get("content", []), f"{place}/content")):
+            at = f"{place}/content/{index}"
+            block = self.block(each, at) if _holds_text(each) else None
+            if not isinstance(block, Paragraph | ListBlock):
+                raise BadDocument(f"{at}/type", "expected paragraph or list")
+            content.append(block)
+        return TableCell(tuple(content), node["type"] == "tableHeader")
 
     def _inlines(self, value: Any, place: str) -> tuple[Inline, ...]:
         return tuple(
@@ -217,6 +367,10 @@ class _Reader:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise BadDocument(place, f"more than {MAX_NODES} nodes")
+
+
+def _holds_text(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("type") in ("paragraph", "list")
 
 
 def _marks(value: Any, place: str) -> tuple[Mark, ...]:

@@ -48,3 +48,4 @@ class FileKind(StrEnum):
 
     STRUCTURED_REPORT = "dicomSR"
     KEY_IMAGE = "keyImage"
+    SET_ASIDE = "setAside"  # a DICOM SR of another patient, which the report does not show

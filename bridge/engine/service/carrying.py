@@ -13,8 +13,16 @@ from bridge.engine.launching.outcome import Caution, Launched, launch_status
 from bridge.engine.launching.request import LaunchRequest
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
-from bridge.engine.rules.status import Status
-from bridge.engine.service.finding import current_triple, find_orders, lock_orders, lock_report
+from bridge.engine.rules.status import SIGNED, FileKind, Status
+from bridge.engine.service.files import has_new
+from bridge.engine.service.finding import (
+    current_triple,
+    find_orders,
+    key_of,
+    lock_orders,
+    lock_report,
+)
+from bridge.engine.service.foreign_files import separate, set_aside
 from bridge.engine.service.ordering import Registered, Registration, register_current
 from bridge.engine.service.patients import update_patient
 from bridge.engine.service.people import Launcher, People
@@ -47,6 +55,7 @@ def carry_out(work: Work, people: People, request: LaunchRequest) -> Ready:
     """Carry out one launch of any kind, or raise its refusal."""
     launcher = people.launcher(request)
     triple = current_triple(work.connection, request.triple)
+    request = separate(work, request, triple)
     names = known_names(work, triple.site_id, [triple.mrn])
     refuse_other_name(names.get(triple.mrn, ()), request)
     if request.force_name:
@@ -72,7 +81,8 @@ def launched(
         status,
         report.report_id if report else None,
         _owner(work, report, launcher) if report else None,
-        warnings=template_warnings(work, request),
+        warnings=template_warnings(work, request) + file_warnings(work, request, report),
+        set_aside=set_aside(request.attachments),
     )
     return Ready(outcome, launcher, request, creates=request.lazy)
 
@@ -81,12 +91,19 @@ def registered(work: Work, request: LaunchRequest, launcher: Launcher, done: Reg
     """Return what a launch says of the order that it registered."""
     signed = done.outcome is Registration.SIGNED
     warnings = template_warnings(work, request) + ((Caution.REPORT_SIGNED,) if signed else ())
-    owner = None
+    owner = report = None
     if done.status is not Status.ORDERED:
         query = select(Report).where(Report.report_id == done.report_id)
-        owner = _owner(work, work.session.exec(query).one(), launcher)
-    status = launch_status(done.status, lazy=True)
-    outcome = Launched(status, done.status, done.report_id, owner, warnings=warnings)
+        report = work.session.exec(query).one()
+        owner = _owner(work, report, launcher)
+    outcome = Launched(
+        launch_status(done.status, lazy=True),
+        done.status,
+        done.report_id,
+        owner,
+        warnings=warnings + file_warnings(work, request, report),
+        set_aside=set_aside(request.attachments),
+    )
     return Ready(outcome, launcher, request)
 
 
@@ -104,6 +121,19 @@ def template_warnings(work: Work, request: LaunchRequest) -> tuple[Caution, ...]
     if number is None or has_template(work, request.triple.site_id, number):
         return ()
     return (Caution.UNKNOWN_TEMPLATE,)
+
+
+def file_warnings(work: Work, request: LaunchRequest, report: Report | None) -> tuple[Caution, ...]:
+    """Return the cautions about the files of a launch that its report does not show."""
+    files = request.attachments
+    if not files:
+        return ()
+    aside = any(each.kind is FileKind.SET_ASIDE for each in files)
+    missing = (
+        report is not None and report.status in SIGNED and has_new(work, key_of(report), files)
+    )
+    cautions = ((aside, Caution.SR_OTHER_PATIENT), (missing, Caution.FILES_NOT_ADDED))
+    return tuple(caution for applies, caution in cautions if applies)
 
 
 def _peek(work: Work, triple: Triple) -> Report | None:

@@ -6,21 +6,38 @@ Formats are made by `bridge.engine.documents`; nothing is formatted here.
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy import func
+from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
 from bridge.engine.documents import model
+from bridge.engine.documents.images import KeyImage
 from bridge.engine.errors import PrelimReadNotFound
-from bridge.engine.records.tables import Addendum, PrelimRead, Report, Site
+from bridge.engine.records.tables import (
+    Addendum,
+    PrelimRead,
+    Report,
+    ReportFile,
+    Site,
+    metadata,
+)
 from bridge.engine.rules.document import Document, from_text, parse
 from bridge.engine.rules.identity import Triple
-from bridge.engine.rules.status import AddendumState
+from bridge.engine.rules.status import AddendumState, FileKind
 from bridge.engine.service.finding import group_of, key_of
+from bridge.engine.service.preferences import read_preferences
 from bridge.engine.service.reading import read_report
 
 DEFAULT_LANGUAGE = "en-US"
+IMAGES, IMAGE_BYTES = 50, 32 * 2**20
+"""So many key images are printed at most, and so many bytes of them together."""
+
+FILES = metadata.tables[str(ReportFile.__tablename__)]
+SIZE = func.length(FILES.c.data).label("size")
 
 
 def gather(session: Session, triple: Triple) -> model.Exported:
@@ -42,6 +59,34 @@ def gather_report(session: Session, report: Report) -> model.Exported:
         prelims=_prelims(session, report),
         language=_language(report, site),
     )
+
+
+def gather_printed(session: Session, report: Report) -> model.Exported:
+    """Return a report as it is printed: with its key images, as many as `IMAGE_BYTES` allow."""
+    rows = session.execute(
+        select_columns(FILES.c.pk, FILES.c.sha256, FILES.c.media_type, FILES.c.details, SIZE)
+        .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.KEY_IMAGE)
+        .order_by(FILES.c.pk)
+    ).all()
+    chosen: list[Any] = []
+    left = IMAGE_BYTES
+    for row in rows:
+        if row.size > left or len(chosen) == IMAGES:
+            break
+        left -= row.size
+        chosen.append(row)
+    images = tuple(
+        KeyImage(
+            row.media_type,
+            session.execute(select_columns(FILES.c.data).where(FILES.c.pk == row.pk)).scalar_one(),
+            row.sha256,
+            int(row.details["width"]),
+            int(row.details["height"]),
+        )
+        for row in chosen
+    )
+    exported = gather_report(session, report)
+    return replace(exported, key_images=images, images_left_out=len(rows) - len(images))
 
 
 def read_until(session: Session, report: Report, until: int) -> Document:
@@ -79,7 +124,8 @@ def _site(site: Site, signed_zone: str | None) -> model.Site:
     if site.header_img and site.header_img_type:
         header = _image(f"data:{site.header_img_type};base64,{site.header_img}")
     zone = signed_zone or site.time_zone
-    return model.Site(site.name or site.site_id, header, _image(site.footer_img), zone)
+    paper = read_preferences(site.settings).pageSize
+    return model.Site(site.name or site.site_id, header, _image(site.footer_img), zone, paper)
 
 
 def _language(report: Report, site: Site | None) -> str:

@@ -6,6 +6,7 @@ where nobody has written anything yet.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import NotFound, RuleBroken
+from bridge.engine.launching.outcome import SetAside
 from bridge.engine.launching.request import Attachment
 from bridge.engine.records.tables import Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.identity import Triple
@@ -24,6 +26,7 @@ from bridge.engine.rules.status import FileKind, Status
 from bridge.engine.service import feed
 from bridge.engine.service.drafting import joined, rewrite
 from bridge.engine.service.finding import group_of, key_of, lock_report, lock_report_by_id
+from bridge.engine.service.foreign_files import separate_files, set_aside
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.lifecycle import take
 from bridge.engine.service.work import ChangeEvent, Work
@@ -39,27 +42,44 @@ class UpdateMode(StrEnum):
     APPEND = "append"
 
 
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A report whose files were updated, and the files that were set aside."""
+
+    report: Report
+    set_aside: tuple[SetAside, ...]
+
+
 def update_structured_reports(
     work: Work, triple: Triple, files: Sequence[Attachment], mode: UpdateMode
-) -> Report:
-    """Replace or extend the structured reports of an unsigned report."""
+) -> Updated:
+    """
+    Replace or extend the structured reports of an unsigned report.
+
+    Files of another patient are set aside; where all are, nothing that is there is replaced.
+    """
     if not files:
         raise RuleBroken(Reason.NO_FILES, pointer="/dicomSR")
     found = lock_report(work, triple)
     report = found.report
     take(work, report, Event.UPDATE_FILES)
-    if mode is UpdateMode.REPLACE:
-        work.session.exec(
-            delete(ReportFile).where(
-                col(ReportFile.report_pk) == key_of(report),
-                col(ReportFile.kind) == FileKind.STRUCTURED_REPORT,
-            )
-        )
+    files = separate_files(work, triple, found.order, files)
+    accepted = any(each.kind is FileKind.STRUCTURED_REPORT for each in files)
+    if mode is UpdateMode.REPLACE and accepted:
+        _delete(work, report, FileKind.STRUCTURED_REPORT, FileKind.SET_ASIDE)
     attach(work, report, files, found.order)
     if report.status is Status.DRAFT:  # what was read, if only preliminarily, keeps its words
         refresh_findings(work, report)
     feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
-    return report
+    return Updated(report, set_aside(files))
+
+
+def _delete(work: Work, report: Report, *kinds: FileKind) -> None:
+    work.session.exec(
+        delete(ReportFile).where(
+            col(ReportFile.report_pk) == key_of(report), col(ReportFile.kind).in_(kinds)
+        )
+    )
 
 
 def attach(work: Work, report: Report, files: Sequence[Attachment], order: ReportOrder) -> int:
@@ -67,6 +87,7 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     Add what an order brings to its report; count what is new there.
 
     What the report has already, by content or by SOP instance, is the order's from now on, too.
+    A file that is accepted is not set aside any more.
     """
     work.session.flush()
     own, by = key_of(report), order.pk or 0
@@ -79,9 +100,21 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
             row = _row(work, own, file)
             known.update(dict.fromkeys(marks, row))
             added += 1
+        for mark in _marks(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
+            if file.kind is FileKind.STRUCTURED_REPORT and (old := known.pop(mark, None)):
+                work.session.delete(old)
         _belongs(work, row, [by])
     work.session.flush()
     return added
+
+
+def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:
+    """Tell whether any of these files is not among those of a report."""
+    known = _known(work, report_pk)
+    return any(
+        known.keys().isdisjoint(_marks(file.kind, file.sha256, file.sop_instance_uid))
+        for file in files
+    )
 
 
 def _known(work: Work, report_pk: int) -> dict[tuple[str, ...], ReportFile]:
@@ -94,7 +127,7 @@ def _known(work: Work, report_pk: int) -> dict[tuple[str, ...], ReportFile]:
 
 
 def _marks(kind: FileKind, sha256: str, instance: str | None) -> list[tuple[str, ...]]:
-    return [(kind, sha256), *([(instance,)] if instance else [])]
+    return [(kind, sha256), *([(kind, "instance", instance)] if instance else [])]
 
 
 def _belongs(work: Work, row: ReportFile, orders: Sequence[int]) -> None:
@@ -209,6 +242,16 @@ def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def list_set_aside(work: Work, report: Report) -> list[dict[str, Any]]:
+    """Return title and contradicting tags of the files of another patient."""
+    rows = work.connection.execute(
+        select_columns(FILES.c.details)
+        .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.SET_ASIDE)
+        .order_by(FILES.c.pk)
+    )
+    return [dict(row.details) for row in rows]
 
 
 def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, bytes]:

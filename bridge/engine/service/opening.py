@@ -23,6 +23,7 @@ from bridge.engine.service import lease, links
 from bridge.engine.service.assigning import needs_transfer
 from bridge.engine.service.caller import SITES, Visitor, account_role
 from bridge.engine.service.finding import current_triple, lock_orders, lock_report_by_id
+from bridge.engine.service.foreign_files import separate
 from bridge.engine.service.seating import (
     Seat,
     WindowFacts,
@@ -128,6 +129,7 @@ def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: 
         links.hold(work.connection, link)
     # A launch is brought in once: a second opening must not undo what came later.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
+        request = separate(work, request, triple)
         _refuse_other_name(work, request, triple)
         if found is not None:
             bring(work, found.report, found.order, request)

@@ -16,6 +16,7 @@ from bridge.engine.rules.authority import Deed, permits
 from bridge.engine.rules.document import parse
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.service import feed, lease
+from bridge.engine.service.files import list_set_aside
 from bridge.engine.service.finding import key_of, lock_report_by_id
 from bridge.engine.service.journaling import journal_key
 from bridge.engine.service.lease import Editor
@@ -82,6 +83,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "signedAt": report.signed_at,
         "signedBy": report.signed_by,
         "addenda": [_addendum_json(each) for each in addenda_of(work, report)],
+        "setAside": list_set_aside(work, report),
         "recalled": _recalled(work, report) if report.status not in SIGNED else None,
         "owner": _owns(editor, report),
         "ownerName": _owner_name(work, report),

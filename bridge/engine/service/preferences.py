@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from sqlalchemy import Connection, select
 
+from bridge.engine.documents.model import PageSize
 from bridge.engine.launching.languages import language
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.checks import Behaviour, Check
@@ -65,6 +66,7 @@ class Preferences(BaseModel):
     webViewObjects: StrictBool = False
     frameLinkSeconds: Annotated[StrictInt, Field(ge=60, le=7 * _DAY)] | None = None
     loginLinkSeconds: Annotated[StrictInt, Field(ge=60, le=366 * _DAY)] | None = None
+    pageSize: PageSize = PageSize.A4
     shareSeconds: Annotated[StrictInt, Field(ge=60, le=366 * _DAY)] = 30 * _DAY
     sessionIdleSeconds: Annotated[StrictInt, Field(ge=300, le=480 * 60)] | None = None
 

@@ -83,6 +83,27 @@ class Owner(BaseModel):
     email: str | None = None
 
 
+class FileSetAside(BaseModel):
+    """A DICOM SR file that contradicts the order by these clinicalInfo tags."""
+
+    sopInstanceUID: str
+    contradicts: list[str]
+
+
+class FilesUpdated(BaseModel):
+    """The answer to `update-dicomsr` when files were set aside; without warnings it is empty."""
+
+    model_config = example(
+        {
+            "warnings": ["dicom_sr_other_patient"],
+            "filesSetAside": [{"sopInstanceUID": "1.2.3", "contradicts": ["PatientName"]}],
+        }
+    )
+
+    warnings: list[str]
+    filesSetAside: list[FileSetAside]
+
+
 class LaunchResponse(BaseModel):
     """The answer to a launch; both spellings of the QR code carry the same value."""
 
@@ -105,6 +126,7 @@ class LaunchResponse(BaseModel):
     reportStatus: str | None = None
     reportId: str | None = None
     warnings: list[str]
+    filesSetAside: list[FileSetAside] | None = None
 
 
 class InitResponse(BaseModel):

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Path, Query
+from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.documents import html, pdf, rtf
@@ -24,8 +25,9 @@ from bridge.engine.http.guard import SessionRoute
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.problems import bad_request
 from bridge.engine.http.sessions import DeskDep
+from bridge.engine.records.tables import Report
 from bridge.engine.service import files, history, priors
-from bridge.engine.service.export import gather_report
+from bridge.engine.service.export import gather_printed, gather_report
 from bridge.engine.service.finding import lock_report_by_id
 from bridge.executors import Threads
 
@@ -53,6 +55,7 @@ class Format(StrEnum):
 class _Writer:
     media_type: str
     render: Callable[[Exported, tzinfo], bytes]
+    gather: Callable[[Session, Report], Exported] = gather_report
 
 
 def _html_bytes(exported: Exported, zone: tzinfo) -> bytes:
@@ -66,9 +69,11 @@ def _docx(exported: Exported, zone: tzinfo) -> bytes:
 
 
 WRITERS = {
-    Format.PDF: _Writer("application/pdf", pdf.render),
+    Format.PDF: _Writer("application/pdf", pdf.render, gather_printed),
     Format.DOCX: _Writer(
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document", _docx
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        _docx,
+        gather_printed,
     ),
     Format.RTF: _Writer("application/rtf", rtf.render),
     Format.HTML: _Writer("text/html; charset=utf-8", _html_bytes),
@@ -125,13 +130,12 @@ async def export(
     kind: Format, desk: DeskDep, time_zone: Annotated[str | None, Query(alias="timeZone")] = None
 ) -> Response:
     """Return the report as a file; HTML is what the page prints."""
-    zone, report_id = zone_of(time_zone), desk.session.report_id
+    zone, report_id, writer = zone_of(time_zone), desk.session.report_id, WRITERS[kind]
     exported = await desk.view(
         "export",
         report_id,
-        lambda work, _: gather_report(work.session, lock_report_by_id(work, report_id)),
+        lambda work, _: writer.gather(work.session, lock_report_by_id(work, report_id)),
     )
-    writer = WRITERS[kind]
     chosen = zone or ZoneInfo(exported.site.time_zone or "UTC")
     try:
         data = await Threads.EXPORTS.run(writer.render, exported, chosen)

@@ -22,7 +22,8 @@ from bridge.engine.http.models.exports import PdfBody, RtfFileBody
 from bridge.engine.http.models.reports import ExportBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.problems import bad_request
-from bridge.engine.service.export import gather_report, read_until
+from bridge.engine.records.tables import Report
+from bridge.engine.service.export import gather_printed, gather_report, read_until
 from bridge.engine.service.reading import read_report
 from bridge.executors import Threads
 
@@ -38,6 +39,7 @@ async def _export(
     body: ExportBody,
     render: Callable[[Exported, tzinfo], Rendered],
     addenda: int | None = None,
+    gather: Callable[[Session, Report], Exported] = gather_report,
 ) -> Rendered:
     """
     Gather a report, render it off the loop, and note in the audit trail who took it.
@@ -48,7 +50,7 @@ async def _export(
 
     def reading(session: Session) -> tuple[Exported, str]:
         report = read_report(session, triple)
-        found = gather_report(session, report)
+        found = gather(session, report)
         if body.prelimUntil is not None:
             found = replace(found, body=read_until(session, report, body.prelimUntil))
         return found, report.report_id
@@ -117,7 +119,7 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     if not request.state.caller.service:
         raise bad_request("Not Found", code="no_such_path", status=404)
     try:
-        data = await _export(request, body, pdf.render, body.addenda)
+        data = await _export(request, body, pdf.render, body.addenda, gather_printed)
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}

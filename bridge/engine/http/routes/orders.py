@@ -4,24 +4,33 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.http.acting import Place, act, expect, place_of, triple_of
+from bridge.engine.http.acting import Place, ReportAnswer, act, expect, place_of, triple_of
 from bridge.engine.http.guard import FileRoute, WriteRoute
+from bridge.engine.http.launching import warnings_of
 from bridge.engine.http.models.reports import (
     DeleteBody,
     FlatIdentity,
     LinkBody,
     UpdateStructuredReports,
 )
-from bridge.engine.http.models.responses import NO_BODY, StatusRecordBody, problems
+from bridge.engine.http.models.responses import (
+    NO_BODY,
+    FilesUpdated,
+    StatusRecordBody,
+    problems,
+)
 from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.launching.attachments import structured_reports
+from bridge.engine.launching.outcome import Caution
+from bridge.engine.records.tables import Report
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service.assigning import unassign
 from bridge.engine.service.deletion import delete_report, reset_order
 from bridge.engine.service.files import UpdateMode, update_structured_reports
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.unlinking import unlink_orders
+from bridge.engine.service.work import Work
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
@@ -49,7 +58,17 @@ async def delete(body: DeleteBody, request: Request) -> Response:
     return response
 
 
-@files.post("/update-dicomsr", response_class=Response, responses=DONE)
+@files.post(
+    "/update-dicomsr",
+    response_class=Response,
+    responses={
+        **problems(),
+        200: {
+            "description": "Done; a body is sent only where files were set aside",
+            "model": FilesUpdated,
+        },
+    },
+)
 async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
     """Replace or extend the DICOM SR files of an unsigned report."""
     triple, engine, place = (
@@ -60,13 +79,15 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     await expect(request, place)
     texts = [each.fileData for each in body.dicomSR]
     read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
-    files = [each.kept for each in read]
-    return await act(
-        request,
-        "update-dicomsr",
-        place,
-        lambda work: update_structured_reports(work, triple, files, UpdateMode(body.mode)),
-    )
+
+    def update(work: Work) -> Report | ReportAnswer:
+        done = update_structured_reports(work, triple, read, UpdateMode(body.mode))
+        if not done.set_aside:
+            return done.report
+        warnings = warnings_of([Caution.SR_OTHER_PATIENT], done.set_aside)
+        return ReportAnswer(done.report, warnings)
+
+    return await act(request, "update-dicomsr", place, update)
 
 
 @router.post("/reset-order", response_class=Response, responses=DONE)

@@ -55,7 +55,7 @@ def report(*content: Dataset, sop_class: str = BASIC_TEXT, **attributes: Any) ->
     made = Dataset()
     made.SOPClassUID, made.SOPInstanceUID = sop_class, "1.2.3.4"
     made.Modality, made.ValueType = "SR", "CONTAINER"
-    made.PatientID, made.AccessionNumber = "M1", "A1"
+    made.PatientID, made.AccessionNumber = "P1", "A1"
     made.ConceptNameCodeSequence = [code("Imaging Report")]
     made.ContentSequence = list(content)
     for keyword, value in attributes.items():
@@ -180,7 +180,7 @@ class TestTags:
             ReferringPhysicianName="REFER^RING",
         )
         assert dict(read(file_of(made)).tags) == {
-            "PatientMRN": "M1",
+            "PatientMRN": "P1",
             "Accession": "A1",
             "PatientBirthDate": "19700102",
             "PatientSex": "F",

@@ -14,6 +14,8 @@ from bridge.engine.rules.document import (
     Mark,
     Paragraph,
     Section,
+    Table,
+    TableCell,
     Text,
     from_text,
     parse,
@@ -29,14 +31,28 @@ INLINE = st.one_of(
     st.builds(Field, LINE, LINE),
 )
 INLINES = st.lists(INLINE, max_size=4).map(tuple)
+LISTS = st.recursive(
+    st.builds(ListBlock, st.lists(INLINES, max_size=4).map(tuple), st.booleans()),
+    lambda lists: st.builds(
+        ListBlock,
+        st.lists(
+            st.tuples(INLINES, st.lists(lists, max_size=2)).map(lambda each: (*each[0], *each[1])),
+            max_size=3,
+        ).map(tuple),
+        st.booleans(),
+    ),
+    max_leaves=4,
+)
+CELLS = st.builds(
+    TableCell,
+    st.lists(st.one_of(st.builds(Paragraph, INLINES), LISTS), max_size=2).map(tuple),
+    st.booleans(),
+)
+TABLES = st.builds(Table, st.lists(st.lists(CELLS, max_size=3).map(tuple), max_size=3).map(tuple))
 DOCUMENT = st.builds(
     Document,
     st.lists(
-        st.one_of(
-            st.builds(Section, LINE),
-            st.builds(Paragraph, INLINES),
-            st.builds(ListBlock, st.lists(INLINES, max_size=4).map(tuple), st.booleans()),
-        ),
+        st.one_of(st.builds(Section, LINE), st.builds(Paragraph, INLINES), LISTS, TABLES),
         max_size=5,
     ).map(tuple),
 )
@@ -66,6 +82,61 @@ def test_plain_text() -> None:
     )
 
     assert plain_text(document) == "FINDINGS\nLiver 15 cm[side]\n1. one\n2. two\n- dot"
+
+
+def test_sublists_are_indented() -> None:
+    """A sublist follows its item, two spaces further in, and counts from one again."""
+    inner = ListBlock(((Text("apical"),), (Text("basal"),)), ordered=True)
+    document = Document((ListBlock(((Text("Lung"), inner), (Text("Liver"),))),))
+
+    assert plain_text(document) == "- Lung\n  1. apical\n  2. basal\n- Liver"
+
+
+def cell(*lines: str, header: bool = False) -> TableCell:
+    """Make a cell with a paragraph for each line."""
+    return TableCell(tuple(Paragraph((Text(line),)) for line in lines), header)
+
+
+def test_a_row_of_a_table_is_a_line_of_text() -> None:
+    """Columns are aligned, so that a value stays under its name, also beside an empty cell."""
+    table = Table(
+        (
+            (cell("Organ", header=True), cell("Size", header=True), cell("Finding", header=True)),
+            (cell("Liver"), cell("15 cm"), cell("normal")),
+            (cell("Right kidney"), cell(), cell("stone", "no stasis")),
+            (cell("脾"), cell("9 cm")),
+        )
+    )
+
+    assert plain_text(Document((Section("FINDINGS"), table))).split("\n") == [
+        "FINDINGS",
+        "Organ         Size   Finding",
+        "Liver         15 cm  normal",
+        "Right kidney         stone",
+        "                     no stasis",
+        "脾            9 cm",
+    ]
+
+
+def test_an_item_reads_its_lists_last() -> None:
+    """The text of an item precedes its sublists; lists nest nine deep at most."""
+    item: list[Any] = [{"type": "list", "items": []}, {"type": "text", "text": "late"}]
+    with pytest.raises(BadDocument, match="/content/0/items/0/1: expected a list"):
+        parse({"type": "doc", "content": [{"type": "list", "items": [item]}]})
+
+    nested: dict[str, Any] = {"type": "list", "items": [[]]}
+    for _ in range(9):
+        nested = {"type": "list", "items": [[nested]]}
+    with pytest.raises(BadDocument, match="more than 9 lists in each other"):
+        parse({"type": "doc", "content": [nested]})
+
+
+def test_tables_are_bounded() -> None:
+    """Cells that short rows are filled up with count as well."""
+    row = {"type": "tableRow", "content": [{"type": "tableCell"}] * 63}
+    table = {"type": "table", "content": [row, *[{"type": "tableRow"}] * 1000]}
+    with pytest.raises(BadDocument, match="more than 50000 cells"):
+        parse({"type": "doc", "content": [table]})
 
 
 @pytest.mark.parametrize(
@@ -99,6 +170,33 @@ def test_plain_text() -> None:
             "/content/0/title",
         ),
         ({"type": "doc", "content": [{"type": "list", "items": [1]}]}, "/content/0/items/0"),
+        ({"type": "doc", "content": [{"type": "table"}]}, "/content/0/content"),
+        (
+            {"type": "doc", "content": [{"type": "table", "content": [{"type": "tableCell"}]}]},
+            "/content/0/content/0/type",
+        ),
+        (
+            {
+                "type": "doc",
+                "content": [
+                    {
+                        "type": "table",
+                        "content": [
+                            {
+                                "type": "tableRow",
+                                "content": [
+                                    {
+                                        "type": "tableHeader",
+                                        "content": [{"type": "table", "content": []}],
+                                    }
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            },
+            "/content/0/content/0/content/0/content/0/type",
+        ),
     ],
 )
 def test_refusals_name_the_place(value: Any, place: str) -> None:

@@ -4,12 +4,17 @@ from datetime import UTC, datetime
 
 import pytest
 
+from bridge.engine.documents.model import PageSize
 from bridge.engine.documents.record import CLINICAL_TAGS, export_record
 from bridge.engine.errors import ReportNotFound
+from bridge.engine.launching.request import Attachment
 from bridge.engine.records.tables import Membership, Site
 from bridge.engine.rules.document import from_text
+from bridge.engine.rules.status import FileKind
 from bridge.engine.service import addenda
-from bridge.engine.service.export import gather
+from bridge.engine.service.export import IMAGES, gather, gather_printed
+from bridge.engine.service.files import attach
+from bridge.engine.service.finding import lock_report
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.prelim import prelim
 from bridge.engine.service.sign import sign
@@ -83,3 +88,32 @@ def test_an_unsigned_report_can_be_exported(ward: Ward) -> None:
             gather(work.session, ward.triple("X"))
 
     assert record["reportInfo"] == {"content": "", "signedAt": None, "signedBy": None}
+
+
+def test_what_is_printed(ward: Ward) -> None:
+    """Printed reports have the site's paper and their key images; too many are counted."""
+    order = ward.draft("A1")
+    with ward.work() as work:
+        site = work.session.get(Site, SITE)
+        assert site is not None
+        site.settings = {"pageSize": "Letter"}
+        report = lock_report(work, order).report
+        images = [
+            Attachment(
+                FileKind.KEY_IMAGE,
+                str(number),
+                b"png",
+                "image/png",
+                details={"width": 3, "height": 2},
+            )
+            for number in range(IMAGES + 2)
+        ]
+        attach(work, report, images, lock_report(work, order).order)
+
+    with ward.work() as work:
+        exported = gather_printed(work.session, lock_report(work, order).report)
+
+    assert exported.site.page_size is PageSize.LETTER
+    assert len(exported.key_images) == IMAGES
+    assert (exported.key_images[0].width, exported.key_images[0].data) == (3, b"png")
+    assert exported.images_left_out == 2

@@ -57,6 +57,8 @@ export interface Page {
   signedBy: Person | null;
   unsignUntil: number | null;
   addendumUnsignUntil: number | null;
+  /** DICOM SR files of another patient: why each is not part of the report. */
+  setAside: { title: string; contradicts: ("PatientMRN" | "PatientName" | "PatientBirthDate")[] }[];
   recalled: { document: ReportDocument; at: number } | null;
   owner: boolean;
   ownerName: string;
@@ -144,6 +146,7 @@ export interface Measurement {
 }
 
 export type ReportFile =
+  | { id: number; kind: "setAside"; title: string; contradicts: string[] }
   | { id: number; kind: "dicomSR"; title: string; text: string; measurements: Measurement[] }
   | {
       id: number;

@@ -1,0 +1,141 @@
+"""What every page of a printed report carries, and how its text fits the page."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC
+from io import BytesIO
+from typing import Any
+
+import docx
+import pypdf
+import pytest
+
+from bridge.engine.documents import docx as docx_format
+from bridge.engine.documents import pdf, rtf
+from bridge.engine.documents.images import KeyImage
+from bridge.engine.documents.model import Exported, Image, PageSize
+from bridge.engine.rules.document import Document, Mark, Paragraph, Section, Text
+from tests.bridge.engine.documents.reading_back import needs_pdf
+
+Make = Callable[..., Exported]
+
+TAGS = {
+    "PatientName": "MADE^UP",
+    "PatientMRN": "M-4711",
+    "PatientBirthDate": "19700102",
+    "Accession": "ACC-1",
+}
+POINTS = {PageSize.A4: (595, 842), PageSize.LETTER: (612, 792)}
+MILLIMETRES = {PageSize.A4: (210, 297), PageSize.LETTER: (216, 279)}
+
+
+def printed(report: Exported, size: PageSize = PageSize.A4, *, orders: int = 1) -> Exported:
+    """Return the report of an identified patient on this paper."""
+    named = tuple({**TAGS, "Accession": f"ACC-{n + 1}"} for n in range(orders))
+    return replace(report, orders=named, site=replace(report.site, page_size=size))
+
+
+def pages_of(report: Exported) -> list[Any]:
+    """Return the pages of the PDF."""
+    return list(pypdf.PdfReader(BytesIO(pdf.render(report, UTC))).pages)
+
+
+def document_of(report: Exported) -> Any:
+    """Return the DOCX, opened."""
+    return docx.Document(BytesIO(docx_format.render(report, UTC)))
+
+
+@needs_pdf
+@pytest.mark.parametrize("size", PageSize)
+def test_every_page_of_a_pdf_names_the_patient(make: Make, size: PageSize) -> None:
+    """Name, MRN, birth date, accession and page n of m are on each page, in the site's size."""
+    pages = pages_of(printed(make("\n".join(["line"] * 150)), size))
+
+    assert len(pages) > 2
+    for number, page in enumerate(pages, 1):
+        text = page.extract_text()
+        for value in ("MADE, UP", "M-4711", "Jan 2, 1970", "ACC-1"):
+            assert value in text
+        assert f"Page {number} of {len(pages)}" in text
+        assert (round(page.mediabox.width), round(page.mediabox.height)) == POINTS[size]
+
+
+@pytest.mark.parametrize("size", PageSize)
+def test_every_page_of_a_docx_names_the_patient(make: Make, size: PageSize) -> None:
+    """The header names the patient; the footer counts pages by fields; the size is the site's."""
+    section = document_of(printed(make("x"), size)).sections[0]
+    header = "\n".join(each.text for each in section.header.paragraphs)
+    footer = section.footer._element.xml  # python-docx does not read fields
+
+    for value in ("MADE, UP", "M-4711", "Jan 2, 1970", "ACC-1"):
+        assert value in header
+    assert footer.index(" PAGE ") < footer.index(" NUMPAGES ")
+    assert (round(section.page_width.mm), round(section.page_height.mm)) == MILLIMETRES[size]
+
+
+def test_every_page_of_an_rtf_names_the_patient(make: Make) -> None:
+    """The RTF has the same header and footer; the content alone has none."""
+    report = printed(make("x"), PageSize.LETTER)
+    data = rtf.render(report, UTC)
+    header = data[data.index(b"{\\header") : data.index(b"{\\footer")]
+
+    assert b"M-4711" in header
+    assert b"NUMPAGES" in data
+    assert b"\\paperw12240" in data
+    assert b"M-4711" not in rtf.render(report, UTC, content_only=True)
+
+
+@needs_pdf
+def test_accessions_of_linked_orders(make: Make) -> None:
+    """Several accessions are named; of very many the first, and how many more there are."""
+    report = printed(make("x"), orders=9)
+
+    assert "ACC-1, ACC-2, ACC-3, ACC-4 +5" in pages_of(report)[0].extract_text()
+
+
+@needs_pdf
+@pytest.mark.parametrize("length", [300, 30_000])
+def test_long_text_without_spaces_wraps(make: Make, length: int) -> None:
+    """No line leaves the page, and the text reads back without additions."""
+    word = ("ABCDEFGHIJ" * length)[:length]
+    pages = pages_of(printed(make(word)))
+    lines = "\n".join(page.extract_text() for page in pages).splitlines()
+    text = "".join(line for line in lines if set(line) <= set("ABCDEFGHIJ"))
+
+    assert text == word
+    assert max(map(len, (line for line in lines if line in word))) < 90
+
+
+@needs_pdf
+def test_latin_emphasis_in_an_east_asian_report(make: Make) -> None:
+    """Bold, italic and headings in Latin letters use the faces for them."""
+    body = Document(
+        (
+            Section("Findings"),
+            Paragraph((Text("bold", (Mark.BOLD,)), Text("slanted", (Mark.ITALIC,)), Text("両肺"))),
+        )
+    )
+    data = pdf.render(make(body, "ja-JP"), UTC)
+
+    for face in (b"LibertinusSerif-Bold", b"LibertinusSerif-Italic", b"NotoSansCJKjp"):
+        assert face in data
+
+
+@pytest.fixture
+def key_image(picture: Image) -> KeyImage:
+    """A key image of a report."""
+    return KeyImage("image/png", picture.data, hashlib.sha256(picture.data).hexdigest(), 60, 20)
+
+
+@needs_pdf
+def test_key_images_are_printed(make: Make, key_image: KeyImage) -> None:
+    """PDF and DOCX show key images under a heading, and say how many are left out."""
+    report = printed(make("x"))
+    shown = replace(report, key_images=(key_image,), images_left_out=3)
+
+    text = "".join(page.extract_text() for page in pages_of(shown))
+    assert "Key images" in text
+    assert "3 more key images" in text
+    assert len(document_of(shown).inline_shapes) == len(document_of(report).inline_shapes) + 1
+    assert "Key images" not in "".join(page.extract_text() for page in pages_of(report))

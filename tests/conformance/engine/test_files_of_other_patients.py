@@ -1,0 +1,149 @@
+"""A structured report of another patient is set aside, said in the answer, shown on the page."""
+
+from typing import Any
+
+import pytest
+
+from tests.bridge.engine.http.house import READER, Page, Service, user
+from tests.conformance.engine.cases import Case, ok
+from tests.conformance.engine.test_dicom_sr import basic, files
+from tests.conformance.engine.test_launch import stored
+
+TAGS = {"PatientName": "DOE^JANE^QUINN", "PatientBirthDate": "19700102"}
+OWN = {"PatientID": "P1", "PatientName": "Doe^Jane", "PatientBirthDate": "19700102"}
+OTHER = [
+    ({"PatientID": "P2"}, "PatientMRN"),
+    ({"PatientName": "ROE^RICHARD"}, "PatientName"),
+    ({"PatientBirthDate": "19710203"}, "PatientBirthDate"),
+]
+WARNING = "dicom_sr_other_patient"
+
+
+def shown(page: Page) -> list[dict[str, Any]]:
+    """Return the files that the report page lists."""
+    listed: list[dict[str, Any]] = page("files").json()["files"]
+    return listed
+
+
+@pytest.mark.parametrize("way", ["eager", "lazy", "register", "known", "update"])
+@pytest.mark.parametrize(("attributes", "tag"), OTHER)
+def test_another_patients_file_is_set_aside(
+    service: Service, attributes: dict[str, str], tag: str, way: str
+) -> None:
+    """The request succeeds with a warning; neither text nor tags of the file enter the report."""
+    case = Case(service)
+    sent = files(
+        basic("Mass of 9 cm.", **{**OWN, **attributes}, StudyDescription="Wrong study"),
+        basic("Nodule of 4 mm.", **OWN, SOPInstanceUID="1.2.3.8"),
+    )
+    if way == "update":
+        ok(service.launch(READER, tags=TAGS))
+        answer = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+    elif way == "known":
+        case.order("A1", **TAGS)
+        answer = ok(service.launch(READER, dicomSR=sent))
+    else:
+        more = {"lazyLaunch": way != "eager", "registerOrder": way == "register"}
+        answer = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
+
+    assert WARNING in answer.json()["warnings"]
+    aside = answer.json()["filesSetAside"]
+    assert [each["contradicts"] for each in aside] == [[tag]]
+    page = (
+        case.page("A1")
+        if way != "lazy"
+        else service.session(service.open(answer.json()["reportLink"]))
+    )
+    assert case.content("A1") == "Finding: Nodule of 4 mm."
+    assert stored(service, "A1").get("StudyDescription", "") != "Wrong study"
+    assert stored(service, "A1")["PatientName"] == TAGS["PatientName"]
+    noticed = [each for each in shown(page) if each["kind"] == "setAside"]
+    assert [each["contradicts"] for each in noticed] == [[tag]]
+    assert "Mass" not in str(noticed)
+    assert [each["contradicts"] for each in page("report").json()["setAside"]] == [[tag]]
+
+
+def test_a_file_without_identity_is_accepted(service: Service) -> None:
+    """What a file does not say contradicts nothing."""
+    answer = ok(service.launch(READER, dicomSR=files(basic(PatientID="")), tags=TAGS)).json()
+
+    assert answer["warnings"] == []
+    assert "filesSetAside" not in answer
+    assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
+
+
+def test_a_prior_identifier_is_the_patients_own(service: Service) -> None:
+    """A file under an identifier that was merged into the order's belongs to the order."""
+    ok(service.launch(READER, tags=TAGS))
+    merge = {"SiteID": "SITE1", "PatientMRN": "P1", "PriorPatientMRN": "P0"}
+    ok(service.post("patient/merge", merge))
+
+    sent = files(basic(PatientID="P0", PatientName="DOE^JANE"))
+    answer = Case(service).post("update-dicomsr", "A1", dicomSR=sent)
+
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_a_wrong_file_replaces_nothing(service: Service) -> None:
+    """`replace` with files of another patient alone keeps those that are there."""
+    case = Case(service)
+    ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))
+    wrong = files(basic("Mass.", PatientID="P9", SOPInstanceUID="1.2.3.9"))
+
+    answer = ok(case.post("update-dicomsr", "A1", dicomSR=wrong, mode="replace"))
+
+    assert answer.json()["warnings"] == [WARNING]
+    assert case.content("A1") == "Finding: Nodule of 4 mm."
+
+
+def test_a_corrected_order_accepts_the_file(service: Service) -> None:
+    """Sent again after the order was corrected, the file enters and is set aside no more."""
+    case = Case(service)
+    sent = files(basic(PatientBirthDate="19710203"))
+    ok(service.launch(READER, dicomSR=sent, tags=TAGS))
+    body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19710203"}
+    ok(service.post("patient/update", body))
+
+    answer = case.post("update-dicomsr", "A1", dicomSR=sent, mode="append")
+
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert case.content("A1") == "Finding: Nodule of 4 mm."
+    assert [each["kind"] for each in shown(case.page("A1"))] == ["dicomSR"]
+
+
+def test_two_files_that_contradict_each_other(service: Service) -> None:
+    """Where nothing else names the patient, the file with the order's PatientID decides."""
+    first = basic("Mass.", PatientID="", PatientName="ROE^RICHARD", SOPInstanceUID="1.2.3.9")
+    answer = ok(service.launch(READER, dicomSR=files(first, basic(**OWN)))).json()
+
+    assert answer["filesSetAside"] == [
+        {"sopInstanceUID": "1.2.3.9", "contradicts": ["PatientName"]}
+    ]
+    assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
+    assert stored(service, "A1")["PatientName"] == "Doe^Jane"
+
+
+def test_a_spelling_of_a_file_renames_nobody(service: Service) -> None:
+    """A launch that names no patient is not refused for a file's spelling of the known name."""
+    ok(service.launch(READER, tags=TAGS))
+
+    answer = ok(service.launch(READER, accession="A2", dicomSR=files(basic(**OWN)))).json()
+
+    assert answer["warnings"] == []
+    assert stored(service, "A2").get("PatientName", "") in ("", TAGS["PatientName"])
+
+
+@pytest.mark.parametrize("register", [False, True])
+def test_a_signed_report_says_what_it_does_not_take(service: Service, register: bool) -> None:
+    """Files that a signed report does not have are not added, and the answer warns."""
+    case = Case(service)
+    ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))
+    case.sign("A1", now=True)
+    more = {"lazyLaunch": True, "registerOrder": True} if register else {"userInfo": user()}
+
+    again = ok(service.launch(dicomSR=files(basic(**OWN)), **more)).json()
+    new = files(basic("New.", **OWN, SOPInstanceUID="1.2.3.9"))
+    answer = ok(service.launch(dicomSR=new, **more)).json()
+
+    assert "files_not_added" not in again["warnings"]
+    assert "files_not_added" in answer["warnings"]
