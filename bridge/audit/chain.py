@@ -28,6 +28,7 @@ from sqlalchemy import (
 from bridge.audit.events import COLUMNS, GENESIS, AuditEvent, event_hash, is_well_formed
 from bridge.store.answers import Answer, Words, carry, run_all
 from bridge.store.inserting import inserted, insertion
+from bridge.store.postgres import BRIEFLY
 from bridge.store.steps import plain, said
 
 LOCK: Final = "engine audit"
@@ -87,6 +88,8 @@ class Chain:
 
     def append(self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]) -> None:
         """As `record_all`, in a transaction that holds `LOCK` already."""
+        if connection.dialect.name == "postgresql":
+            carry(connection, Words(BRIEFLY, ()))
         end = carry(connection, self.newest(connection))
         run_all(connection, self.appended(connection, events, end))
 

@@ -106,6 +106,7 @@ class Sweep:
                 self.database.serialize(connection, "retention")  # nothing is archived twice
                 ids = some(connection, after, size)
                 if self.archive is not None and ids:
+                    self.database.be_unhurried(connection)  # the archive's disk may be slow
                     self.archive(stored.rows.name, stored.contents(connection, ids))
                 forget(connection, ids)
             took = self.clock() - begun

@@ -98,8 +98,10 @@ def run_all(connection: Connection, words: Sequence[Words]) -> list[Answer]:
     """
     if len(words) < 2 or connection.dialect.name != "postgresql" or _is_heard(connection):  # noqa: PLR2004  # several
         return [carry(connection, each) for each in words]
+    from bridge.store.pipelining import pipeline  # noqa: PLC0415  # loads the driver
+
     driver: Any = connection.connection.driver_connection
-    with driver.pipeline():
+    with pipeline(driver):
         cursors = [_sent(driver.cursor(), each) for each in words]
     return list(map(_answer, cursors, words))
 

@@ -200,6 +200,11 @@ class Database:
             limit = "DEFAULT" if milliseconds is None else str(milliseconds)
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {limit}")
 
+    def be_unhurried(self, connection: Connection) -> None:
+        """Let this transaction pause between its statements for as long as its work takes."""
+        if self.dialect == "postgresql":
+            connection.exec_driver_sql(postgres.UNHURRIED)
+
     def serialize(self, connection: Connection, name: str) -> None:
         """
         Let whoever serializes on `name` commit one after the other, from here to the commit.
@@ -227,13 +232,14 @@ class Database:
         """
         Give what serializes on these names, one after the other, and announces: at one go.
 
-        To be run before others (`answers.run_all`); nothing on SQLite.
+        To be run before others (`answers.run_all`); nothing on SQLite. The server then ends the
+        transaction if it pauses (`postgres.BRIEF_SECONDS`).
         """
         if self.dialect != "postgresql":
             return []
         keys = [postgres.lock_key(name) for name in names]
         asked = {"keys": keys, "channel": channel, "mark": self.mark}
-        return [Words(postgres.IN_TURN_ANNOUNCING, asked)]
+        return [Words(postgres.IN_TURN_ANNOUNCING, asked), Words(postgres.BRIEFLY, ())]
 
     def alone(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""

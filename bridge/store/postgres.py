@@ -23,12 +23,43 @@ IN_TURN_ANNOUNCING = """
     SELECT pg_advisory_xact_lock(k), pg_notify(%(channel)s, %(mark)s)
     FROM unnest(%(keys)s::bigint[]) AS k
 """  # alike notices of a transaction are one
+FROZEN_SECONDS = 10
+"""
+Seconds after which the server ends a transaction whose client says nothing, and with it its locks.
+
+A process that is stopped, or behind a path that drops its packets, cannot end it itself.
+"""
+
+BRIEF_SECONDS = 2
+"""The same for a transaction that holds a lock that every node needs."""
+
+# The server counts idle seconds between statements only: the time of the whole transaction also
+# covers a client that is stopped while it sends some. PostgreSQL has that since version 17.
+BRIEFLY = f"""
+    SELECT set_config('idle_in_transaction_session_timeout', '{BRIEF_SECONDS}s', true),
+        CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', '{FROZEN_SECONDS}s', true) END
+"""
+UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
+
 # A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
 # asked for by its keys is not found by reading a whole table.
-_OPTIONS = f"-c lock_timeout={int(LOCK_TIMEOUT * 1000)} -c random_page_cost=1.1"
+_SETTINGS = {
+    "lock_timeout": f"{int(LOCK_TIMEOUT)}s",
+    "idle_in_transaction_session_timeout": f"{FROZEN_SECONDS}s",
+    "random_page_cost": "1.1",
+    # How the server misses us; below is how we miss the server. Neither counts on a socket file.
+    "tcp_keepalives_idle": "10s",
+    "tcp_keepalives_interval": "5s",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": f"{int(LOCK_TIMEOUT)}s",
+}
+_OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 _ARGUMENTS: dict[str, Any] = {
     "connect_timeout": 10,
-    "keepalives_idle": 30,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
     # A standby takes connections too, and our locks: whoever it holds is seen by nobody else.
     "target_session_attrs": "read-write",

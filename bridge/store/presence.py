@@ -22,8 +22,9 @@ LOOK_SECONDS = 2.0
 PATIENCE_SECONDS = 20.0
 """How long a start waits for a name to become free: a host that died is noticed within ten."""
 
-# A host that vanished says no goodbye: the server is to miss it within ten seconds.
-_KEEPALIVES = (
+# The server misses a host that vanished, and a process that is stopped, within ten seconds.
+_MISSED_SOON = (
+    "SET idle_session_timeout = '10s'",
     "SET tcp_keepalives_idle = 3",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
@@ -85,7 +86,7 @@ class Presence:
 
     def _stay(self, driver: Any) -> None:
         driver.autocommit = True
-        for setting in _KEEPALIVES:
+        for setting in _MISSED_SOON:
             driver.execute(setting)
         missing = list(self._names)
         while not self._ended.is_set():

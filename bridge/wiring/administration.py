@@ -80,7 +80,7 @@ class Administration:
             members = site_changes.prepare(_checked(changes))
         event = self.event("site-update", site_id, members=sorted(members))
         with self.auditing(event) as (connection, _):
-            current = sites.get_site(connection, site_id)
+            current = sites.get_site(connection, site_id, lock=True)
             changed = site_changes.changed(current, members)
             sites.update_site(connection, changed)
             event.update(site_changes.difference(current, changed))

@@ -171,7 +171,7 @@ def profile(connection: Connection, visitor: Visitor) -> dict[str, Any]:
 
 def choose(connection: Connection, visitor: Visitor, choices: Mapping[str, Any]) -> None:
     """Change what a user has chosen, for all their sites; an empty choice puts the default back."""
-    kept = {**_known_at_home(connection, visitor).settings, **choices}
+    kept = {**_known_at_home(connection, visitor, lock=True).settings, **choices}
     settings = {name: value for name, value in kept.items() if value not in ("", None)}
     users.tell(connection, visitor.account_id, visitor.site_id, settings=settings)
 
@@ -193,12 +193,12 @@ def rename(connection: Connection, visitor: Visitor, name: str) -> None:
         users.tell(connection, visitor.account_id, visitor.site_id, name=name)
 
 
-def _known_at_home(connection: Connection, visitor: Visitor) -> Row[Any]:
+def _known_at_home(connection: Connection, visitor: Visitor, *, lock: bool = False) -> Row[Any]:
     home = visitor.site_id or users.home_of(connection, visitor.account_id)
     query = select(MEMBERSHIPS).where(
         MEMBERSHIPS.c.account_id == visitor.account_id, MEMBERSHIPS.c.site_id == home
     )
-    return connection.execute(query).one()
+    return connection.execute(query.with_for_update(key_share=True) if lock else query).one()
 
 
 def change_password(

@@ -15,6 +15,7 @@ from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Billing, Report, metadata
 from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
 from bridge.engine.service.finding import group_of, key_of
+from bridge.engine.service.sites import lock_site
 from bridge.engine.service.work import Work
 from parsers.csv import read_rows
 from parsers.errors import DocumentRefused
@@ -54,6 +55,7 @@ def _row(line: int, row: dict[str, str]) -> CodeRow:
 
 def set_code_map(connection: Connection, site_id: str, rows: Sequence[CodeRow]) -> None:
     """Replace a site's code map."""
+    lock_site(connection, site_id)  # two that replace it at once must not leave both
     connection.execute(delete(CODES).where(CODES.c.site_id == site_id))
     if rows:
         connection.execute(

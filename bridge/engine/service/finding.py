@@ -20,10 +20,14 @@ from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.service.work import Work
-from bridge.store.steps import Step, among, ask, carry_out, is_asked_once, unnested
+from bridge.store.answers import Words, run_all
+from bridge.store.errors import Busy
+from bridge.store.steps import Step, among, ask, asked, carry_out, is_asked_once, unnested
 
 SITES = metadata.tables["engine_site"]
-_ATTEMPTS = 3
+ATTEMPTS = 3
+"""How often orders are looked up again that move while their reports are locked."""
+
 _CHUNK = 500  # triples in one statement; SQLite takes 32,766 parameters
 
 REFUSE_MERGED = "refuseMergedIdentifiers"
@@ -48,6 +52,18 @@ _PLACED: Final = among(
     "mrns",
     "text",
 )
+# The inner query orders the locks by their keys: transactions over several patients never deadlock.
+_PATIENT_LOCKS: Final = """
+    SELECT patient.mrn, pg_advisory_xact_lock(patient.key) FROM (
+        SELECT DISTINCT coalesce(p.mrn, asked.mrn) AS mrn, hashtextextended(
+            concat_ws(chr(31), 'patient', %(site_id)s::text, coalesce(p.mrn, asked.mrn)), 0
+        ) AS key
+        FROM unnest(%(mrns)s::text[]) AS asked (mrn)
+        LEFT JOIN engine_patient_pointer AS p
+            ON p.site_id = %(site_id)s::text AND p.prior_mrn = asked.mrn
+        ORDER BY key
+    ) AS patient
+"""
 _TRIPLE: Final = ("text", "text", "text")
 _PAIRED: Final = Step(
     _TRIPLE,
@@ -110,6 +126,25 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     return found
 
 
+def lock_patients(work: Work, site_id: str, mrns: Iterable[str]) -> None:
+    """
+    Let no other transaction launch, merge or update these patients until this one commits.
+
+    Call it before anything is read of the patients, and before any report is locked. Raise Busy
+    where one of them was merged while the lock was waited for: then all is to be tried again.
+    """
+    connection, wanted = work.connection, sorted(set(mrns))
+    if connection.dialect.name == _ONE_WRITER or not wanted:
+        return
+    locks = Words(_PATIENT_LOCKS, {"site_id": site_id, "mrns": wanted})
+    locked, pointed = run_all(
+        connection, [locks, asked(connection, _POINTED, wanted, site_id=site_id)]
+    )
+    pointers = {row.prior_mrn: row.mrn for row in pointed}
+    if not {pointers.get(mrn, mrn) for mrn in wanted} <= set(locked.scalars()):
+        raise Busy("a patient was merged meanwhile")
+
+
 def _refuses_merged(connection: Connection, site_id: str) -> bool:
     query = select(SITES.c.settings).where(SITES.c.site_id == site_id)
     settings = connection.execute(query).scalar_one_or_none() or {}
@@ -136,18 +171,40 @@ def find_orders(
         else current_triples(session.connection(), triples)
     )
     stored = _stored(session, sorted(set(keys.values()), key=_text))
-    return {triple: stored[now] for triple, now in keys.items() if now in stored}
+    found = {triple: stored[now] for triple, now in keys.items() if now in stored}
+    missing = [] if current else [triple for triple in keys if triple not in found]
+    moved = _moved(session.connection(), missing, keys)
+    return found | find_orders(session, moved) if moved else found
 
 
 def current_triples(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, Triple]:
     """Return each triple under the patient identifier that stands for its own now."""
-    asked: dict[Triple, Triple] = {}
+    found: dict[Triple, Triple] = {}
     for site_id in {triple.site_id for triple in triples}:
         own = [triple for triple in triples if triple.site_id == site_id]
         pointers = follow_pointers(connection, site_id, (triple.mrn for triple in own))
         for triple in own:
-            asked[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
-    return asked
+            found[triple] = Triple(site_id, pointers.get(triple.mrn, triple.mrn), triple.accession)
+    return found
+
+
+def places_of(connection: Connection, triples: Sequence[Triple]) -> dict[Triple, int]:
+    """Return the keys of the reports that orders belong to; merged patients included."""
+    keys = current_triples(connection, triples)
+    found = report_keys(connection, keys.values())
+    places = {triple: found[now] for triple, now in keys.items() if now in found}
+    moved = _moved(connection, [each for each in keys if each not in places], keys)
+    return places | places_of(connection, moved) if moved else places
+
+
+def _moved(
+    connection: Connection, missing: Sequence[Triple], keys: Mapping[Triple, Triple]
+) -> list[Triple]:
+    """Return those of the missing whose patients were merged since `keys` was read."""
+    if not missing or connection.dialect.name == _ONE_WRITER:
+        return []
+    later = current_triples(connection, missing)
+    return [triple for triple in missing if later[triple] != keys[triple]]
 
 
 def report_keys(connection: Connection, triples: Iterable[Triple]) -> dict[Triple, int]:
@@ -208,7 +265,7 @@ def lock_orders(
     if current and not report_keys(work.connection, triples):
         return [None] * len(triples)  # as most that are registered: cheaper than to load none
     seen = find_orders(work.session, triples, current=current)
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         if not seen:  # nothing to lock; the unique key guards against whoever is faster
             return [None] * len(triples)
         reports = lock_reports(work, (order.report_pk for order in seen.values()))

@@ -12,6 +12,7 @@ from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.records.tables import Macro, metadata
 from bridge.engine.rules.document import Document, to_json
 from bridge.engine.rules.reasons import Reason
+from bridge.engine.service.sites import lock_site
 
 MACROS = metadata.tables[str(Macro.__tablename__)]
 MAX_MACROS = 2000
@@ -38,6 +39,8 @@ def set_macro(
     now: int,
 ) -> None:
     """Create or replace a macro of a site (no account) or of a user there."""
+    if account_id is None:
+        lock_site(connection, site_id)  # the unique key does not cover macros without an account
     values = {"name": name, "document": to_json(document), "updated_at": now}
     here = _here(site_id, account_id)
     statement = update(MACROS).where(*here, MACROS.c.trigger == trigger).values(**values)

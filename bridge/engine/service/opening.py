@@ -22,7 +22,12 @@ from bridge.engine.rules.status import SIGNED
 from bridge.engine.service import lease, links
 from bridge.engine.service.assigning import needs_transfer
 from bridge.engine.service.caller import SITES, Visitor, account_role
-from bridge.engine.service.finding import current_triple, lock_orders, lock_report_by_id
+from bridge.engine.service.finding import (
+    current_triple,
+    lock_orders,
+    lock_patients,
+    lock_report_by_id,
+)
 from bridge.engine.service.foreign_files import separate
 from bridge.engine.service.seating import (
     Seat,
@@ -120,6 +125,7 @@ def _user(work: Work, link: links.FoundLink, visit: Visit) -> Person:
 
 
 def _report(work: Work, link: links.FoundLink, request: LaunchRequest, account: Person) -> Report:
+    lock_patients(work, request.triple.site_id, [request.triple.mrn])
     triple = current_triple(work.connection, request.triple)
     found = lock_orders(work, [triple], current=True)[0]
     creates = bool(link.payload["creates"])

@@ -12,7 +12,7 @@ from enum import StrEnum
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import SIGNED, Origin, Status
 from bridge.engine.service.creation import NewReport, OrderInput, create_many, update_order
-from bridge.engine.service.finding import Found, follow_pointers, lock_orders
+from bridge.engine.service.finding import Found, follow_pointers, lock_orders, lock_patients
 from bridge.engine.service.work import Work
 
 
@@ -41,6 +41,7 @@ def register(work: Work, site_id: str, order: OrderInput) -> Registered:
 
 def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> list[Registered]:
     """Register orders of one site in their order; all of them or none."""
+    lock_patients(work, site_id, (order.mrn for order in orders))
     pointers = follow_pointers(work.connection, site_id, (order.mrn for order in orders))
     triples = [
         Triple(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders

@@ -21,7 +21,14 @@ from bridge.engine.rules.tags import PATIENT, corrected_tags, search_text
 from bridge.engine.service import feed
 from bridge.engine.service.deletion import drop_rows
 from bridge.engine.service.files import move_files
-from bridge.engine.service.finding import follow_pointers, group_of, lock_reports, stamp
+from bridge.engine.service.finding import (
+    ATTEMPTS,
+    follow_pointers,
+    group_of,
+    lock_patients,
+    lock_reports,
+    stamp,
+)
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -32,6 +39,7 @@ def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str])
 
     A tag given empty is removed, one not given stays. An unknown patient changes nothing.
     """
+    lock_patients(work, site_id, [mrn])
     current = follow_pointers(work.connection, site_id, [mrn]).get(mrn, mrn)
     demographics = {name: value for name, value in given.items() if name in PATIENT}
     orders, reports = _locked(work, site_id, [current])
@@ -51,6 +59,7 @@ def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
     """
     if survivor == prior:
         raise RuleBroken(Reason.SAME_PATIENT, pointer="/PriorPatientMRN")
+    lock_patients(work, site_id, [survivor, prior])
     pointers = _pointers(work, site_id, [survivor, prior])
     target = pointers.get(survivor, survivor)
     if target == prior:
@@ -161,12 +170,13 @@ def _locked(
     work: Work, site_id: str, mrns: Sequence[str]
 ) -> tuple[list[ReportOrder], dict[int, Report]]:
     """Return all orders of some patients with their reports, locked."""
-    before = _orders(work, site_id, mrns)
-    reports = lock_reports(work, (order.report_pk for order in before))
-    after = _orders(work, site_id, mrns)
-    if any(order.report_pk not in reports for order in after):
-        raise Changed
-    return after, reports
+    orders = _orders(work, site_id, mrns)
+    for _ in range(ATTEMPTS):
+        reports = lock_reports(work, (order.report_pk for order in orders))
+        orders = _orders(work, site_id, mrns)
+        if all(order.report_pk in reports for order in orders):
+            return orders, reports
+    raise Changed  # others link and unlink these orders all the time
 
 
 def _orders(work: Work, site_id: str, mrns: Sequence[str]) -> list[ReportOrder]:

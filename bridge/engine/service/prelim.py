@@ -72,10 +72,16 @@ def _learn(
     work: Work, site_id: str, groups: Mapping[str, PrelimGroup], group: str, tag: str
 ) -> None:
     """Remember a group and tag that a site without groups of its own uses."""
-    row = groups.get(group) or PrelimGroup(site_id=site_id, name=group, configured=False)
+    if group in groups and tag in groups[group].tags:
+        return
+    query = select(PrelimGroup).where(PrelimGroup.site_id == site_id, PrelimGroup.name == group)
+    locked = query.with_for_update().execution_options(populate_existing=True)
+    row = work.session.exec(locked).first()
+    row = row or PrelimGroup(site_id=site_id, name=group, configured=False)
     if tag not in row.tags:
         row.tags = [*row.tags, tag]
         work.session.add(row)
+        work.session.flush()
 
 
 def review(work: Work, report: Report, reviewer_id: int | None) -> None:

@@ -27,7 +27,7 @@ from bridge.engine.service.carrying import (
 )
 from bridge.engine.service.creation import NewReport, create_many
 from bridge.engine.service.drafting import first_text_of
-from bridge.engine.service.finding import follow_pointers, report_keys
+from bridge.engine.service.finding import follow_pointers, lock_patients, report_keys
 from bridge.engine.service.ordering import register_current
 from bridge.engine.service.people import Launcher, People
 from bridge.engine.service.reading import reports_by_key
@@ -59,6 +59,7 @@ class OneByOne(Exception):  # noqa: N818  # named for what to do
 
 def carry_out_one(work: Work, people: People, request: LaunchRequest) -> Ready:
     """Carry out one launch, or raise its refusal, after which nothing may be kept."""
+    _lock_patients(work, [request])
     if _kind(request)[0] is Kind.ALONE:
         return carry_out(work, people, request)
     try:
@@ -79,6 +80,7 @@ def carry_out_all(
     With `at_once` no savepoint is set for those that nearly always go together; where they do not,
     OneByOne is raised, after which nothing may be kept.
     """
+    _lock_patients(work, requests)
     ready: list[Ready | EngineError] = []
     for (kind, _), run in groupby(requests, key=_kind):
         members = list(run)
@@ -89,6 +91,15 @@ def carry_out_all(
         else:
             ready += _attempt_together(work, people, members)
     return ready
+
+
+def _lock_patients(work: Work, requests: Iterable[LaunchRequest]) -> None:
+    """Lock all patients of all runs at once, in one order, before anything is read of them."""
+    patients: dict[str, list[str]] = {}
+    for request in requests:
+        patients.setdefault(request.triple.site_id, []).append(request.triple.mrn)
+    for site_id in sorted(patients):
+        lock_patients(work, site_id, patients[site_id])
 
 
 def _kind(request: LaunchRequest) -> tuple[Kind, str]:

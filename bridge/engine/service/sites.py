@@ -85,12 +85,20 @@ def update_site(connection: Connection, site: SiteSettings) -> None:
         raise SiteNotFound
 
 
-def get_site(connection: Connection, site_id: str) -> SiteSettings:
-    """Return a site's settings; raise `SiteNotFound`."""
-    row = connection.execute(select(SITES).where(SITES.c.site_id == site_id)).first()
+def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> SiteSettings:
+    """Return a site's settings, with a lock for whoever changes them; raise `SiteNotFound`."""
+    query = select(SITES).where(SITES.c.site_id == site_id)
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).first()
     if row is None:
         raise SiteNotFound
     return _site(row)
+
+
+def lock_site(connection: Connection, site_id: str) -> None:
+    """Let no other transaction change what the site has set up; its reports are not locked."""
+    # FOR NO KEY UPDATE: rows that refer to the site can be inserted meanwhile.
+    query = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
+    connection.execute(query.with_for_update(key_share=True))
 
 
 def list_sites(connection: Connection, only: Sequence[str] | None) -> list[SiteSettings]:

@@ -13,7 +13,7 @@ from bridge.engine.errors import ReportNotFound
 from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState, Status
-from bridge.engine.service.finding import current_triples, report_keys
+from bridge.engine.service.finding import places_of
 from bridge.engine.service.reading import StatusRecord
 from bridge.store.steps import among, ask
 
@@ -52,11 +52,10 @@ def query_status(connection: Connection, triples: Sequence[Triple], now: int) ->
 
     Raise ReportNotFound when the only triple asked for is unknown.
     """
-    asked = current_triples(connection, triples)
-    places = report_keys(connection, set(asked.values()))
-    if not places and len(asked) == 1:
+    places = places_of(connection, triples)
+    if not places and len(set(triples)) == 1:
         raise ReportNotFound
-    keys = dict.fromkeys(places[asked[each]] for each in triples if asked[each] in places)
+    keys = dict.fromkeys(places[each] for each in triples if each in places)
     records = _records(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
 

@@ -108,7 +108,7 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
     site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
 
     def deed(work: Work) -> None:
-        current = sites.get_site(work.connection, site_id)
+        current = sites.get_site(work.connection, site_id, lock=True)
         sites.update_site(work.connection, site)
         work.described = difference(current, site)
 
@@ -122,7 +122,7 @@ async def change_site(site_id: str, body: SiteChange, request: Request) -> Respo
     changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
     def deed(work: Work) -> dict[str, Any]:
-        current = sites.get_site(work.connection, site_id)
+        current = sites.get_site(work.connection, site_id, lock=True)
         site = changed(current, changes)
         sites.update_site(work.connection, site)
         work.described = difference(current, site)

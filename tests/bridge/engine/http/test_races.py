@@ -104,3 +104,92 @@ def test_opening_against_deleting_leaves_all_or_nothing(service: Service) -> Non
     assert deleted.status_code == 200
     assert opened.status_code in (200, 404, 409, 410)
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+
+
+def test_no_launch_beside_a_merge_is_lost(service: Service) -> None:
+    """Whatever was answered with 200 is found under both identifiers."""
+    for number in range(6):
+        prior, survivor = f"OLD{number}", f"NEW{number}"
+        service.launch(accession=f"{number}-0", mrn=prior)
+        merge = {"SiteID": "SITE1", "PatientMRN": survivor, "PriorPatientMRN": prior}
+        launches = [
+            ("POST", "/api/report/launch/clinical", launch_body(f"{number}-{each}", prior))
+            for each in range(1, 5)
+        ]
+        batch = (
+            "POST",
+            "/api/report/launch/clinical/batch",
+            [launch_body(f"{number}-{each}", prior) for each in range(5, 8)],
+        )
+
+        answers = together(service, *launches, ("POST", "/api/patient/merge", merge), batch)
+
+        assert [each.status_code for each in answers] == [200] * 6
+        for each in range(8):
+            for mrn in (prior, survivor):
+                record = service.status(f"{number}-{each}", mrn)
+                assert record["clinicalInfo"][0]["PatientMRN"] == survivor
+
+
+def test_a_launch_beside_a_correction_leaves_one_name(service: Service) -> None:
+    """The launch comes first and is corrected, or comes later and is refused."""
+    for number in range(6):
+        mrn = f"M{number}"
+        service.launch(accession=f"{number}-0", mrn=mrn, tags={"PatientName": "DOE^JANE"})
+        update = {"SiteID": "SITE1", "PatientMRN": mrn, "PatientName": "ROE^JANE"}
+        body = {"tags": {"PatientName": "DOE^JANE"}}
+
+        answers = together(
+            service,
+            *(
+                (
+                    "POST",
+                    "/api/report/launch/clinical",
+                    launch_body(f"{number}-{each}", mrn, **body),
+                )
+                for each in range(1, 4)
+            ),
+            ("POST", "/api/patient/update", update),
+        )
+
+        assert answers[-1].status_code == 200
+        assert {each.status_code for each in answers[:-1]} <= {200, 409}
+        found = service.get("worklist", SiteID="SITE1", PatientMRN=mrn).json()["items"]
+        assert {each["orders"][0]["PatientName"] for each in found} == {"ROE^JANE"}
+
+
+def test_a_lazy_link_that_is_opened_beside_a_merge(service: Service) -> None:
+    """The report comes to be under the survivor."""
+    for number in range(4):
+        prior, survivor = f"OLD{number}", f"NEW{number}"
+        launched = service.launch(
+            accession=f"L{number}", mrn=prior, userInfo=user(), lazyLaunch=True
+        )
+        merge = {"SiteID": "SITE1", "PatientMRN": survivor, "PriorPatientMRN": prior}
+
+        answers = together(
+            service,
+            ("POST", "/api/patient/merge", merge),
+            ("GET", launched.json()["reportLink"].removeprefix(BASE), None),
+        )
+
+        assert [each.status_code for each in answers] == [200, 200]
+        assert service.status(f"L{number}", prior)["clinicalInfo"][0]["PatientMRN"] == survivor
+
+
+def test_a_circle_of_merges_at_once_is_refused(service: Service) -> None:
+    """Of three merges in a circle two are carried out, the third is 400."""
+    for number in range(4):
+        names = [f"{name}{number}" for name in "XYZ"]
+        merges = [
+            (
+                "POST",
+                "/api/patient/merge",
+                {"SiteID": "SITE1", "PatientMRN": one, "PriorPatientMRN": two},
+            )
+            for one, two in zip(names, [*names[1:], names[0]], strict=True)
+        ]
+
+        answers = together(service, *merges)
+
+        assert sorted(each.status_code for each in answers) == [200, 200, 400]
