@@ -8,6 +8,7 @@ The structured document that a report's content is: sections, paragraphs, lists,
 Pure data and its JSON form; HTML, RTF and the rest are made by `bridge.engine.documents`.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -147,7 +148,19 @@ def _inline_json(inline: Inline) -> dict[str, Any]:
 
 def parse(value: Any) -> Document:
     """Read the JSON form; raise BadDocument with the place of the first thing that is wrong."""
-    reader = _Reader()
+    return _read(value, _Reader())
+
+
+def restore(stored: Any) -> Document:
+    """
+    Read the JSON form of a document that we stored: no limit applies.
+
+    A text without markup has its own limit, and may become more nodes than a client may send.
+    """
+    return _read(stored, _Reader(nodes=sys.maxsize, characters=sys.maxsize))
+
+
+def _read(value: Any, reader: "_Reader") -> Document:
     top = _object(value, "")
     if top.get("type") != "doc":
         raise BadDocument("/type", "expected doc")
@@ -160,7 +173,8 @@ def parse(value: Any) -> Document:
 class _Reader:
     """Reads nodes, and counts them: the depth is fixed, so only the size needs a limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = MAX_NODES, characters: int = MAX_CHARACTERS) -> None:
+        self._most_nodes, self._most_characters = nodes, characters
         self._nodes = 0
         self._characters = 0
 
@@ -207,7 +221,7 @@ class _Reader:
         if not isinstance(value, str):
             raise BadDocument(place, "expected a string")
         self._characters += len(value)
-        if self._characters > MAX_CHARACTERS:
+        if self._characters > self._most_characters:
             raise BadDocument(place, f"more than {MAX_CHARACTERS} characters")
         if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
             raise BadDocument(place, "holds a NUL character or an unpaired surrogate")
@@ -215,7 +229,7 @@ class _Reader:
 
     def _count(self, place: str) -> None:
         self._nodes += 1
-        if self._nodes > MAX_NODES:
+        if self._nodes > self._most_nodes:
             raise BadDocument(place, f"more than {MAX_NODES} nodes")
 
 

@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 from bridge.engine.documents import model
 from bridge.engine.errors import PrelimReadNotFound
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, Site
-from bridge.engine.rules.document import Document, from_text, parse
+from bridge.engine.rules.document import Document, from_text, restore
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState
 from bridge.engine.service.finding import group_of, key_of
@@ -99,7 +99,7 @@ def _tags(order: Any) -> Mapping[str, str]:
 
 
 def _document(stored: dict[str, Any] | None, text: str) -> Document:
-    return parse(stored) if stored is not None else from_text(text)
+    return restore(stored) if stored is not None else from_text(text)
 
 
 def _image(data_uri: str | None) -> model.Image | None:

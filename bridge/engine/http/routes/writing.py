@@ -15,7 +15,7 @@ from bridge.engine.http.guard import SessionRoute
 from bridge.engine.http.models.passages import MacroBody, MappingBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
-from bridge.engine.rules.document import parse, to_json
+from bridge.engine.rules.document import restore, to_json
 from bridge.engine.rules.mapping import apply_template
 from bridge.engine.service import checking, macros, paging, sites
 from bridge.executors import Threads
@@ -49,7 +49,7 @@ async def map_findings(
     if template is None:
         raise NotFound("the site has no such template")
     document = await Threads.DOCUMENTS.run(
-        lambda: to_json(apply_template(parse(template["document"]), body.findings))
+        lambda: to_json(apply_template(restore(template["document"]), body.findings))
     )
     return JSONResponse({"number": number, "document": document})
 
