@@ -32,7 +32,7 @@ class FrameBudget:
         self.limit = limit
         self.used = 0
         self._by_source: Counter[str] = Counter()
-        self._charged: set[Account] = set()
+        self._charged: dict[Account, None] = {}  # a dict: of equals, the oldest is refused
         self._waiting: dict[Account, None] = {}  # in the order in which they began to wait
         self._beyond: Account | None = None  # reads on, although the limit is reached
         self._waking = False
@@ -57,9 +57,9 @@ class FrameBudget:
         self.used += more
         self._by_source[account.source] += more
         if size:
-            self._charged.add(account)
+            self._charged.setdefault(account)
         else:
-            self._charged.discard(account)
+            self._charged.pop(account, None)
             self._waiting.pop(account, None)
             if self._beyond is account:
                 self._beyond = None

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
+from itertools import count
 from typing import Any
 
 from typing_extensions import override
@@ -228,7 +229,7 @@ def write_template(title: str, document: Document, language: str = "en") -> str:
 
 
 def _sections(document: Document) -> Iterator[str]:
-    names = iter(range(1, len(document.content) + 100_000))
+    names = count(1)
     is_open = False
     for block in document.content:
         if isinstance(block, Section):

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from bridge.engine.rules.document import (
@@ -74,7 +76,7 @@ class Finding:
         return {"check": self.check.value, "words": self.words, **place}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Line:
     """One stretch of inlines, and where it stands."""
 
@@ -83,7 +85,7 @@ class _Line:
     content: tuple[Inline, ...]
     heading: bool = False
 
-    @property
+    @cached_property
     def text(self) -> str:
         return inline_text(self.content)
 
@@ -91,19 +93,25 @@ class _Line:
         return Finding(check, self.block, start, end, self.text[start:end], self.item)
 
 
+MOST_FINDINGS = 1000
 _BRACKET = re.compile(r"\[[^\[\]]*\]")
 _SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
 
 
 def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return everything that the checks find; `orders` are clinicalInfo tags, anchor first."""
+    """
+    Return what the checks find; `orders` are clinicalInfo tags, anchor first.
+
+    Of each kind the first `MOST_FINDINGS` are returned: a page shows no more.
+    """
     lines = list(_lines(document))
-    return [
-        *_empty_fields(lines),
-        *_open_brackets(lines),
-        *_laterality(lines, orders),
-        *_sex(lines, orders),
-    ]
+    kinds = (
+        _empty_fields(lines),
+        _open_brackets(lines),
+        _laterality(lines, orders),
+        _sex(lines, orders),
+    )
+    return [each for kind in kinds for each in islice(kind, MOST_FINDINGS)]
 
 
 def _lines(document: Document) -> Iterator[_Line]:

@@ -15,6 +15,7 @@ a row that is shorter than others ends with empty cells. `bridge.engine.document
 RTF and the other formats.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -249,7 +250,19 @@ def _inline_json(inline: Inline) -> dict[str, Any]:
 
 def parse(value: Any) -> Document:
     """Read the JSON form; raise BadDocument with the place of the first thing that is wrong."""
-    reader = _Reader()
+    return _read(value, _Reader())
+
+
+def restore(stored: Any) -> Document:
+    """
+    Read the JSON form of a document that we stored: no limit applies.
+
+    A text without markup has its own limit, and may become more nodes than a client may send.
+    """
+    return _read(stored, _Reader(nodes=sys.maxsize, characters=sys.maxsize))
+
+
+def _read(value: Any, reader: "_Reader") -> Document:
     top = _object(value, "")
     if top.get("type") != "doc":
         raise BadDocument("/type", "expected doc")
@@ -262,7 +275,8 @@ def parse(value: Any) -> Document:
 class _Reader:
     """Reads nodes, and bounds their number and depth."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = MAX_NODES, characters: int = MAX_CHARACTERS) -> None:
+        self._most_nodes, self._most_characters = nodes, characters
         self._nodes = 0
         self._characters = 0
 
@@ -308,8 +322,8 @@ class _Reader:
     def _table(self, node: Mapping[str, Any], place: str) -> Table:
         rows = _list(node.get("content"), f"{place}/content")
         table = Table(tuple(self._row(row, f"{place}/content/{n}") for n, row in enumerate(rows)))
-        if len(rows) * max(map(len, table.rows), default=0) > MAX_NODES:
-            raise BadDocument(place, f"more than {MAX_NODES} cells")
+        if len(rows) * max(map(len, table.rows), default=0) > self._most_nodes:
+            raise BadDocument(place, f"more than {self._most_nodes} cells")
         return table
 
     def _row(self, value: Any, place: str) -> tuple[TableCell, ...]:
@@ -357,7 +371,7 @@ class _Reader:
         if not isinstance(value, str):
             raise BadDocument(place, "expected a string")
         self._characters += len(value)
-        if self._characters > MAX_CHARACTERS:
+        if self._characters > self._most_characters:
             raise BadDocument(place, f"more than {MAX_CHARACTERS} characters")
         if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
             raise BadDocument(place, "holds a NUL character or an unpaired surrogate")
@@ -365,7 +379,7 @@ class _Reader:
 
     def _count(self, place: str) -> None:
         self._nodes += 1
-        if self._nodes > MAX_NODES:
+        if self._nodes > self._most_nodes:
             raise BadDocument(place, f"more than {MAX_NODES} nodes")
 
 

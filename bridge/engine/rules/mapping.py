@@ -6,8 +6,10 @@ findings. Every inserted stretch bears the mark `suggested`; the template's own 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from bridge.engine.rules.document import (
     Block,
@@ -75,17 +77,118 @@ ANATOMY: Mapping[str, tuple[str, ...]] = {
     "brain": ("brain", "cerebral", "intracranial", "infarct", "hemorrhage", "ventricle"),
     "soft tissues": ("soft tissue", "subcutaneous", "muscle"),
 }
+_CLUES = {
+    region: re.compile(rf"\b(?:{'|'.join(map(re.escape, clues))})s?\b")
+    for region, clues in ANATOMY.items()
+}
+_MANY = 50
+"""Pieces of a paragraph that is read again after each field of it is filled."""
 NOWHERE: Mapping[str, str] = {}
 _LABELLED = re.compile(r"^([^:\n]{2,60}):\s*(.*)$")
 _BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
 
 
-@dataclass(slots=True)
 class _Part:
-    """A stretch of the template under one heading; `label` is folded, empty before the first."""
+    """
+    A stretch of the template under one heading; `label` is folded, empty before the first.
 
-    label: str
-    blocks: list[Block] = field(default_factory=list)
+    Findings go before the empty lines that end it, each once.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.blocks: list[Block] = []
+        self._added: list[Block] = []
+        self._values: dict[int, dict[int, str]] = {}  # of fields: by block, by place in it
+
+    @cached_property
+    def _said(self) -> Counter[str]:
+        return Counter(each for block in self.blocks for each in _readings(block))
+
+    def put(self, text: str) -> None:
+        """Append a finding, unless a line of the part is this text."""
+        if self._said[_folded(text)] > 0:
+            return
+        added = Paragraph((_suggested(text),))
+        self._added.append(added)
+        self._said.update(_readings(added))
+
+    def fill(self, index: int, place: int, text: str) -> None:
+        """Give the field at a place in a block its value."""
+        values = self._values.setdefault(index, {})
+        if _length(self.blocks[index]) > _MANY:  # too long to be read again for each field
+            self._said[_folded(text)] += 1
+            values[place] = text
+            return
+        self._said.subtract(_readings(self._filled(index)))
+        values[place] = text
+        self._said.update(_readings(self._filled(index)))
+
+    def finished(self) -> list[Block]:
+        """Return the blocks with what was added."""
+        at = len(self.blocks)
+        while at > 1 and self.blocks[at - 1] == Paragraph():
+            at -= 1
+        blocks = [self._filled(index) for index in range(len(self.blocks))]
+        return [*blocks[:at], *self._added, *blocks[at:]]
+
+    def _filled(self, index: int) -> Block:
+        block, values = self.blocks[index], self._values.get(index)
+        if not values or not isinstance(block, Paragraph):
+            return block
+        content = list(block.content)
+        for place, text in values.items():
+            content[place] = _suggested(text)
+        return replace(block, content=tuple(content))
+
+
+class _Template:
+    """The parts of a template, and where a label, an organ or a field is: each found at once."""
+
+    def __init__(self, template: Document) -> None:
+        self.parts = list(_parts(template))
+        self._labels: dict[str, int] = {}
+        self._fields: dict[str, deque[tuple[_Part, int, int]]] = {}
+        for at, part in enumerate(self.parts):
+            self._labels.setdefault(part.label, at)
+            for index, place, label in _open_fields(part.blocks):
+                self._fields.setdefault(label, deque()).append((part, index, place))
+        self._regions = {
+            region: next((part for part in self.parts if region in part.label), None)
+            for region in ANATOMY
+        }
+
+    def named(self, label: str) -> _Part | None:
+        """Find a part by its label, or by another word for the findings or the impression."""
+        if not label:
+            return None
+        wanted = next((group for group in (FINDINGS, IMPRESSION) if label in group), {label})
+        return self._first(wanted)
+
+    def default(self) -> _Part:
+        """Return the part of the findings, else the last one."""
+        return self._first(FINDINGS) or self.parts[-1]
+
+    def by_anatomy(self, statement: str) -> _Part | None:
+        """Find the part of the first organ that a statement names and the template has."""
+        words = statement.casefold()
+        for region, part in self._regions.items():
+            if part is not None and _CLUES[region].search(words):
+                return part
+        return None
+
+    def fill(self, label: str, text: str) -> bool:
+        """Give the first open field of this label its value."""
+        waiting = self._fields.get(label)
+        if not waiting:
+            return False
+        part, index, place = waiting.popleft()
+        part.fill(index, place, text)
+        return True
+
+    def _first(self, labels: Iterable[str]) -> _Part | None:
+        at = min((self._labels[each] for each in labels if each in self._labels), default=None)
+        return None if at is None else self.parts[at]
 
 
 def apply_template(
@@ -98,24 +201,24 @@ def apply_template(
     lines whose own label names none. Lines below a label are its own; those below an organ's
     own line, such as `Heart: enlarged`, are so only if nothing else claims them.
     """
-    parts = list(_parts(template))
+    form = _Template(template)
     current: _Part | None = None
     firm = False
     for statement in statements(findings):
         label, text = _labelled(statement)
-        named = _named(parts, label)
+        named = form.named(label)
         if label and named is not None:
             current, firm = named, not text or not any(each in label for each in ANATOMY)
             if text:
-                _put(named, text)
-        elif label and text and _fill(parts, label, text):
+                named.put(text)
+        elif label and text and form.fill(label, text):
             continue
         else:
-            chosen = _named(parts, _folded(places.get(statement, "")))
+            chosen = form.named(_folded(places.get(statement, "")))
             own = current if firm else None
-            claimed = own or chosen or _by_anatomy(parts, statement)
-            _put(claimed or current or _default(parts), statement)
-    return Document(tuple(block for part in parts for block in part.blocks))
+            claimed = own or chosen or form.by_anatomy(statement)
+            (claimed or current or form.default()).put(statement)
+    return Document(tuple(block for part in form.parts for block in part.finished()))
 
 
 def statements(findings: str) -> tuple[str, ...]:
@@ -158,63 +261,25 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().strip(" \t:.").split())
 
 
-def _named(parts: Sequence[_Part], label: str) -> _Part | None:
-    """Find a part by its label, or by another word for the findings or the impression."""
-    if not label:
-        return None
-    wanted = next((group for group in (FINDINGS, IMPRESSION) if label in group), {label})
-    return next((part for part in parts if part.label and part.label in wanted), None)
+def _open_fields(blocks: Sequence[Block]) -> Iterator[tuple[int, int, str]]:
+    """Yield the block, the place in it and the folded label of each field without a value."""
+    for index, block in enumerate(blocks):
+        for place, inline in enumerate(block.content if isinstance(block, Paragraph) else ()):
+            if isinstance(inline, Field) and not inline.value:
+                yield index, place, _folded(inline.label)
 
 
-def _fill(parts: Sequence[_Part], label: str, text: str) -> bool:
-    """Give an open field of this label its value."""
-    for part in parts:
-        for index, block in enumerate(part.blocks):
-            if not isinstance(block, Paragraph):
-                continue
-            for place, inline in enumerate(block.content):
-                if (
-                    isinstance(inline, Field)
-                    and not inline.value
-                    and _folded(inline.label) == label
-                ):
-                    filled = (*block.content[:place], _suggested(text), *block.content[place + 1 :])
-                    part.blocks[index] = replace(block, content=filled)
-                    return True
-    return False
+def _length(block: Block) -> int:
+    return len(block.content) if isinstance(block, Paragraph) else 0
 
 
-def _by_anatomy(parts: Sequence[_Part], statement: str) -> _Part | None:
-    words = statement.casefold()
-    for region, clues in ANATOMY.items():
-        if any(re.search(rf"\b{re.escape(clue)}s?\b", words) for clue in clues):
-            found = next((part for part in parts if region in part.label), None)
-            if found is not None:
-                return found
-    return None
-
-
-def _default(parts: list[_Part]) -> _Part:
-    return next((part for part in parts if part.label in FINDINGS), parts[-1])
-
-
-def _put(part: _Part, text: str) -> None:
-    """Append a finding to a part, before the empty lines that end it, unless it is there."""
-    if any(_reads(block, text) for block in part.blocks):
-        return
-    at = len(part.blocks)
-    while at > 1 and part.blocks[at - 1] == Paragraph():
-        at -= 1
-    part.blocks.insert(at, Paragraph((_suggested(text),)))
-
-
-def _reads(block: Block, text: str) -> bool:
-    """Tell whether a block says this, alone or after its label, or has it as a suggestion."""
+def _readings(block: Block) -> set[str]:
+    """Return what a block says: whole, without its label, and each suggestion in it."""
     if not isinstance(block, Paragraph):
-        return False
+        return set()
     whole = inline_text(block.content)
     own = [each.text for each in block.content if isinstance(each, Text) and each.marks]
-    return _folded(text) in {_folded(each) for each in (whole, _labelled(whole)[1], *own)}
+    return {_folded(each) for each in (whole, _labelled(whole)[1], *own)}
 
 
 def _suggested(text: str) -> Inline:

@@ -6,7 +6,8 @@ A line of words that ends with a colon is a heading, `- ` and `1. ` begin list i
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from bridge.engine.rules.document import (
     Block,
@@ -31,20 +32,24 @@ def from_outline(text: str) -> Document:
     lines = [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    blocks: list[Block] = []
-    for line in lines:
-        block = _block(line)
-        blocks[-1:] = _joined(blocks[-1], block) if blocks else [block]
-    return Document(tuple(blocks))
+    return Document(
+        tuple(
+            each
+            for kind, group in groupby(map(_block, lines), key=_kind)
+            for each in ([_joined(group, kind)] if isinstance(kind, bool) else group)
+        )
+    )
 
 
-def _joined(last: Block, block: Block) -> list[Block]:
-    """Return two blocks, or the one list that they are together."""
-    if isinstance(last, ListBlock) and isinstance(block, ListBlock):
-        if last.ordered is not block.ordered:
-            return [last, block]
-        return [ListBlock((*last.items, *block.items), block.ordered)]
-    return [last, block]
+def _kind(block: Block) -> bool | None:
+    """Tell whether a list is ordered; None for another block."""
+    return block.ordered if isinstance(block, ListBlock) else None
+
+
+def _joined(blocks: Iterable[Block], ordered: bool) -> ListBlock:
+    """Return the one list that lists of a kind are together."""
+    lists = (each for each in blocks if isinstance(each, ListBlock))
+    return ListBlock(tuple(item for each in lists for item in each.items), ordered)
 
 
 def outline(document: Document) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.checks import Behaviour, Finding, find_all
-from bridge.engine.rules.document import Document, parse
+from bridge.engine.rules.document import Document, restore
 from bridge.engine.service.finding import group_of, key_of, lock_report_by_id
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.lifecycle import document_json
@@ -46,7 +46,7 @@ def refuse_prohibited(work: Work, report: Report) -> None:
 def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[Finding]:
     """Return the findings that the site wants to know of."""
     orders = [order.tags for order in group_of(work.session, key_of(report))]
-    document: Document = parse(document_json(report))
+    document: Document = restore(document_json(report))
     return [
         each
         for each in find_all(document, orders)

@@ -13,7 +13,7 @@ from sqlmodel import select as select_rows
 
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Billing, Report, metadata
-from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
+from bridge.engine.rules.billing import MAX_PHRASE, CodeRow, CodeSystem, derive
 from bridge.engine.service.finding import group_of, key_of
 from bridge.engine.service.sites import lock_site
 from bridge.engine.service.work import Work
@@ -50,6 +50,8 @@ def _row(line: int, row: dict[str, str]) -> CodeRow:
     system, match, code = (row.get(name, "").strip() for name in COLUMNS[:3])
     if system.lower() not in set(CodeSystem) or not match or not code:
         raise BadCodeMap(f"line {line}: system is cpt or icd10, match and code are needed")
+    if len(match) > MAX_PHRASE:
+        raise BadCodeMap(f"line {line}: match has more than {MAX_PHRASE} characters")
     return CodeRow(CodeSystem(system.lower()), match, code, row.get("description", "").strip())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.document import Document, from_text, parse, plain_text, to_json
+from bridge.engine.rules.document import Document, from_text, plain_text, restore, to_json
 from bridge.engine.rules.mapping import apply_template
 from bridge.engine.service.work import Work
 
@@ -78,4 +78,4 @@ def _template(
         TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number
     )
     stored = connection.execute(query).scalar_one_or_none()
-    return (None, None) if stored is None else (parse(stored), int(number))
+    return (None, None) if stored is None else (restore(stored), int(number))

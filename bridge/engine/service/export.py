@@ -25,7 +25,7 @@ from bridge.engine.records.tables import (
     Site,
     metadata,
 )
-from bridge.engine.rules.document import Document, from_text, parse
+from bridge.engine.rules.document import Document, from_text, restore
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.status import AddendumState, FileKind
 from bridge.engine.service.finding import group_of, key_of
@@ -145,7 +145,7 @@ def _tags(order: Any) -> Mapping[str, str]:
 
 
 def _document(stored: dict[str, Any] | None, text: str) -> Document:
-    return parse(stored) if stored is not None else from_text(text)
+    return restore(stored) if stored is not None else from_text(text)
 
 
 def _image(data_uri: str | None) -> model.Image | None:

@@ -13,7 +13,7 @@ from sqlmodel import col, select
 from bridge.engine.documents.html import fragment
 from bridge.engine.records.tables import Addendum, Report, Signature
 from bridge.engine.rules.authority import Deed, permits
-from bridge.engine.rules.document import parse
+from bridge.engine.rules.document import restore
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.service import feed, lease
 from bridge.engine.service.files import list_set_aside
@@ -111,7 +111,7 @@ def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None)
 
 
 def _html(row: Report | Addendum) -> str:
-    return fragment(parse(document_json(row)))
+    return fragment(restore(document_json(row)))
 
 
 def _owner_name(work: Work, report: Report) -> str:

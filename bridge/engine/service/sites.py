@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.engine.errors import EngineError, NotFound, SiteNotFound, StateConflict
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.document import parse
+from bridge.engine.rules.document import restore
 from bridge.engine.rules.outline import outline
 
 SITES = metadata.tables["engine_site"]
@@ -223,7 +223,7 @@ def list_templates(connection: Connection, site_id: str) -> list[dict[str, Any]]
             "number": row.number,
             "name": row.name,
             "document": row.document,
-            "text": outline(parse(row.document)),
+            "text": outline(restore(row.document)),
         }
         for row in rows
     ]

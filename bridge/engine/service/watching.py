@@ -16,7 +16,7 @@ from sqlmodel import col, select
 
 from bridge.engine.documents.html import fragment
 from bridge.engine.records.tables import Addendum, Change, Report, Signature
-from bridge.engine.rules.document import Document, from_text, parse
+from bridge.engine.rules.document import Document, from_text, restore
 from bridge.engine.service.sessions import Session
 from bridge.engine.service.users import find_member
 from bridge.engine.service.work import ChangeEvent
@@ -148,7 +148,7 @@ def _cleared(rows: Rows, report: Report, number: object) -> _Text:
 
 
 def _document(text: _Text) -> Document:
-    return from_text(text.content) if text.document is None else parse(text.document)
+    return from_text(text.content) if text.document is None else restore(text.document)
 
 
 def moment(milliseconds: int) -> str:

@@ -147,6 +147,7 @@ class _Channel(HTTPChannel):
         self._deadline: Deadline | None = None
         self._shaking = False  # the TLS handshake has not been completed
         self._waits_for_memory = False
+        self._body_refused = False  # the connection closes once the 503 is written
         self.host, self.source, self.since = "", "", 0.0
 
     def admit(self, host: str) -> None:
@@ -221,13 +222,15 @@ class _Channel(HTTPChannel):
 
     def _overdue(self) -> None:
         self._deadline = None
-        if self._handlingRequest:  # the next request waits for us, and we for nobody
+        transport: Any = self.transport
+        if self._body_refused:  # the sender does not read its 503
+            transport.abortConnection()
+        elif self._handlingRequest:  # the next request waits for us, and we for nobody
             self._begun()
         elif self._waits_for_memory:
             self._refuse_body()
         else:
             self.site.observer.frame_refused(FrameTimedOut(0, self.site.limits.frame_timeout))
-            transport: Any = self.transport
             transport.abortConnection()
 
     def report_memory(self, size: int) -> None:
@@ -243,11 +246,14 @@ class _Channel(HTTPChannel):
     def _refuse_body(self) -> None:
         """Refuse an unfinished body: other frames use all memory there is."""
         transport: Any = self.transport
+        self._body_refused = True
         self.site.observer.frame_refused(FrameMemoryExhausted(self.memory.unfinished))
         for request in self.requests:
             request.drop()
         self.memory.close()
         transport.write(_at_once(HTTPStatus.SERVICE_UNAVAILABLE))
+        if self._deadline is None:
+            self._begun()
         self.loseConnection()  # type: ignore[no-untyped-call]  # Twisted's
 
 

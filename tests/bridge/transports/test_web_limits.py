@@ -137,6 +137,24 @@ def test_bodies_share_the_memory_of_frames(clinic: Clinic) -> None:
     assert b"HTTP/1.1 503 " in b"".join(each.value() for each in first)
 
 
+def test_a_body_is_refused_once(clinic: Clinic) -> None:
+    """A body that waits for memory and is refused gets one 503; its connection is then aborted."""
+    for _ in range(2):
+        clinic.begin("192.0.2.1", 4)
+    waiting = clinic.begin("192.0.2.1", 5, size=6 * RESERVE)
+    assert waiting.producerState == "paused"
+
+    clinic.begin("192.0.2.2", 3, size=3 * RESERVE)
+    assert waiting.value().count(b"HTTP/1.1 503 ") == 1
+    assert clinic.seen.refusals == ["FrameMemoryExhausted"]
+
+    clinic.clock.advance(11)
+    clinic.clock.advance(0)
+    assert waiting.value().count(b"HTTP/1.1 503 ") == 1
+    assert waiting.disconnected
+    assert clinic.seen.refusals.count("FrameMemoryExhausted") == 1
+
+
 def test_connections(clinic: Clinic) -> None:
     """Idle ones give way to other addresses; those with a request in progress do not."""
     clinic.begin("192.0.2.1", 1, size=RESERVE)

@@ -42,6 +42,7 @@ from bridge.engine.service.site_changes import (
     site_json,
 )
 from bridge.engine.service.work import Work
+from bridge.executors import Threads
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -300,8 +301,12 @@ async def set_template(
     site_id: str, number: Number, body: TemplateBody, request: Request
 ) -> Response:
     """Create or replace a numbered template."""
-    given = body.document
-    document = to_json(from_outline(body.text or "") if given is None else read_document(given))
+
+    def read() -> dict[str, Any]:
+        given = to_json(from_outline(body.text or "")) if body.document is None else body.document
+        return to_json(read_document(given))
+
+    document = await Threads.DOCUMENTS.run(read)
     return await act(
         request,
         "template-update",

@@ -20,6 +20,7 @@ from bridge.engine.launching.languages import LANGUAGES, language
 from bridge.engine.rules.document import to_json
 from bridge.engine.rules.mapping import NOWHERE, apply_template, headings, statements
 from bridge.engine.service.speaking import speech_language
+from bridge.executors import Threads
 
 PREFIX = "/reporting/api/session"
 router = APIRouter(
@@ -77,5 +78,7 @@ async def apply_findings(body: FindingsBody, desk: DeskDep) -> Response:
             by = "model"
         except ModelFailed:
             by = "rules"
-    applied = apply_template(document, body.findings, places)
-    return JSONResponse({"document": to_json(applied), "by": by})
+    applied = await Threads.DOCUMENTS.run(
+        lambda: to_json(apply_template(document, body.findings, places))
+    )
+    return JSONResponse({"document": applied, "by": by})

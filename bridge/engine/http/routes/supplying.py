@@ -13,7 +13,7 @@ from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.problems import FieldError, bad_request
-from bridge.engine.rules.document import BadDocument, parse, to_json
+from bridge.engine.rules.document import BadDocument, restore, to_json
 from bridge.engine.service import coding, sites
 from bridge.executors import Threads
 
@@ -37,7 +37,7 @@ async def export_template(site_id: str, number: Number, request: Request) -> Res
     if template is None:
         raise NotFound("the site has no such template")
     name = template["name"]
-    return JSONResponse({"name": name, "html": write_template(name, parse(template["document"]))})
+    return JSONResponse({"name": name, "html": write_template(name, restore(template["document"]))})
 
 
 @router.put("/sites/{site_id}/templates/{number}/mrrt", response_class=Response)

@@ -15,9 +15,10 @@ from bridge.engine.http.guard import SessionRoute
 from bridge.engine.http.models.passages import MacroBody, MappingBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
-from bridge.engine.rules.document import parse, to_json
+from bridge.engine.rules.document import restore, to_json
 from bridge.engine.rules.mapping import apply_template
 from bridge.engine.service import checking, macros, paging, sites
+from bridge.executors import Threads
 
 router = APIRouter(
     prefix="/reporting/api/session",
@@ -47,8 +48,10 @@ async def map_findings(
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")
-    document = apply_template(parse(template["document"]), body.findings)
-    return JSONResponse({"number": number, "document": to_json(document)})
+    document = await Threads.DOCUMENTS.run(
+        lambda: to_json(apply_template(restore(template["document"]), body.findings))
+    )
+    return JSONResponse({"number": number, "document": document})
 
 
 @router.get("/macros", response_model=Page)

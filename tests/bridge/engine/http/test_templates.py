@@ -77,6 +77,27 @@ def test_an_order_gets_its_template_at_the_first_opening(templated: Service) -> 
     assert content.startswith("Findings")
 
 
+def test_key_findings_of_many_lines_are_exported(templated: Service) -> None:
+    """A draft of more parts than a page may send is opened, checked and exported all the same."""
+    tags = {"KeyFindings": "a\n" * 30_000}
+    page = page_of(templated, tags=tags)
+    assert page("report").status_code == 200
+    checked = page("checks")
+    assert checked.status_code == 200, checked.text
+    exported = templated.post("report/export/json", ONE)
+    assert exported.status_code == 200, exported.text
+
+
+def test_a_template_is_limited_like_a_document(templated: Service) -> None:
+    """Text with more parts than a document may have is refused, and the list stays readable."""
+    site = "/api/admin/sites/SITE1"
+    put = templated.call(
+        "PUT", f"{site}/templates/8", json={"name": "Large", "text": "[a] b\n" * 60_000}
+    )
+    assert put.status_code == 400, put.text
+    assert templated.call("GET", f"{site}/templates").status_code == 200
+
+
 def test_an_unknown_template_stands_in_nobodys_way(templated: Service) -> None:
     """ApplyTemplate: the launch succeeds and says so; the findings are the draft."""
     app = {"ApplyTemplate": 99}

@@ -1,5 +1,8 @@
 """What is looked at before signing: each check finds its own places, and nothing else."""
 
+import sys
+from types import FrameType
+
 import pytest
 
 from bridge.engine.rules.checks import Check, Finding, find_all
@@ -90,3 +93,21 @@ def test_orders_of_two_sides_are_no_one_side() -> None:
 def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
     """Words for what the patient's sex does not have."""
     assert found(text, PatientSex=sex) == [(Check.SEX_MISMATCH, each) for each in words]
+
+
+def test_the_cost_does_not_grow_with_the_square_of_a_line() -> None:
+    """A paragraph of many open fields: steps in proportion to them, and a limited answer."""
+    document = Document((Paragraph(tuple(Field("left") for _ in range(3000))),))
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
+
+    sys.setprofile(count)
+    try:
+        findings = find_all(document, [{"StudyDescription": "MR RIGHT KNEE"}])
+    finally:
+        sys.setprofile(None)
+    assert len(findings) == 2000
+    assert calls < 100_000

@@ -60,3 +60,11 @@ def test_any_text_is_a_document_that_can_be_stored(text: str) -> None:
     document = from_outline(text)
     assert parse(to_json(document)) == document
     assert from_outline(outline(document)) == document
+
+
+def test_a_long_list() -> None:
+    """Lines of a kind are one list, however many; it is made in one step."""
+    document = from_outline("- a\n" * 150_000 + "1. b\n2. c\n- d")
+    assert [len(each.items) for each in document.content if isinstance(each, ListBlock)] == [
+        *(150_000, 2, 1)
+    ]

@@ -1,0 +1,60 @@
+"""Billing codes: which phrases of a code map occur in a report, and what finding them costs."""
+
+import sys
+from types import FrameType
+
+import pytest
+
+from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
+
+
+def phrase(match: str, code: str) -> CodeRow:
+    """Return a row of a code map for a phrase of the report."""
+    return CodeRow(CodeSystem.ICD10, match, code, "")
+
+
+def codes(rows: list[CodeRow], content: str) -> list[str]:
+    """Return the ICD-10 codes of a report."""
+    return [each["Code"] for each in derive(rows, [{"ReasonForExam": "Cough"}], content)["icd10"]]
+
+
+@pytest.mark.parametrize(
+    ("match", "content", "found"),
+    [
+        ("lung mass", "A LUNG MASS of 8 mm.", True),
+        ("cough", "Clear.", True),
+        ("lung", "Lungs are clear.", False),
+        ("mass", "A lung mass", True),
+        ("lung mass", "lung  mass", False),
+        ("lung mass", "lung mass-like", True),
+        ("lung mass", "No lung mass.", False),
+        ("(old) scar", "an (old) scar", True),
+        ("(old) scar", "an x(old) scar", False),
+        ("C++", "C++ and", True),
+        ("C++", "C++x", False),
+        ("straße", "STRASSE", True),
+        ("\u80ba", "\u80ba\u708e", False),
+    ],
+)
+def test_a_phrase_occurs_as_whole_words(match: str, content: str, *, found: bool) -> None:
+    """Letter case does not count; a sentence that denies it does not either."""
+    assert codes([phrase(match, "X1")], content) == ["X1"] * found
+
+
+def test_the_cost_does_not_grow_with_rows_times_text() -> None:
+    """A code map of 2,000 phrases and a long report: about as many steps as words and rows."""
+    rows = [phrase(f"opacity {each}", f"R{each}") for each in range(2000)]
+    content = "opacity of the lung. " * 2000 + "opacity 77"
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
+
+    sys.setprofile(count)
+    try:
+        found = codes(rows, content)
+    finally:
+        sys.setprofile(None)
+    assert found == ["R77"]
+    assert calls < 1_000_000
