@@ -72,7 +72,7 @@ def launched(
         status,
         report.report_id if report else None,
         _owner(work, report, launcher) if report else None,
-        warnings=template_warnings(work, request),
+        warnings=warnings_of(work, request, launcher),
     )
     return Ready(outcome, launcher, request, creates=request.lazy)
 
@@ -80,7 +80,7 @@ def launched(
 def registered(work: Work, request: LaunchRequest, launcher: Launcher, done: Registered) -> Ready:
     """Return what a launch says of the order that it registered."""
     signed = done.outcome is Registration.SIGNED
-    warnings = template_warnings(work, request) + ((Caution.REPORT_SIGNED,) if signed else ())
+    warnings = warnings_of(work, request, launcher) + ((Caution.REPORT_SIGNED,) if signed else ())
     owner = None
     if done.status is not Status.ORDERED:
         query = select(Report).where(Report.report_id == done.report_id)
@@ -98,12 +98,12 @@ def owner_to_be(launcher: Launcher) -> Person:
     return launcher.account
 
 
-def template_warnings(work: Work, request: LaunchRequest) -> tuple[Caution, ...]:
-    """Return the caution of a launch that asks for a template that there is not."""
+def warnings_of(work: Work, request: LaunchRequest, launcher: Launcher) -> tuple[Caution, ...]:
+    """Return what a launch asks for or brings in vain: a missing template, a useless token."""
     number = request.app.template
-    if number is None or has_template(work, request.triple.site_id, number):
-        return ()
-    return (Caution.UNKNOWN_TEMPLATE,)
+    found = number is None or has_template(work, request.triple.site_id, number)
+    template = () if found else (Caution.UNKNOWN_TEMPLATE,)
+    return (*template, Caution.AUTH_IGNORED) if launcher.auth_ignored else template
 
 
 def _peek(work: Work, triple: Triple) -> Report | None:

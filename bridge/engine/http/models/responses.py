@@ -120,6 +120,7 @@ class InitResponse(BaseModel):
 
     sessionLink: str
     expiresAt: str
+    warnings: list[str] | None = None
 
 
 class Identity(BaseModel):
