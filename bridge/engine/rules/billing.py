@@ -2,21 +2,15 @@
 Billing codes from a site's own code maps; no code is shipped and none is guessed.
 
 A CPT row matches the order's ProcedureCode, else its StudyDescription. An ICD-10 row matches a
-phrase in the exam's reason or in the report, where the sentence does not deny it.
+phrase in the exam's reason or in the report that is not denied there (`negation`).
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-_SENTENCE = re.compile(r"(?<=[.!?。])\s+|[\n;]+")
-_DENIAL = re.compile(
-    r"\b(no|not|without|negative for|rule out|exclude[ds]?|kein\w*|ohne|pas de|sans|sin|geen|"
-    r"nessun\w*|sem|brak|fără|tidak ada)\b|無し|なし|无|無|없",
-    re.IGNORECASE,
-)
+from bridge.engine.rules.negation import affirms, split
 
 
 class CodeSystem(StrEnum):
@@ -44,11 +38,14 @@ def derive(
     keys = (str(order.get(tag, "")).strip().casefold() for tag in _KEYS for order in orders)
     procedure = next((cpt[key] for key in keys if key in cpt), None)
     texts = [*(str(order.get("ReasonForExam", "")) for order in orders), content]
-    sentences = [each for each in _sentences(texts) if not _DENIAL.search(each)]
+    sentences = split("\n".join(texts))
+    stated = "\n".join(sentences)
     found = {
         row.code: row
         for row in rows
-        if row.system is CodeSystem.ICD10 and _occurs(row.match, sentences)
+        if row.system is CodeSystem.ICD10
+        and row.match.split()[0].casefold() in stated  # spares the patterns of a long map
+        and affirms(sentences, row.match)
     }
     return {
         "cpt": None if procedure is None else _json(procedure),
@@ -57,16 +54,6 @@ def derive(
 
 
 _KEYS = ("ProcedureCode", "StudyDescription")
-
-
-def _sentences(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from _SENTENCE.split(text)
-
-
-def _occurs(phrase: str, sentences: Sequence[str]) -> bool:
-    wanted = re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)
-    return any(wanted.search(each) for each in sentences)
 
 
 def _json(row: CodeRow) -> dict[str, str]:
