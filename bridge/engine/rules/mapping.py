@@ -1,82 +1,34 @@
 """
 Map key findings to the sections of a template: rules only, nothing is made up.
 
-A finding goes where its own label says, else where the anatomy in it belongs, else to the
-findings. Every inserted stretch bears the mark `suggested`; the template's own words stay.
+Each sentence goes where its own label says, else where the anatomy in it belongs, else to the
+findings. There it replaces the normal sentences that it contradicts (`normals`). Every inserted
+stretch bears the mark `suggested`; the template's other words stay.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bridge.engine.rules.anatomy import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
 from bridge.engine.rules.document import (
     Block,
     Document,
     Field,
     Inline,
+    ListBlock,
     Mark,
     Paragraph,
     Section,
     Text,
     inline_text,
 )
+from bridge.engine.rules.normals import Replacement, is_normal_finding, sentences
 
-FINDINGS = frozenset(
-    [
-        "findings",
-        "befund",
-        "befunde",
-        "résultats",
-        "hallazgos",
-        "bevindingen",
-        "reperti",
-        "achados",
-        "rezultate",
-        "wynik",
-        "temuan",
-        "所見",
-        "所见",
-        "檢查所見",
-        "检查所见",
-        "소견",
-    ]
-)
-IMPRESSION = frozenset(
-    [
-        "impression",
-        "conclusion",
-        "opinion",
-        "beurteilung",
-        "impresión",
-        "conclusie",
-        "conclusioni",
-        "impressão",
-        "concluzie",
-        "wnioski",
-        "kesan",
-        "診断",
-        "诊断意见",
-        "印象",
-        "결론",
-    ]
-)
-ANATOMY: Mapping[str, tuple[str, ...]] = {
-    "lungs": ("lung", "lobe", "pulmonary", "nodule", "airspace", "consolidation", "atelectasis"),
-    "pleura": ("pleura", "pleural", "effusion", "pneumothorax"),
-    "heart": ("heart", "cardiac", "pericardial", "cardiomegaly", "aorta", "coronary"),
-    "mediastinum": ("mediastinum", "mediastinal", "hilar", "hilum", "thyroid"),
-    "bones": ("bone", "rib", "fracture", "vertebra", "vertebral", "osseous", "spine"),
-    "liver": ("liver", "hepatic"),
-    "gallbladder": ("gallbladder", "gallstone", "biliary", "bile"),
-    "pancreas": ("pancreas", "pancreatic"),
-    "spleen": ("spleen", "splenic"),
-    "kidneys": ("kidney", "renal", "ureter", "hydronephrosis"),
-    "bowel": ("bowel", "colon", "appendix", "stomach", "intestine"),
-    "brain": ("brain", "cerebral", "intracranial", "infarct", "hemorrhage", "ventricle"),
-    "soft tissues": ("soft tissue", "subcutaneous", "muscle"),
-}
 NOWHERE: Mapping[str, str] = {}
-_LABELLED = re.compile(r"^([^:\n]{2,60}):\s*(.*)$")
+_TITLE = (3, 40)
+"""Characters of a heading without a colon, at least and at most."""
+_LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
 _BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
 
 
@@ -92,30 +44,54 @@ def apply_template(
     template: Document, findings: str, places: Mapping[str, str] = NOWHERE
 ) -> Document:
     """
-    Return the template with each line of the findings in its place, marked as suggested.
+    Return the template with each sentence of the findings in its place, marked as suggested.
 
-    A line that stands in its place already is not put there again. `places` gives headings for
-    lines whose own label names none. Lines below a label are its own; those below an organ's
-    own line, such as `Heart: enlarged`, are so only if nothing else claims them.
+    A sentence that stands in its place already is not put there again. `places` gives headings for
+    lines whose own label names none. Lines below a heading such as `Impression` are its own; those
+    below the findings, or below an organ's own line such as `Heart: enlarged`, are so only if
+    nothing else claims them.
     """
     parts = list(_parts(template))
     current: _Part | None = None
     firm = False
     for statement in statements(findings):
-        label, text = _labelled(statement)
-        named = _named(parts, label)
-        if label and named is not None:
-            current, firm = named, not text or not any(each in label for each in ANATOMY)
-            if text:
-                _put(named, text)
-        elif label and text and _fill(parts, label, text):
+        heading = _headed(parts, statement)
+        if heading is not None:
+            current, firm = heading, heading.label not in FINDINGS
             continue
-        else:
-            chosen = _named(parts, _folded(places.get(statement, "")))
-            own = current if firm else None
-            claimed = own or chosen or _by_anatomy(parts, statement)
-            _put(claimed or current or _default(parts), statement)
+        chosen = _named(parts, _folded(places.get(statement, "")))
+        placed: list[tuple[_Part, str]] = []
+        own: _Part | None = None  # the part that the line's label names
+        for sentence in sentences(statement):
+            label, text = _labelled(sentence)
+            named = _named(parts, label)
+            if label and named is not None and text:
+                general = named.label in FINDINGS
+                current, own = named, None if general else named
+                firm = not general and region_of(label) is None
+                part = (_by_anatomy(parts, text) or named) if general else named
+                _add(placed, part, text)
+            elif label and text and _fill(parts, label, text.strip()):
+                continue
+            else:
+                claimed = _by_anatomy(parts, sentence)
+                if own is not None and (firm or region_of(own.label) == region_of(sentence)):
+                    claimed = own
+                first = (current if firm else None) or chosen
+                _add(placed, first or claimed or own or current or _default(parts), sentence)
+        for part, text in placed:
+            _put(part, text.strip())
     return Document(tuple(block for part in parts for block in part.blocks))
+
+
+def _add(placed: list[tuple[_Part, str]], part: _Part, text: str) -> None:
+    """Note a sentence for a part; those that follow each other there stay one text."""
+    if placed and placed[-1][0] is part:
+        before = placed[-1][1]
+        gap = "" if before.endswith((" ", "\u3002")) else " "
+        placed[-1] = (part, before + gap + text)
+    else:
+        placed.append((part, text))
 
 
 def statements(findings: str) -> tuple[str, ...]:
@@ -141,12 +117,36 @@ def _parts(template: Document) -> Iterator[_Part]:
 
 
 def _heading(block: Block) -> str:
-    """Return what a block is the heading of: a section's title, or the label of `Lungs: clear`."""
+    """
+    Return what a block is the heading of: a section's title, or the label of `Lungs: clear`.
+
+    A line of its own needs no colon when it is a known word, bold, or in capitals: `FINDINGS`.
+    """
     if isinstance(block, Section):
         return _folded(block.title)
-    if isinstance(block, Paragraph) and block.content and isinstance(block.content[0], Text):
-        return _labelled(inline_text(block.content))[0]
-    return ""
+    if not (isinstance(block, Paragraph) and block.content and isinstance(block.content[0], Text)):
+        return ""
+    whole = inline_text(block.content)
+    bold = all(isinstance(each, Text) and Mark.BOLD in each.marks for each in block.content)
+    return _labelled(whole)[0] or (_folded(whole) if _is_title(whole, bold=bold) else "")
+
+
+def _is_title(line: str, *, bold: bool = False) -> bool:
+    folded, bare = _folded(line), line.strip()
+    if folded in FINDINGS or folded in IMPRESSION or folded in ANATOMY:
+        return bare[-1:] not in (".", "\u3002")
+    if not _TITLE[0] <= len(bare) <= _TITLE[1] or bare[-1] in ".!?,;\u3002":
+        return False
+    capitals = bare.isupper() and not any(each.isdigit() for each in bare)
+    return bare[0].isalpha() and (bold or capitals)
+
+
+def _headed(parts: Sequence[_Part], line: str) -> _Part | None:
+    """Return the part that a line of the findings is the heading of, as `IMPRESSION` is."""
+    label, text = _labelled(line)
+    if label and not text:
+        return _named(parts, label)
+    return _named(parts, _folded(line)) if not label and _is_title(line) else None
 
 
 def _labelled(text: str) -> tuple[str, str]:
@@ -186,12 +186,16 @@ def _fill(parts: Sequence[_Part], label: str, text: str) -> bool:
 
 def _by_anatomy(parts: Sequence[_Part], statement: str) -> _Part | None:
     words = statement.casefold()
-    for region, clues in ANATOMY.items():
-        if any(re.search(rf"\b{re.escape(clue)}s?\b", words) for clue in clues):
-            found = next((part for part in parts if region in part.label), None)
+    for region, pattern in CLUES.items():
+        if pattern.search(words):
+            found = next((part for part in parts if _is_about(part.label, region)), None)
             if found is not None:
                 return found
     return None
+
+
+def _is_about(label: str, region: str) -> bool:
+    return region in label or CLUES[region].search(label) is not None
 
 
 def _default(parts: list[_Part]) -> _Part:
@@ -199,13 +203,48 @@ def _default(parts: list[_Part]) -> _Part:
 
 
 def _put(part: _Part, text: str) -> None:
-    """Append a finding to a part, before the empty lines that end it, unless it is there."""
+    """
+    Put a finding into a part, unless it is there: in place of normal sentences, else at the end.
+
+    A part of an organ is about that organ; elsewhere the finding's own words say so.
+    """
     if any(_reads(block, text) for block in part.blocks):
+        return
+    about = region_of(part.label)
+    replacement = Replacement(text, about or region_of(text), region_of)
+    if not is_normal_finding(text):
+        part.blocks[:] = [each for block in part.blocks for each in _rewritten(block, replacement)]
+    if replacement.placed:
         return
     at = len(part.blocks)
     while at > 1 and part.blocks[at - 1] == Paragraph():
         at -= 1
     part.blocks.insert(at, Paragraph((_suggested(text),)))
+
+
+def _rewritten(block: Block, replacement: Replacement) -> Iterator[Block]:
+    """Give a block without what the finding replaces; nothing where nothing is left of it."""
+    if isinstance(block, Paragraph) and block.content:
+        content = replacement.rewrite(block.content, _label_end(block))
+        if content == block.content or inline_text(content).strip():
+            yield replace(block, content=content)
+    elif isinstance(block, ListBlock):
+        rows = [(item, replacement.rewrite(item)) for item in block.items]
+        items = tuple(new for old, new in rows if new == old or inline_text(new).strip())
+        if items:
+            yield replace(block, items=items)
+    else:
+        yield block
+
+
+def _label_end(block: Paragraph) -> int:
+    """Return where the text behind a paragraph's own label begins."""
+    label = _heading(block)
+    if not label or not isinstance(block.content[0], Text):
+        return 0
+    whole = block.content[0].text
+    found = re.match("[^:\uff1a\n]*[:\uff1a]\\s*", whole)
+    return found.end() if found else len(inline_text(block.content))
 
 
 def _reads(block: Block, text: str) -> bool:
