@@ -32,6 +32,7 @@ CANCELLED = "Cancelled"
 PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
     {
         "report_prelimed": (ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS),
+        "report_prelim_withdrawn": (ResultEvent.ORDER_STATUS,),
         "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
         "report_created": (ResultEvent.ORDER_STATUS,),
         "report_opened": (ResultEvent.ORDER_STATUS,),

@@ -4,6 +4,7 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
     EngineError
     ├── RuleBroken            400  a rule is broken; the reason is the code
     ├── Forbidden             403  the caller may not do this
+    │   └── AuthorNotPermitted     nor may the owner, in whose name it would be done
     ├── NotFound              404
     │   ├── SiteNotFound
     │   ├── ReportNotFound
@@ -25,6 +26,7 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
 
 from typing import ClassVar
 
+from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import TEXTS, Reason
 from bridge.errors import BridgeError
 
@@ -68,6 +70,17 @@ class Forbidden(EngineError):  # noqa: N818  # named for what happened
     status = 403
     code = "forbidden"
     text = "the caller may not do this"
+
+
+class AuthorNotPermitted(Forbidden):
+    """The person in whose name it would be done may not do it on this site, or has left it."""
+
+    def __init__(self, deed: Deed) -> None:
+        self.code = f"author_may_not_{deed.value}"
+        super().__init__(
+            f"the report's owner may not {deed.value} on this site: "
+            "the role does not permit it, or the owner has left the site"
+        )
 
 
 class NotFound(EngineError):  # noqa: N818  # named for what happened

@@ -34,6 +34,7 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
     return {
         "sessionLink": session_link(base, prepared),
         "expiresAt": iso(prepared.expires_at),
+        **({"warnings": list(prepared.warnings)} if prepared.warnings else {}),
     }
 
 

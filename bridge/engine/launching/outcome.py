@@ -24,6 +24,7 @@ class Caution(StrEnum):
 
     UNKNOWN_TEMPLATE = "unknown_template"
     REPORT_SIGNED = "report_signed"
+    AUTH_IGNORED = "auth_ignored"  # userInfo.Auth is no administrator's; the header's token is
     SYNC_REFUSED = "sync_refused"  # the user's window stays where it is, and says so there
     SYNC_PENDING = "sync_pending"  # it has not followed yet
     SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file was set aside

@@ -2,26 +2,28 @@
 Billing codes from a site's own code maps; no code is shipped and none is guessed.
 
 A CPT row matches the order's ProcedureCode, else its StudyDescription. An ICD-10 row matches a
-phrase in the exam's reason or in the report, where the sentence does not deny it.
+phrase in the exam's reason or in the report that is not denied there (`negation`). The cost grows
+with the length of the text and of the code map, not with their product.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-_SENTENCE = re.compile(r"(?<=[.!?。])\s+|[\n;]+")
-_DENIAL = re.compile(
-    r"\b(no|not|without|negative for|rule out|exclude[ds]?|kein\w*|ohne|pas de|sans|sin|geen|"
-    r"nessun\w*|sem|brak|fără|tidak ada)\b|無し|なし|无|無|없",
-    re.IGNORECASE,
-)
+from bridge.engine.rules.negation import affirms, is_denied, is_unspaced, split
+
+MAX_PHRASE = 300
+"""Characters of a phrase; so many steps at most are taken from each word of a text."""
+
+_MOST_OCCURRENCES = 200
+"""Occurrences of one phrase that are examined; a phrase that all of them deny is denied."""
+
 _WORD = re.compile(r"\w+|\W")
 _END = "\0end"
 """The key of a whole phrase in the tree of `_Phrases`; no word is equal to it."""
-MAX_PHRASE = 300
-"""Characters of a phrase; so many steps at most are taken from each word of a text."""
 
 
 class CodeSystem(StrEnum):
@@ -49,16 +51,9 @@ def derive(
     keys = (str(order.get(tag, "")).strip().casefold() for tag in _KEYS for order in orders)
     procedure = next((cpt[key] for key in keys if key in cpt), None)
     texts = [*(str(order.get("ReasonForExam", "")) for order in orders), content]
-    phrases = _Phrases(row.match for row in rows if row.system is CodeSystem.ICD10)
-    occurring: set[str] = set()
-    for sentence in _sentences(texts):
-        if not _DENIAL.search(sentence):
-            occurring |= phrases.found_in(sentence)
-    found = {
-        row.code: row
-        for row in rows
-        if row.system is CodeSystem.ICD10 and row.match.casefold() in occurring
-    }
+    diagnoses = [row for row in rows if row.system is CodeSystem.ICD10]
+    affirmed = _affirmed({_folded(row.match) for row in diagnoses}, split("\n".join(texts)))
+    found = {row.code: row for row in diagnoses if _folded(row.match) in affirmed}
     return {
         "cpt": None if procedure is None else _json(procedure),
         "icd10": [_json(row) for row in found.values()],
@@ -68,45 +63,61 @@ def derive(
 _KEYS = ("ProcedureCode", "StudyDescription")
 
 
-def _sentences(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from _SENTENCE.split(text)
+def _folded(phrase: str) -> str:
+    return " ".join(phrase.casefold().split())
+
+
+def _affirmed(wanted: set[str], sentences: Sequence[str]) -> set[str]:
+    """Return the phrases that some sentence states and does not deny."""
+    text = "\n".join(sentences)
+    # A script that writes no spaces has no words to look up in the tree.
+    unspaced = {each for each in wanted if each and is_unspaced(each[0] + each[-1])}
+    found = {each for each in unspaced if each in text and affirms(sentences, each)}
+    phrases = _Phrases(wanted - unspaced)
+    examined: Counter[str] = Counter()
+    for sentence in sentences:
+        for phrase, start, end in phrases.occurrences(sentence):
+            if phrase in found or examined[phrase] >= _MOST_OCCURRENCES:
+                continue
+            examined[phrase] += 1
+            if not is_denied(sentence, start, end):
+                found.add(phrase)
+    return found
 
 
 class _Phrases:
     """
-    A tree of phrases by their words, so that a text is read once whatever the number of phrases.
+    A tree of folded phrases by their words: a text is read once, whatever the number of phrases.
 
-    A phrase occurs where its words do, with the same characters between them, and is no part of
-    a longer word.
+    A phrase occurs where its words do, with the same characters between them, and where no letter
+    touches a punctuation mark at its edge.
     """
 
     def __init__(self, phrases: Iterable[str]) -> None:
         self._root: dict[str, Any] = {}
-        for phrase in map(str.casefold, phrases):
+        for phrase in phrases:
             branch = self._root
             for word in _WORD.findall(phrase):
                 branch = branch.setdefault(word, {})
             branch[_END] = phrase
 
-    def found_in(self, text: str) -> set[str]:
-        """Return the phrases that occur in a text."""
-        words, found = _WORD.findall(text.casefold()), set[str]()
-        for start, first in enumerate(words):
-            if start and _joins(words[start - 1], first):
+    def occurrences(self, sentence: str) -> Iterator[tuple[str, int, int]]:
+        """Yield each phrase that occurs in a folded sentence, with its start and end."""
+        words = [(found[0], found.end()) for found in _WORD.finditer(sentence)]
+        for at, (word, end) in enumerate(words):
+            if at and _touches(words[at - 1][0], word):
                 continue
-            branch, at = self._root.get(first), start + 1
+            branch, last = self._root.get(word), at
             while branch is not None:
-                following = words[at] if at < len(words) else ""
-                if _END in branch and not _joins(following, words[at - 1]):
-                    found.add(branch[_END])
-                branch, at = branch.get(following), at + 1
-        return found
+                following = words[last + 1][0] if last + 1 < len(words) else ""
+                if _END in branch and not _touches(following, words[last][0]):
+                    yield branch[_END], end - len(word), words[last][1]
+                branch, last = branch.get(following), last + 1
 
 
-def _joins(neighbour: str, own: str) -> bool:
-    """Tell whether a word stands at a phrase's edge, which is a punctuation mark."""
-    return _is_word(neighbour) and not _is_word(own)
+def _touches(neighbour: str, edge: str) -> bool:
+    """Tell whether a word is next to the punctuation mark at the edge of a phrase."""
+    return _is_word(neighbour) and not _is_word(edge)
 
 
 def _is_word(text: str) -> bool:

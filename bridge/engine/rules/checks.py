@@ -1,5 +1,7 @@
 """
-What is looked at before a report is signed in the application: open fields, sides, the sex.
+What is looked at before a report is signed in the application.
+
+Open fields, sides, the sex, and suggestions that nobody has accepted.
 
 Pure; each finding is a place in the document and no judgement. What a finding leads to is the
 site's choice (V50: prohibit, alert or silent); signing by the API asks none of this.
@@ -19,6 +21,7 @@ from bridge.engine.rules.document import (
     Field,
     Inline,
     ListBlock,
+    Mark,
     Paragraph,
     Section,
     Table,
@@ -44,6 +47,7 @@ class Check(StrEnum):
     OPEN_BRACKET = "openBracket"
     LATERALITY = "laterality"
     SEX_MISMATCH = "sexMismatch"
+    SUGGESTION = "suggestion"
 
 
 class Behaviour(StrEnum):
@@ -110,6 +114,7 @@ def find_all(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[Fi
         _open_brackets(lines),
         _laterality(lines, orders),
         _sex(lines, orders),
+        _suggestions(lines),
     )
     return [each for kind in kinds for each in islice(kind, MOST_FINDINGS)]
 
@@ -183,6 +188,19 @@ def _open_brackets(lines: Sequence[_Line]) -> Iterator[Finding]:
         for match in _BRACKET.finditer(line.text):
             if match.start() not in fields:
                 yield line.finding(Check.OPEN_BRACKET, *match.span())
+
+
+def _suggestions(lines: Sequence[_Line]) -> Iterator[Finding]:
+    """Find what no person has written or accepted yet; neighbouring stretches are one finding."""
+    for line in lines:
+        found: list[tuple[int, int]] = []
+        for start, each in _placed(line.content):
+            if not (isinstance(each, Text) and Mark.SUGGESTED in each.marks and each.text.strip()):
+                continue
+            before = found.pop() if found and found[-1][1] == start else (start, start)
+            found.append((before[0], start + len(each.text)))
+        for start, end in found:
+            yield line.finding(Check.SUGGESTION, start, end)
 
 
 def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:

@@ -24,6 +24,7 @@ class Event(StrEnum):
     SIGN = "sign"
     UNSIGN = "unsign"
     PRELIM = "prelim"
+    PRELIM_WITHDRAW = "withdraw prelim"
     RESET = "reset"
     UNASSIGN = "unassign"
     DISCARD = "discard"  # in the app
@@ -44,6 +45,7 @@ class Fact(StrEnum):
     COOLING = "the report's own cooling period runs"
     IGNORES_DELAY = "ignoreSignDelay is true"
     PRELIM_READ = "an active preliminary read exists"
+    OTHER_PRELIM_READ = "more than one active preliminary read exists"
     FROM_ORDER = "the report began as an order"
     CONTENT = "the report has content"
     OPEN_ADDENDUM = "an addendum is being written"
@@ -98,6 +100,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], tuple[Branch, ...]] = {
     (ADDENDUM, Event.UNSIGN): _UNSIGN,
     (DRAFT, Event.PRELIM): (_to(PRELIMINARY),),
     (PRELIMINARY, Event.PRELIM): (_to(PRELIMINARY),),
+    (PRELIMINARY, Event.PRELIM_WITHDRAW): (_to(PRELIMINARY, Fact.OTHER_PRELIM_READ), _to(DRAFT)),
     (DRAFT, Event.RESET): (_to(ORDERED, Fact.FROM_ORDER, clears=_EMPTIED),),
     # unassigned, so that it can be linked again
     (ORDERED, Event.RESET): (_to(ORDERED, Fact.CONTENT, clears=_EMPTIED),),
@@ -163,6 +166,10 @@ REFUSALS: Mapping[Event, tuple[Refused, ...]] = {
     ),
     Event.UNSIGN: (Refused(Failure.NOT_SIGNED, _READING), Refused(Failure.COOLING_ELAPSED)),
     Event.PRELIM: (Refused(Reason.SIGNED, _BOTH_SIGNED), Refused(Reason.NOT_OWNED)),
+    Event.PRELIM_WITHDRAW: (
+        Refused(Reason.SIGNED, _BOTH_SIGNED),
+        Refused(Reason.NOT_PRELIMINARY),
+    ),
     Event.RESET: (
         Refused(Reason.SIGNED, _BOTH_SIGNED),
         Refused(Reason.NOTHING_TO_RESET, frozenset({ORDERED})),

@@ -1,12 +1,15 @@
 """
-Preliminary reads: which group and tag a site accepts, and which reads still wait for a review.
+Preliminary reads: which group and tag a site accepts, who may read and who may review.
 
-Groups come from the site's settings, or, where it has set up none, from their first use.
+Groups come from the site's settings, or, where it has set up none, from their first use. A group
+with members accepts their reads only. Reviewers are those of the group, or, where it names none,
+everybody who is a member of no group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bridge.engine.rules.authority import Role
 from bridge.engine.rules.reasons import Reason
 
 
@@ -17,6 +20,40 @@ class Group:
     name: str
     tags: frozenset[str]
     configured: bool
+    members: frozenset[str] = frozenset()
+    reviewers: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A person on the site: canonical e-mail address and role, None for who has left it."""
+
+    email: str
+    role: Role | None
+
+
+def refuse_reader(groups: Mapping[str, Group], group: str, reader: Reader) -> Reason | None:
+    """Say why a person may not read for a group; administrators read for every group."""
+    known = groups.get(group)
+    if known is None or not known.members or reader.role is Role.ADMINISTRATOR:
+        return None
+    return None if reader.email in known.members else Reason.NOT_PRELIM_MEMBER
+
+
+def may_review(groups: Mapping[str, Group], group: str, reader: Reader) -> bool:
+    """
+    Tell whether a person may take a read of a group for review.
+
+    Without reviewers of its own, a group is reviewed by everybody who is in no group and whose role
+    permits to sign.
+    """
+    if reader.role is None:
+        return False
+    known = groups.get(group)
+    if known is not None and known.reviewers is not None:
+        return reader.email in known.reviewers
+    in_a_group = any(reader.email in each.members for each in groups.values())
+    return reader.role is not Role.PRELIM and not in_a_group
 
 
 def refuse_prelim(groups: Mapping[str, Group], group: str, tag: str) -> Reason | None:

@@ -24,6 +24,9 @@ class Reason(StrEnum):
     EMPTY_ADDENDUM = "empty_addendum"
     UNKNOWN_PRELIM_GROUP = "unknown_prelim_group"
     UNKNOWN_PRELIM_TAG = "unknown_prelim_tag"
+    NOT_PRELIM_MEMBER = "not_prelim_member"
+    NOT_PRELIM_REVIEWER = "not_prelim_reviewer"
+    NOT_PRELIMINARY = "report_not_preliminary"
     TOO_FEW_ORDERS = "too_few_orders"
     ANCHOR_IS_MEMBER = "anchor_in_another_group"
     ANCHOR_STATUS = "anchor_not_ordered_or_draft"
@@ -60,6 +63,9 @@ TEXTS: Mapping[Reason, str] = {
     Reason.EMPTY_ADDENDUM: "an addendum without text cannot be signed",
     Reason.UNKNOWN_PRELIM_GROUP: "the site has no such prelim group",
     Reason.UNKNOWN_PRELIM_TAG: "the prelim group has no such tag",
+    Reason.NOT_PRELIM_MEMBER: "the report's reader is not a member of the prelim group",
+    Reason.NOT_PRELIM_REVIEWER: "the user is neither the reader nor a reviewer of the prelim group",
+    Reason.NOT_PRELIMINARY: "the report is not Preliminary",
     Reason.TOO_FEW_ORDERS: "at least two different orders are needed",
     Reason.ANCHOR_IS_MEMBER: "the anchor is a linked order of another report; unlink it first",
     Reason.ANCHOR_STATUS: "the anchor is neither Ordered nor Draft",

@@ -12,6 +12,7 @@ from bridge.engine.service import feed
 from bridge.engine.service.files import refresh_findings
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.lifecycle import clear, take
+from bridge.engine.service.prelim import may_take
 from bridge.engine.service.work import ChangeEvent, Work
 
 
@@ -24,11 +25,14 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
     """
     Open a locked report for a user: an Ordered one becomes their Draft, an unsigned one theirs.
 
-    Whoever opens a Preliminary takes it for review; a signed report stays as it is.
+    A reviewer who opens a Preliminary takes it for review, anybody else only sees it; a signed
+    report stays as it is.
     """
     before = report.owner_id
     was = report.status
     if was in SIGNED or (was is not Status.ORDERED and before == account_id):
+        return report
+    if not may_take(work, report, account_id):
         return report
     take(work, report, Event.OPEN)
     report.owner_id = account_id

@@ -81,7 +81,7 @@ def launched(
         status,
         report.report_id if report else None,
         _owner(work, report, launcher) if report else None,
-        warnings=template_warnings(work, request) + file_warnings(work, request, report),
+        warnings=warnings_of(work, request, launcher) + file_warnings(work, request, report),
         set_aside=set_aside(request.attachments),
     )
     return Ready(outcome, launcher, request, creates=request.lazy)
@@ -90,7 +90,7 @@ def launched(
 def registered(work: Work, request: LaunchRequest, launcher: Launcher, done: Registered) -> Ready:
     """Return what a launch says of the order that it registered."""
     signed = done.outcome is Registration.SIGNED
-    warnings = template_warnings(work, request) + ((Caution.REPORT_SIGNED,) if signed else ())
+    warnings = warnings_of(work, request, launcher) + ((Caution.REPORT_SIGNED,) if signed else ())
     owner = report = None
     if done.status is not Status.ORDERED:
         query = select(Report).where(Report.report_id == done.report_id)
@@ -115,12 +115,12 @@ def owner_to_be(launcher: Launcher) -> Person:
     return launcher.account
 
 
-def template_warnings(work: Work, request: LaunchRequest) -> tuple[Caution, ...]:
-    """Return the caution of a launch that asks for a template that there is not."""
+def warnings_of(work: Work, request: LaunchRequest, launcher: Launcher) -> tuple[Caution, ...]:
+    """Return what a launch asks for or brings in vain: a missing template, a useless token."""
     number = request.app.template
-    if number is None or has_template(work, request.triple.site_id, number):
-        return ()
-    return (Caution.UNKNOWN_TEMPLATE,)
+    found = number is None or has_template(work, request.triple.site_id, number)
+    template = () if found else (Caution.UNKNOWN_TEMPLATE,)
+    return (*template, Caution.AUTH_IGNORED) if launcher.auth_ignored else template
 
 
 def file_warnings(work: Work, request: LaunchRequest, report: Report | None) -> tuple[Caution, ...]:

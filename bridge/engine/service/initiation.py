@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from bridge.engine.errors import Forbidden
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.languages import first_language
+from bridge.engine.launching.outcome import Caution
 from bridge.engine.launching.request import NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.rules.authority import Role
@@ -44,6 +45,7 @@ class Prepared:
     expires_at: int
     app_language: str
     speech_language: str
+    warnings: tuple[Caution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ def prepare(
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
     people = People(work.connection, caller, work.now)
     administrator = people.role(request.site_id) is Role.ADMINISTRATOR
-    if not administrator and not people.has_authority(request.site_id, request.authority):
+    lent = people.has_authority(request.site_id, request.authority)
+    if not administrator and not lent:
+        people.refuse_authority(request.authority)
         raise Forbidden("neither token is a site administrator's")
     people.standing(request.site_id).check_location(request.location)
     account = people.account(request.site_id, request.user, administrator=True)
@@ -86,7 +90,8 @@ def prepare(
         framed=True,
     )
     handle = links.issue(work.connection, vault, [link], work.now)[0]
-    return Prepared(handle, expires_at, app, speech)
+    warnings = (Caution.AUTH_IGNORED,) if request.authority and not lent else ()
+    return Prepared(handle, expires_at, app, speech, warnings)
 
 
 def warm(

@@ -13,6 +13,7 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import (
     AlreadySigned,
+    AuthorNotPermitted,
     BusinessFailure,
     CoolingElapsed,
     NoSignedAddendum,
@@ -29,6 +30,7 @@ from bridge.engine.records.tables import (
     Share,
     Site,
 )
+from bridge.engine.rules.authority import Deed, Role, permits
 from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
@@ -52,7 +54,7 @@ _ADDENDA = (
 _SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
 _PERSON: Final = plain(
     """
-    SELECT m.name, m.signature, m.settings, a.email
+    SELECT m.name, m.signature, m.settings, m.role, m.left_at, a.email, a.disabled_at
     FROM engine_membership AS m JOIN engine_account AS a ON a.id = m.account_id
     WHERE m.site_id = :site AND m.account_id = :account
     """
@@ -90,7 +92,33 @@ def person_asked(work: Work, site_id: str, account_id: int | None) -> Words:
 
 def person_read(answer: Answer) -> dict[str, Any]:
     """Read the answer; nobody is a person without a name."""
+    return _described(answer.first())
+
+
+def author_read(answer: Answer) -> tuple[dict[str, Any], Role | None]:
+    """Read the answer with the person's role; None for who left the site or is disabled."""
     found: Any = answer.first()
+    gone = found is None or found.left_at is not None or found.disabled_at is not None
+    return _described(found), None if gone else Role(found.role)
+
+
+def author(
+    work: Work, report: Report, account_id: int | None, deed: Deed
+) -> tuple[dict[str, Any], Role]:
+    """Return in whose name a report is signed or read; raise `AuthorNotPermitted`."""
+    asked = person_asked(work, report.site_id, account_id)
+    described, role = author_read(carry(work.connection, asked))
+    return described, permitted_author(role, deed, owner=account_id == report.owner_id)
+
+
+def permitted_author(role: Role | None, deed: Deed, *, owner: bool) -> Role:
+    """Apply the rule of the application, whoever calls; raise `AuthorNotPermitted`."""
+    if role is None or not permits(role, deed, owner=owner):
+        raise AuthorNotPermitted(deed)
+    return role
+
+
+def _described(found: Any) -> dict[str, Any]:
     if found is None:
         return {"name": "", "email": "", "signature": None}
     signer = {"name": found.name, "email": found.email, "signature": found.signature}
@@ -144,8 +172,12 @@ def _facts(work: Work, report: Report, around: Around, *, ignores_delay: bool) -
         yield Fact.FROM_ORDER
     if has_content(report):
         yield Fact.CONTENT
-    if around.prelims and any(r.withdrawn_at is None for r in prelim_reads(work, report)):
+    reads = prelim_reads(work, report) if around.prelims else []
+    active = sum(read.withdrawn_at is None for read in reads)
+    if active:
         yield Fact.PRELIM_READ
+    if active > 1:
+        yield Fact.OTHER_PRELIM_READ
     if around.addenda:
         yield from _addendum_facts(work, report)
 

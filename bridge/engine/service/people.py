@@ -5,11 +5,12 @@ Registers users that an administrator names; nobody else can bring strangers to 
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from sqlalchemy import Connection
 
 from bridge.engine.errors import Forbidden, RuleBroken
-from bridge.engine.launching.errors import BadLaunch, NoAuthority
+from bridge.engine.launching.errors import BadAuthority, BadLaunch, NoAuthority
 from bridge.engine.launching.request import LaunchRequest, NamedUser
 from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import is_placeholder, looks_like_email
@@ -32,18 +33,22 @@ from bridge.engine.service.users import (
 )
 from bridge.engine.settings import Lifetimes
 
+_AUTH: Final = "/userInfo/Auth"
+
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
     """
     The user a launch is for (None: whoever signs in), and what its link may do.
 
-    `authenticated` links act as that user; `framed` ones also inside another page.
+    `authenticated` links act as that user; `framed` ones also inside another page. `auth_ignored`:
+    the request brought a useless `userInfo.Auth`, and the header's token was enough.
     """
 
     account: Person | None
     authenticated: bool
     framed: bool
+    auth_ignored: bool = False
 
 
 @dataclass(slots=True)
@@ -62,14 +67,18 @@ class People:
         """Return for whom a request launches; raise when it may not."""
         site_id = request.triple.site_id
         role = self.role(site_id)
-        administrator = role is Role.ADMINISTRATOR or self.has_authority(site_id, request.authority)
-        if role is None and not administrator:
-            raise Forbidden
+        lent = self.has_authority(site_id, request.authority)
+        administrator = role is Role.ADMINISTRATOR or lent
+        if not administrator:
+            if role is None and not request.authority:
+                raise Forbidden
+            self.refuse_authority(request.authority)
         self.standing(site_id).check_location(request.location)
         account = self.account(site_id, request.user, administrator=administrator)
         _refuse_placeholders(request, self.caller, self.standing(site_id).name, account)
         framed = bool(administrator and request.user and request.user.email and request.user.name)
-        return Launcher(account, administrator and account is not None, framed)
+        ignored = bool(request.authority) and not lent
+        return Launcher(account, administrator and account is not None, framed, ignored)
 
     def forget(self) -> None:
         """Forget users that were registered in a part of the transaction that was undone."""
@@ -112,6 +121,15 @@ class People:
                 and role_on(self.connection, bearer, site_id) is Role.ADMINISTRATOR
             )
         return self._authorities[key]
+
+    def refuse_authority(self, secret: str) -> None:
+        """Raise for a `userInfo.Auth` that lends no authority; nothing for none."""
+        if not secret:
+            return
+        if authenticate(self.connection, secret, self.now) is None:
+            raise BadAuthority(pointer=_AUTH)
+        detail = "userInfo.Auth is not a launch token of an administrator of the site"
+        raise NoAuthority(detail, pointer=_AUTH)
 
     def account(
         self, site_id: str, user: NamedUser | None, *, administrator: bool

@@ -8,13 +8,15 @@ before the user has agreed.
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.authority import Role
+from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.service import lease
 from bridge.engine.service.assigning import needs_transfer, unassign_report
 from bridge.engine.service.caller import Visitor, account_role
-from bridge.engine.service.finding import lock_report_by_id
+from bridge.engine.service.finding import lock_report, lock_report_by_id
 from bridge.engine.service.opening import Door, Opened, present
+from bridge.engine.service.prelim import may_take
 from bridge.engine.service.seating import Seat
 from bridge.engine.service.sessions import Session
 from bridge.engine.service.starting import give
@@ -58,11 +60,25 @@ def open_picked(
 def assign(work: Work, administrator: Visitor, report_id: str, email: str) -> Report:
     """Give an unsigned report to a reader of its site; an Ordered one becomes their Draft."""
     report = _administered(work, administrator, report_id)
-    reader = find_member(work.connection, report.site_id, email)
-    if reader is None:
-        raise NoSuchReader(pointer="/email")
     if report.status in SIGNED:
         raise RuleBroken(Reason.SIGNED, pointer="/reportId")
+    return _assign(work, report, email, "/email")
+
+
+def assign_order(work: Work, triple: Triple, email: str) -> Report:
+    """Give the unsigned report of an order to a reader of its site, as the API does."""
+    report = lock_report(work, triple).report
+    if report.status in SIGNED:
+        raise RuleBroken(Reason.SIGNED)
+    return _assign(work, report, email, "/UserEmail")
+
+
+def _assign(work: Work, report: Report, email: str, pointer: str) -> Report:
+    reader = find_member(work.connection, report.site_id, email)
+    if reader is None:
+        raise NoSuchReader(pointer=pointer)
+    if not may_take(work, report, reader.id):
+        raise RuleBroken(Reason.NOT_PRELIM_REVIEWER, pointer=pointer)
     return give(work, report, reader.id)
 
 

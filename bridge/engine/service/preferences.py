@@ -44,6 +44,7 @@ class SignChecks(BaseModel):
     openBracket: Behaviour = Behaviour.ALERT
     laterality: Behaviour = Behaviour.ALERT
     sexMismatch: Behaviour = Behaviour.ALERT
+    suggestion: Behaviour = Behaviour.ALERT
 
     def behaviour(self, check: Check) -> Behaviour:
         """Return what a finding of this check leads to."""

@@ -23,7 +23,7 @@ from bridge.engine.service.carrying import (
     open_report,
     owner_to_be,
     registered,
-    template_warnings,
+    warnings_of,
 )
 from bridge.engine.service.creation import NewReport, create_many
 from bridge.engine.service.drafting import first_text_of
@@ -234,7 +234,7 @@ def _drafted(work: Work, each: _Admitted, report_id: str) -> Ready:
         Status.DRAFT,
         report_id,
         (owner.name, owner.email),
-        warnings=template_warnings(work, each.request),
+        warnings=warnings_of(work, each.request, each.launcher),
     )
     return Ready(outcome, each.launcher, each.request)
 

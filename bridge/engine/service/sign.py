@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Report, Signature, metadata
+from bridge.engine.rules.authority import Deed, Role
 from bridge.engine.rules.cooling import cooling_end
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.integrity import fingerprint
@@ -19,10 +20,11 @@ from bridge.engine.service import feed, releases
 from bridge.engine.service.around import Around
 from bridge.engine.service.finding import key_of, lock_report
 from bridge.engine.service.lifecycle import (
+    author_read,
     document_json,
     gather,
+    permitted_author,
     person_asked,
-    person_read,
     take,
 )
 from bridge.engine.service.lone import lock_alone
@@ -53,6 +55,7 @@ class _Scene(NamedTuple):
     around: Around
     orders: Sequence[GroupOrder]
     signer: dict[str, Any]
+    role: Role | None
 
 
 class _How(TypedDict):
@@ -65,7 +68,12 @@ class _How(TypedDict):
 def sign(
     work: Work, triple: Triple, *, ignore_delay: bool = False, time_zone: str | None = None
 ) -> Report:
-    """Sign in the name of the report's owner, as the API does; the audit knows who acted."""
+    """
+    Sign in the name of the report's owner, as the API does.
+
+    The owner must be permitted to sign in the application, too; the signature names the owner and
+    the account that acted. Raise `AuthorNotPermitted`.
+    """
     how: _How = {"ignore_delay": ignore_delay, "time_zone": time_zone}
     lone = lock_alone(work, triple)
     scene = None if lone is None else _look(work, lone.report, lone.report.owner_id)
@@ -92,7 +100,7 @@ def sign_report(
     `scene` is what has been read of this report and signer since the lock.
     """
     was_signed = report.status in SIGNED
-    around, orders, signer = scene or _look(work, report, signer_id)
+    around, orders, signer, role = scene or _look(work, report, signer_id)
     facts = gather(work, report, ignores_delay=ignore_delay, around=around)
     take(work, report, Event.SIGN, facts=facts)
     if was_signed:
@@ -100,6 +108,7 @@ def sign_report(
         return report
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
+    permitted_author(role, Deed.SIGN, owner=signer_id == report.owner_id)
     # Past the session, so that all that changes of the report is one statement.
     about = About.by(work.connection, report, work.now, around, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)
@@ -119,8 +128,15 @@ def _look(work: Work, report: Report, signer_id: int | None) -> _Scene:
         group_asked(connection, report),
         person_asked(work, report.site_id, signer_id),
     ]
-    around, orders, signer = run_all(connection, asked)
-    return _Scene(Around.read(around), group_read(orders), person_read(signer))
+    proxy = work.actor.account_id not in (None, signer_id)
+    if proxy:
+        asked.append(person_asked(work, report.site_id, work.actor.account_id))
+    around, orders, author, *acting = run_all(connection, asked)
+    signer, role = author_read(author)
+    if proxy:
+        actor, _ = author_read(acting[0])
+        signer["actedBy"] = {"name": actor["name"], "email": actor["email"]}
+    return _Scene(Around.read(around), group_read(orders), signer, role)
 
 
 def _triple(order: GroupOrder) -> Triple:

@@ -22,6 +22,7 @@ from bridge.engine.service.creation import OrderInput, create_draft, update_orde
 from bridge.engine.service.drafting import first_text, joined
 from bridge.engine.service.files import attach, given_text
 from bridge.engine.service.finding import group_of, key_of, touch
+from bridge.engine.service.prelim import may_take
 from bridge.engine.service.reading import has_content
 from bridge.engine.service.users import Person
 from bridge.engine.service.work import ChangeEvent, Work
@@ -106,7 +107,7 @@ def bring_files(work: Work, report: Report, order: ReportOrder, request: LaunchR
 
 def give(work: Work, report: Report, owner_id: int) -> Report:
     """Open a locked report for a user, with its first text where it has none yet."""
-    if report.status not in SIGNED:
+    if report.status not in SIGNED and may_take(work, report, owner_id):
         fill(work, report)
     return open_for(work, report, owner_id)
 

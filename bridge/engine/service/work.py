@@ -52,6 +52,7 @@ class ChangeEvent(StrEnum):
     REPORT_CONTENT_UPDATED = "report_content_updated"
     REPORT_FILES_UPDATED = "report_files_updated"
     REPORT_PRELIMED = "report_prelimed"
+    REPORT_PRELIM_WITHDRAWN = "report_prelim_withdrawn"
     REPORT_SIGNED = "report_signed"
     REPORT_UNSIGNED = "report_unsigned"
     REPORT_FINALIZED = "report_finalized"

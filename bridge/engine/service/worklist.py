@@ -8,7 +8,7 @@ between can move a report to an earlier page, and never makes one appear twice o
 import base64
 import binascii
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -18,7 +18,9 @@ from sqlmodel import Session, col, select
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Membership, Report, ReportOrder
+from bridge.engine.rules.moments import iso
 from bridge.engine.rules.patients import folded_name
+from bridge.engine.rules.priority import most_urgent, priority_code
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
 from bridge.engine.service.feed import order_json
@@ -137,6 +139,7 @@ def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping
         {
             **record.as_json(),
             "ownerName": names.get((report.site_id, report.owner_id), ""),
+            **_urgency(groups[key_of(report)]),
             "orders": [order_json(order) for order in groups[key_of(report)]],
             "createdAt": report.created_at,
             "updatedAt": report.updated_at,
@@ -144,6 +147,15 @@ def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping
         }
         for report, record in zip(reports, records, strict=True)
     )
+
+
+def _urgency(orders: Sequence[ReportOrder]) -> dict[str, str | None]:
+    """Return the most urgent priority of a group, and when its first order came."""
+    first = min((order.created_at for order in orders), default=None)
+    return {
+        "priority": most_urgent(priority_code(order.order_metadata) for order in orders),
+        "orderedAt": None if first is None else iso(first),
+    }
 
 
 def _owner_names(session: Session, reports: list[Report]) -> dict[tuple[str, int | None], str]:

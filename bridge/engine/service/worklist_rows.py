@@ -16,6 +16,7 @@ from sqlmodel import Session, col, select
 from bridge.engine.records.tables import Change, Membership, PrelimRead, Report, ReportOrder
 from bridge.engine.rules.status import Status
 from bridge.engine.service.finding import key_of
+from bridge.engine.service.prelim import newest_in
 from bridge.engine.service.worklist import WorklistQuery, filters, items_of
 
 
@@ -133,15 +134,9 @@ def _conditions(session: Session, query: RowsQuery, account_id: int) -> list[Col
         here = col(ReportOrder.location) == query.location
         found.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(here)))
     if query.prelim_group:
-        found.append(col(Report.pk).in_(_waiting_in(query)))
+        found.append(newest_in(query.prelim_group, query.prelim_tag))
+        found.append(col(Report.pk).in_(select(PrelimRead.report_pk).where(_WAITS)))
     return found
-
-
-def _waiting_in(query: RowsQuery) -> Any:
-    reads = select(PrelimRead.report_pk).where(
-        _WAITS, col(PrelimRead.group_name) == query.prelim_group
-    )
-    return reads.where(col(PrelimRead.tag_name) == query.prelim_tag) if query.prelim_tag else reads
 
 
 def _value(query: RowsQuery) -> Any:

@@ -176,6 +176,16 @@ class PrelimBody(OneReport):
     prelimTag: Identifier
 
 
+class AssignOrderBody(OneReport):
+    """`POST /api/report/assign`: a user of the site, who becomes the owner."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{**_ONE, "UserEmail": "person@hospital.example"}]}
+    )
+
+    UserEmail: Identifier
+
+
 class UpdateMode(StrEnum):
     """What becomes of the SR files that are already there."""
 

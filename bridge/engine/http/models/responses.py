@@ -142,6 +142,7 @@ class InitResponse(BaseModel):
 
     sessionLink: str
     expiresAt: str
+    warnings: list[str] | None = None
 
 
 class Identity(BaseModel):
@@ -213,6 +214,8 @@ class WorklistResponse(BaseModel):
                 {
                     **RECORD,
                     "ownerName": "Example Person",
+                    "priority": "S",
+                    "orderedAt": "2027-01-15T07:43:19.000Z",
                     "orders": [TAGS],
                     "createdAt": 1799999000000,
                     "updatedAt": 1800000000000,

@@ -8,6 +8,7 @@ from bridge.engine.http.acting import Place, ReportAnswer, act, expect, place_of
 from bridge.engine.http.guard import FileRoute, WriteRoute
 from bridge.engine.http.launching import warnings_of
 from bridge.engine.http.models.reports import (
+    AssignOrderBody,
     DeleteBody,
     FlatIdentity,
     LinkBody,
@@ -29,6 +30,7 @@ from bridge.engine.service.assigning import unassign
 from bridge.engine.service.deletion import delete_report, reset_order
 from bridge.engine.service.files import UpdateMode, update_structured_reports
 from bridge.engine.service.linking import link_orders
+from bridge.engine.service.picking import assign_order
 from bridge.engine.service.unlinking import unlink_orders
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
@@ -104,6 +106,18 @@ async def unassign_report(body: FlatIdentity, request: Request) -> Response:
     """Give a Draft back to the worklist with its content."""
     triple = triple_of(body)
     return await act(request, "unassign", place_of(body, "/"), lambda work: unassign(work, triple))
+
+
+@router.post("/assign", response_class=Response, responses=DONE)
+async def assign(body: AssignOrderBody, request: Request) -> Response:
+    """Give an unsigned report to a user of the site; an Ordered one becomes their Draft."""
+    triple = triple_of(body.clinicalInfo)
+    return await act(
+        request,
+        "assign",
+        place_of(body.clinicalInfo),
+        lambda work: assign_order(work, triple, body.UserEmail),
+    )
 
 
 def _triples(body: LinkBody, request: Request) -> list[Triple]:

@@ -76,3 +76,15 @@ async def prelim_report(body: PrelimBody, request: Request) -> Response:
         place_of(body.clinicalInfo),
         lambda work: prelim.prelim(work, triple, body.prelimGroup, body.prelimTag),
     )
+
+
+@router.post("/prelim/withdraw", response_class=Response, responses={**NO_BODY, **problems()})
+async def withdraw_prelim(body: OneReport, request: Request) -> Response:
+    """Withdraw the newest preliminary read: Preliminary with the one before, else Draft."""
+    triple = triple_of(body.clinicalInfo)
+    return await act(
+        request,
+        "prelim-withdraw",
+        place_of(body.clinicalInfo),
+        lambda work: prelim.withdraw(work, triple),
+    )

@@ -10,6 +10,7 @@ from bridge.engine.rules.document import (
     Document,
     Field,
     ListBlock,
+    Mark,
     Paragraph,
     Section,
     Text,
@@ -42,6 +43,24 @@ def test_a_report_without_text_is_empty() -> None:
     """Headings alone are no report."""
     for document in (Document(), Document((Section("Findings"),)), from_text("  \n")):
         assert [each.check for each in find_all(document, [])] == [Check.EMPTY_FIELD]
+
+
+def test_unaccepted_suggestions_are_found() -> None:
+    """Neighbouring stretches are one finding; accepted text, which has no mark, is none."""
+    marks = (Mark.SUGGESTED,)
+    document = Document(
+        (
+            Paragraph(
+                (Text("Lungs: "), Text("5 mm ", marks), Text("nodule.", (Mark.BOLD, *marks)))
+            ),
+            Paragraph((Text("Accepted."),)),
+            ListBlock(((Text("Mass.", marks),),)),
+        )
+    )
+    assert find_all(document, []) == [
+        Finding(Check.SUGGESTION, 0, 7, 19, "5 mm nodule."),
+        Finding(Check.SUGGESTION, 2, 0, 5, "Mass.", item=0),
+    ]
 
 
 def test_typed_brackets_are_found_in_list_items_too() -> None:

@@ -3,6 +3,7 @@
 import sys
 from types import FrameType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from bridge.engine.rules.document import (
     plain_text,
 )
 from bridge.engine.rules.mapping import apply_template
+from bridge.engine.rules.outline import from_outline
 
 CHEST = Document(
     (
@@ -129,3 +131,95 @@ def test_the_cost_does_not_grow_with_lines_times_template() -> None:
     assert text.count("new ") == 1000
     assert text.count("y") == 1000
     assert calls < 1_000_000
+
+
+def applied(template: str, findings: str) -> list[str]:
+    """Return the lines of a template written as text, with findings in it."""
+    return plain_text(apply_template(from_outline(template), findings)).split("\n")
+
+
+@pytest.mark.parametrize(
+    ("template", "findings", "expected"),
+    [
+        (
+            "Lungs: Clear.",
+            "5 mm nodule in the right lung.",
+            "Lungs: 5 mm nodule in the right lung.",
+        ),
+        ("Lungs: [Clear.]", "Lungs: 5 mm nodule.", "Lungs: 5 mm nodule."),
+        ("Lungs: [Clear].", "Lungs: 5 mm nodule.", "Lungs: 5 mm nodule."),
+        ("Lungs:\nClear.", "5 mm lung nodule.", "Lungs\n5 mm lung nodule."),
+        ("Lungs:\n[Unremarkable.]", "5 mm lung nodule.", "Lungs\n5 mm lung nodule."),
+        (
+            "Lungs:\n- Clear.\n- No effusion.",
+            "5 mm lung nodule",
+            "Lungs\n- 5 mm lung nodule\n- No effusion.",
+        ),
+        ("LUNGS\nClear.", "5 mm lung nodule.", "LUNGS\n5 mm lung nodule."),
+        (
+            "FINDINGS\nThe lungs are clear. The heart is normal.\nIMPRESSION\nNone.",
+            "5 mm nodule in the right upper lobe.",
+            (
+                "FINDINGS\n5 mm nodule in the right upper lobe. The heart is normal.\n"
+                "IMPRESSION\nNone."
+            ),
+        ),
+        (
+            "Lungs: Clear. No nodules. No consolidation.",
+            "5 mm lung nodule.",
+            "Lungs: 5 mm lung nodule. No consolidation.",
+        ),
+        (
+            "Lungs: Clear.\nHeart: Normal.\nPleura: No effusion.",
+            "5 mm nodule in the right lobe. Heart is enlarged. Small pleural effusion.",
+            (
+                "Lungs: 5 mm nodule in the right lobe.\nHeart: Heart is enlarged.\n"
+                "Pleura: Small pleural effusion."
+            ),
+        ),
+        (
+            "Findings:\nLungs: Clear.\nHeart: Normal.\nImpression:\nNormal chest.",
+            "FINDINGS\n5 mm lung nodule. Heart enlarged.\nIMPRESSION\nLung nodule.",
+            (
+                "Findings\nLungs: 5 mm lung nodule.\nHeart: Heart enlarged.\n"
+                "Impression\nLung nodule."
+            ),
+        ),
+        (
+            "Lungs: Clear.\nHeart: Normal.",
+            "Lungs: 5 mm nodule. Atelectasis on the left. Heart: enlarged.",
+            "Lungs: 5 mm nodule. Atelectasis on the left.\nHeart: enlarged.",
+        ),
+        ("Lungs: Clear.\nHeart: Normal.", "Lungs: clear", "Lungs: Clear.\nHeart: Normal."),
+        ("Lunge: Unauffällig.", "Rundherd 5 mm in der Lunge", "Lunge: Rundherd 5 mm in der Lunge"),
+        ("肺: 異常なし。", "右肺に5mmの結節。", "肺: 右肺に5mmの結節。"),
+        ("Findings:\nUnremarkable.", "5 mm calcification", "Findings\n5 mm calcification"),
+        (
+            "Lungs: Clear.\nTechnique: CT with contrast.",
+            "approx. 5 mm nodule, lung. See e.g. series 3.",
+            "Lungs: approx. 5 mm nodule, lung.\nTechnique: CT with contrast.\nSee e.g. series 3.",
+        ),
+    ],
+)
+def test_a_finding_takes_the_place_of_what_it_contradicts(
+    template: str, findings: str, expected: str
+) -> None:
+    """Normal sentences and fields of its region go, those of others and all else stay."""
+    assert applied(template, findings) == expected.split("\n")
+
+
+def test_what_replaces_is_marked() -> None:
+    """Only the finding is a suggestion; what stands before and behind it is the template's."""
+    document = apply_template(from_outline("Lungs: Clear. No effusion."), "Lungs: 5 mm nodule.")
+    (block,) = document.content
+    assert isinstance(block, Paragraph)
+    assert block.content == (
+        Text("Lungs: "),
+        Text("5 mm nodule.", (Mark.SUGGESTED,)),
+        Text(" No effusion."),
+    )
+
+
+def test_a_normal_finding_replaces_nothing() -> None:
+    """Nothing contradicts: the template's sentences stay."""
+    assert applied("Lungs: Clear.", "No lung nodules.") == ["Lungs: Clear.", "No lung nodules."]

@@ -3,16 +3,18 @@
 import pytest
 from sqlmodel import select
 
-from bridge.engine.errors import PrelimNotFound, ReportNotFound, RuleBroken
+from bridge.engine.errors import Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import (
     Account,
     Link,
+    Membership,
     PrelimGroup,
     Report,
     ReportOrder,
     Site,
     Tombstone,
 )
+from bridge.engine.rules.authority import Role
 from bridge.engine.rules.identity import link_target
 from bridge.engine.rules.status import Origin
 from bridge.engine.service.assigning import needs_transfer, open_for, unassign
@@ -20,7 +22,8 @@ from bridge.engine.service.creation import OrderInput
 from bridge.engine.service.deletion import delete_report, discard, reset_order
 from bridge.engine.service.finding import lock_report
 from bridge.engine.service.ordering import Registration, register, register_many
-from bridge.engine.service.prelim import prelim, waiting
+from bridge.engine.service.picking import assign_order
+from bridge.engine.service.prelim import prelim, waiting, withdraw
 from bridge.engine.service.sign import sign
 from bridge.engine.service.statuses import query_status
 from tests.bridge.engine.service.ward import SITE, Ward
@@ -226,8 +229,8 @@ def test_prelim_and_its_queue(ward: Ward) -> None:
     one, two = ward.draft("A1"), ward.draft("A2")
     ward.do(prelim, two, "Night", "CT")
     ward.later(1)
-    ward.do(prelim, one, "Night", "CT")
     ward.do(prelim, one, "Day", "CT")
+    ward.do(prelim, one, "Night", "CT")
 
     with ward.work() as work:
         queue = waiting(work.session, SITE, "Night", "CT", ward.now)
@@ -237,6 +240,154 @@ def test_prelim_and_its_queue(ward: Ward) -> None:
     ward.do(sign, two)
     with ward.work() as work:
         assert len(waiting(work.session, SITE, "Night", "CT", ward.now)) == 1
+
+
+def test_a_report_that_left_a_tag_is_not_listed_there(ward: Ward) -> None:
+    """The newest active read says where a report waits; a withdrawn one leads back."""
+    order = ward.draft("A1")
+    for group, tag in (("Night", "CT"), ("Night", "MR"), ("Day", "MR")):
+        ward.later(1)
+        ward.do(prelim, order, group, tag)
+
+    def waits() -> list[tuple[str, str]]:
+        with ward.work() as work:
+            return [
+                (group, tag)
+                for group, tag in (("Night", "CT"), ("Night", "MR"), ("Day", "MR"))
+                if waiting(work.session, SITE, group, tag, ward.now)
+            ]
+
+    assert waits() == [("Day", "MR")]
+    ward.do(withdraw, order)
+    assert waits() == [("Night", "MR")]
+
+
+def test_withdrawing_the_only_read_leads_back_to_a_draft(ward: Ward) -> None:
+    """The text and the owner stay; a report that is not Preliminary is refused."""
+    order = ward.draft("A1")
+    ward.do(prelim, order, "Night", "CT")
+    ward.later(1)
+
+    ward.do(withdraw, order)
+
+    assert (ward.status(order), ward.content(order)) == ("Draft", "Clear lungs.")
+    assert ward.record(order).user_email == "ann@example.org"
+    assert ward.events()[-1] == "report_prelim_withdrawn"
+    for status, code in (("Draft", "report_not_preliminary"), ("Final", "report_signed")):
+        if status == "Final":
+            ward.do(sign, order)
+        with pytest.raises(RuleBroken) as refused:
+            ward.do(withdraw, order)
+        assert refused.value.code == code
+
+
+def test_the_read_before_waits_for_its_review_again(ward: Ward) -> None:
+    """The review that the withdrawn read was is undone with it."""
+    order = ward.draft("A1")
+    ward.do(prelim, order, "Night", "CT")
+    ward.later(1)
+    ward.on_report(order, open_for, ward.bob)
+    ward.do(prelim, order, "Night", "CT")
+    ward.later(1)
+
+    ward.do(withdraw, order)
+
+    assert ward.status(order) == "Preliminary"
+    with ward.work() as work:
+        (one,) = waiting(work.session, SITE, "Night", "CT", ward.now)
+        assert one.read_at == ward.now - 2000
+
+
+def groups_of(ward: Ward, **more: object) -> None:
+    """Ann reads for Night; `more` are the group's other columns."""
+    with ward.work() as work:
+        night = PrelimGroup(site_id=SITE, name="Night", tags=["CT"], **more)
+        work.session.add(night)
+        work.session.add(PrelimGroup(site_id=SITE, name="Day", tags=["CT"]))
+
+
+def test_a_group_accepts_the_reads_of_its_members(ward: Ward) -> None:
+    """Bob is no member: 400, nothing changes. Letters of an address may be of either case."""
+    groups_of(ward, members=["Ann@Example.org"])
+    own, foreign = ward.draft("A1"), ward.draft("A2")
+    ward.on_report(foreign, open_for, ward.bob)
+
+    ward.do(prelim, own, "Night", "CT")
+    with pytest.raises(RuleBroken) as refused:
+        ward.do(prelim, foreign, "Night", "CT")
+
+    assert (refused.value.code, refused.value.pointer) == ("not_prelim_member", "/prelimGroup")
+    assert (ward.status(own), ward.status(foreign)) == ("Preliminary", "Draft")
+    ward.do(prelim, foreign, "Day", "CT")  # a group without members is everybody's
+
+
+@pytest.mark.parametrize(
+    ("reviewers", "members", "taken"),
+    [
+        (None, ["ann@example.org"], True),  # Bob is in no group
+        (None, ["ann@example.org", "bob@example.org"], False),
+        (["BOB@example.org"], ["ann@example.org"], True),
+        (["admin@example.org"], ["ann@example.org"], False),
+        ([], [], False),
+    ],
+)
+def test_only_a_reviewer_takes_a_preliminary(
+    ward: Ward, reviewers: list[str] | None, members: list[str], *, taken: bool
+) -> None:
+    """V9: a reviewer who opens it owns it; anybody else only sees it."""
+    groups_of(ward, members=members, reviewers=reviewers)
+    order = ward.draft("A1")
+    ward.do(prelim, order, "Night", "CT")
+
+    ward.on_report(order, open_for, ward.bob)
+
+    owner = "bob@example.org" if taken else "ann@example.org"
+    assert ward.record(order).user_email == owner
+    if not taken:
+        with pytest.raises(RuleBroken) as refused:
+            ward.do(assign_order, order, "bob@example.org")
+        assert refused.value.code == "not_prelim_reviewer"
+
+
+def test_a_preliminary_reader_reviews_nobody(ward: Ward) -> None:
+    """Who may never sign is no reviewer, unless the group names them."""
+    order = ward.draft("A1")
+    ward.do(prelim, order, "Night", "CT")
+    set_role(ward, ward.bob, Role.PRELIM)
+
+    ward.on_report(order, open_for, ward.bob)
+
+    assert ward.record(order).user_email == "ann@example.org"
+
+
+def test_a_draft_is_assigned_to_another_user(ward: Ward) -> None:
+    """The content stays; strangers and signed reports are refused."""
+    order = ward.draft("A1")
+
+    ward.do(assign_order, order, "bob@example.org")
+
+    record = ward.record(order)
+    assert (record.user_email, record.status, ward.content(order)) == (
+        "bob@example.org",
+        "Draft",
+        "Clear lungs.",
+    )
+    with pytest.raises(Forbidden) as stranger:
+        ward.do(assign_order, order, "nobody@example.org")
+    assert stranger.value.code == "user_not_found"
+    ward.do(sign, order)
+    with pytest.raises(RuleBroken) as signed:
+        ward.do(assign_order, order, "ann@example.org")
+    assert signed.value.code == "report_signed"
+
+
+def set_role(ward: Ward, account_id: int, role: Role) -> None:
+    """Give somebody another role on the site."""
+    with ward.database.session() as session:
+        member = session.get(Membership, (SITE, account_id))
+        assert member is not None
+        member.role = role
+        session.add(member)
 
 
 def test_configured_prelim_groups_bind(ward: Ward) -> None:

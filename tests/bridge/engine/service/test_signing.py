@@ -3,14 +3,24 @@
 import pytest
 from sqlmodel import select
 
+from bridge.engine.documents.record import export_record
 from bridge.engine.errors import (
     AlreadySigned,
+    AuthorNotPermitted,
     CoolingElapsed,
     NotSigned,
     ReportNotFound,
     RuleBroken,
 )
-from bridge.engine.records.tables import Addendum, Billing, Share, Signature
+from bridge.engine.records.tables import (
+    Account,
+    Addendum,
+    Billing,
+    Membership,
+    Share,
+    Signature,
+)
+from bridge.engine.rules.authority import Role
 from bridge.engine.rules.document import from_text
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service import addenda
@@ -22,7 +32,7 @@ from bridge.engine.service.releases import next_due, release_due
 from bridge.engine.service.sign import sign
 from bridge.engine.service.unsign import unsign
 from bridge.engine.service.work import Work
-from tests.bridge.engine.service.ward import Ward
+from tests.bridge.engine.service.ward import SITE, Ward
 
 
 def test_sign_without_cooling_is_final_and_released(ward: Ward) -> None:
@@ -35,6 +45,46 @@ def test_sign_without_cooling_is_final_and_released(ward: Ward) -> None:
     assert ward.record(order).unsign_until is None
     assert ward.events()[-2:] == ["report_signed", "report_finalized"]
     assert ward.releases() == [("final", 1)]
+
+
+@pytest.mark.parametrize("gone", ["prelim", "left", "disabled"])
+def test_the_api_signs_for_nobody_who_may_not_sign(ward: Ward, gone: str) -> None:
+    """As in the application: not for a preliminary reader, and not for who has left the site."""
+    order, ready = ward.draft("A1"), ward.draft("A2")
+    ward.delay(60)
+    ward.do(sign, ready)
+    with ward.database.session() as session:
+        member, account = session.get(Membership, (SITE, ward.ann)), session.get(Account, ward.ann)
+        assert member is not None
+        assert account is not None
+        member.role = Role.PRELIM if gone == "prelim" else member.role
+        member.left_at = ward.now if gone == "left" else None
+        account.disabled_at = ward.now if gone == "disabled" else None
+        session.add_all([member, account])
+
+    with pytest.raises(AuthorNotPermitted) as refused:
+        ward.do(sign, order)
+
+    assert (refused.value.status, refused.value.code) == (403, "author_may_not_sign")
+    assert ward.status(order) == "Draft"
+    ward.do(sign, ready, ignore_delay=True)  # what was signed before may still be released
+    assert ward.record(ready).unsign_until is None
+
+
+def test_a_signature_over_the_api_names_who_acted(ward: Ward) -> None:
+    """Signed in the owner's name by an administrator's token: both are in the signature."""
+    order = ward.draft("A1")
+
+    ward.do(sign, order)
+
+    with ward.work() as work:
+        report = lock_report(work, order).report
+        kept = work.session.exec(select(Signature)).one()
+        exported = export_record(gather(work.session, order))["reportInfo"]
+    acted = {"name": "Admin", "email": "admin@example.org"}
+    assert report.signed_by == kept.signed_by
+    assert (kept.signed_by["email"], kept.signed_by["actedBy"]) == ("ann@example.org", acted)
+    assert (exported["signedBy"]["email"], exported["actedBy"]) == ("ann@example.org", acted)
 
 
 def test_sign_with_cooling_can_be_recalled_until(ward: Ward) -> None:

@@ -14,7 +14,7 @@ from bridge.engine.service.ordering import register
 from bridge.engine.service.sign import sign
 from bridge.engine.service.work import Actor, working
 from bridge.engine.service.worklist import Sort, WorklistPage, WorklistQuery, read_worklist
-from tests.bridge.engine.service.ward import SITE, Ward
+from tests.bridge.engine.service.ward import PATIENT, SITE, Ward
 
 
 def ask(ward: Ward, query: WorklistQuery) -> WorklistPage:
@@ -82,6 +82,28 @@ def test_an_item_shows_a_whole_group(ward: Ward) -> None:
 
     assert [each["Modality"] for each in item["orders"]] == ["CT", "MR"]
     assert (item["status"], item["hasContent"], item["ownerName"]) == ("Ordered", False, "")
+
+
+def test_an_item_carries_the_most_urgent_priority_and_the_first_time(ward: Ward) -> None:
+    """A code of table 0485 from the orders' Metadata, null where none has one; time in ISO."""
+    ward.order("NONE")
+    for accession, priority in (("A1", " routine "), ("A2", "STAT"), ("A3", "R"), ("A4", "U-7")):
+        order = OrderInput("M1", accession, tags=PATIENT, metadata={"Priority": priority})
+        ward.do(register, SITE, order)
+        ward.later(60)
+    ward.do(link_orders, [ward.triple("A1"), ward.triple("A2")])
+
+    found = {
+        each["clinicalInfo"][0]["Accession"]: (each["priority"], each["orderedAt"])
+        for each in ask(ward, WorklistQuery(SITE)).items
+    }
+
+    assert found == {
+        "NONE": (None, "2027-01-15T08:00:00.000Z"),
+        "A1": ("S", "2027-01-15T08:00:00.000Z"),
+        "A3": ("R", "2027-01-15T08:02:00.000Z"),
+        "A4": ("U-7", "2027-01-15T08:03:00.000Z"),
+    }
 
 
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "W10", "WyJ1cGRhdGVkIiwxLDJd", "ÿ", "W1tbW1tb"])

@@ -1,0 +1,173 @@
+"""Which phrases a text affirms, and which it denies, asks for or cannot exclude."""
+
+import pytest
+
+from bridge.engine.rules.billing import CodeRow, CodeSystem, derive
+from bridge.engine.rules.negation import affirms, split
+
+DENIED = {
+    "pneumonia": (
+        "No pneumonia.",
+        "r/o pneumonia",
+        "R/O: pneumonia",
+        "cough, fever, r/o pneumonia",
+        "Rule out pneumonia",
+        "rule-out pneumonia",
+        "Pneumonia is ruled out.",
+        "Pneumonia was effectively ruled out by CT.",
+        "Pneumonia has been ruled out",
+        "Pneumonia: none",
+        "PNEUMONIA: NO",
+        "Pneumonia (right): negative.",
+        "Pneumonia in the lower lobes: not seen",
+        "Pneumonia - absent",
+        "Pneumonia: [none]",
+        "Pneumonia, ruled out.",
+        "Pneumonia not seen",
+        "Pneumonia is not clearly identified.",
+        "Pneumonia is unlikely",
+        "Pneumonia in the left lower lobe is excluded.",
+        "Pneumonia, effusion and abscess are ruled out.",
+        "Pneumonia cannot be excluded",
+        "Pneumonia is not excluded",
+        "Cannot exclude pneumonia",
+        "Pneumonia has resolved.",
+        "Interval resolution of the pneumonia",
+        "No evidence of pneumonia",
+        "No pleural effusion, consolidation, or pneumonia.",
+        "There is no focal consolidation to suggest pneumonia",
+        "Negative for pneumonia",
+        "Negative for: effusion, pneumonia",
+        "Pertinent negatives: pneumonia, effusion",
+        "Without signs of pneumonia",
+        "The patient denies pneumonia",
+        "Neither effusion nor pneumonia",
+        "The lungs are free of pneumonia",
+        "Atelectasis rather than pneumonia",
+        "Evaluate for pneumonia",
+        "? pneumonia",
+        "?pneumonia",
+        "No findings, e.g. pneumonia",
+        "Fracture, but no pneumonia",
+        "No\u00a0pneumonia",
+        "Pneumonia isn't seen",
+        "Pneumonia no longer seen",
+        "Ruled out: pneumonia",
+        "Ruled out pneumonia",
+        "Resolved pneumonia",
+        "Pneumonia?",
+        "No effusion, pneumonia, or fracture is seen",
+        "No effusion or pneumonia is present",
+    ),
+    "pneumonie": (
+        "Keine Pneumonie.",
+        "Pneumonie ausgeschlossen",
+        "Eine Pneumonie ist nicht nachweisbar.",
+        "Ausschluss Pneumonie",
+        "Eine Pneumonie lässt sich nicht nachweisen",
+        "Pas de pneumonie",
+        "Absence de pneumonie.",
+        "Pneumonie exclue",
+        "Geen pneumonie",
+        "Pneumonie uitgesloten",
+        "Pneumonie: keine",
+        "Fără pneumonie",
+        "Nu se evidențiază pneumonie",
+    ),
+    "épanchement": ("Pas d'épanchement", "Pas d’épanchement", "Absence d'épanchement"),  # noqa: RUF001
+    "neumonía": (
+        "Sin neumonía",
+        "No se observa neumonía",
+        "Neumonía descartada",
+        "Descartar neumonía",
+    ),
+    "polmonite": ("Non si osserva polmonite", "Polmonite esclusa", "Senza polmonite"),
+    "pneumonia aguda": (
+        "Sem pneumonia aguda",
+        "Não há pneumonia aguda",
+        "Pneumonia aguda excluída",
+    ),
+    "zapalenie": ("Brak cech zapalenie", "Nie stwierdza się zapalenie", "Zapalenie wykluczone"),
+    "efusi": ("Tidak ada efusi", "Efusi tidak tampak"),
+    "肺炎": ("肺炎なし。", "肺炎は認めない", "肺炎を認めず", "未见肺炎", "无肺炎。", "肺炎已排除"),
+    "폐렴": ("폐렴 없음", "폐렴은 없습니다", "폐렴 소견 없음"),
+}
+AFFIRMED = {
+    "pneumonia": (
+        "Pneumonia.",
+        "Pneumonia without effusion.",
+        "Pneumonia, no effusion.",
+        "Pneumonia in the right lobe. No effusion.",
+        "No effusion. Pneumonia",
+        "No effusion; pneumonia",
+        "No effusion, but pneumonia in the left lobe",
+        "No effusion, however there is pneumonia.",
+        "There is no effusion, there is pneumonia",
+        "No fracture is seen, pneumonia is present",
+        "No abnormality other than pneumonia",
+        "No change in the pneumonia",
+        "No significant interval change of pneumonia",
+        "Pneumonia: no change",
+        "Pneumonia: no calcification",
+        "Pneumonia is not significantly changed.",
+        "Pneumonia is present, fracture is ruled out",
+        "Pneumonia in the right lobe, fracture ruled out",
+        "CT chest without contrast: pneumonia",
+        "CT without IV contrast shows pneumonia",
+        "Not only effusion, also pneumonia",
+        "Without doubt pneumonia",
+        "Gram-negative pneumonia",
+        "Pneumonia: yes",
+        "r/o fracture, known pneumonia",
+        "No pneumonia in 2020.\nNow pneumonia of the left lobe",
+        "Effusion is absent although pneumonia persists",
+        "Pneumonia with effusion ruled out",
+        "Effusion ruled out, pneumonia present",
+        "Effusion resolved, pneumonia persists",
+        "No effusion, pneumonia present",
+        "Fracture not displaced, pneumonia",
+        "Effusion unlikely, pneumonia",
+    ),
+    "fracture": ("Fracture not displaced.", "Non-displaced fracture", "Fracture: non-displaced"),
+    "pneumonie": ("Pneumonie ohne Erguss", "Kein Erguss, jedoch Pneumonie", "Nu pneumonie links"),
+    "肺炎": ("肺炎を認める", "右下葉に肺炎がある", "右肺肺炎。", "无胸水，但有肺炎"),  # noqa: RUF001
+    "폐렴": ("폐렴이 있음",),
+}
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"), [(phrase, text) for phrase, texts in DENIED.items() for text in texts]
+)
+def test_a_denied_phrase_is_not_affirmed(phrase: str, text: str) -> None:
+    """Nor one that is asked for, or that cannot be excluded."""
+    assert not affirms(split(text), phrase)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"), [(phrase, text) for phrase, texts in AFFIRMED.items() for text in texts]
+)
+def test_an_affirmed_phrase(phrase: str, text: str) -> None:
+    """The negation of something else denies nothing."""
+    assert affirms(split(text), phrase)
+
+
+def test_codes_follow_what_is_affirmed() -> None:
+    """The reason and the report are read alike; each phrase by itself."""
+    rows = [
+        CodeRow(CodeSystem.ICD10, match, code, "")
+        for match, code in (("pneumonia", "J18.9"), ("nodule", "R91.1"), ("cough", "R05.9"))
+    ]
+    reason = {"ReasonForExam": "Cough, r/o pneumonia"}
+
+    def codes(content: str) -> list[str]:
+        return [each["Code"] for each in derive(rows, [reason], content)["icd10"]]
+
+    assert codes("Pneumonia is ruled out. Nodule: none") == ["R05.9"]
+    assert codes("Nodule without pneumonia.") == ["R91.1", "R05.9"]
+
+
+def test_long_lines_are_read_in_time() -> None:
+    """The work grows with the text: many words of one line are no trap."""
+    line = "no not without is ruled out, " * 2000
+    assert not affirms(split(f"{line} pneumonia" * 20), "fracture")
+    assert not affirms(split(f"no {'cough, ' * 50}" + "no pneumonia, " * 2000), "pneumonia")
