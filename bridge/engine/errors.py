@@ -32,7 +32,11 @@ from bridge.errors import BridgeError
 
 
 class EngineError(BridgeError):
-    """A refusal. `pointer` is the JSON pointer of the guilty part of the request, or empty."""
+    """
+    A refusal. `pointer` is the JSON pointer of the guilty part of the request, or empty.
+
+    `more` are further guilty parts, each with what is wrong there.
+    """
 
     status: ClassVar[int] = 500
     text: ClassVar[str] = "the engine refused"
@@ -42,6 +46,7 @@ class EngineError(BridgeError):
     def __init__(self, detail: str = "", *, pointer: str = "") -> None:
         self.detail = detail or self.text
         self.pointer = pointer
+        self.more: tuple[tuple[str, str], ...] = ()
         super().__init__(self.detail)
 
 

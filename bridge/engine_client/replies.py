@@ -6,6 +6,7 @@ What cannot be read raises `Unreadable`, which says where and never what.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from bridge.contract import ReportStatus
@@ -63,6 +64,17 @@ def _number(value: object, place: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise Unreadable(place)
     return value
+
+
+def moment(value: object, place: str) -> int | None:
+    """Read a time in milliseconds since the epoch, written so or in ISO 8601."""
+    if not isinstance(value, str):
+        return _number(value, place)
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise Unreadable(place) from None
+    return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
 
 
 def _each(value: object, place: str, read: Callable[[object], T]) -> tuple[T, ...]:
@@ -197,7 +209,7 @@ def _change(value: object) -> Change:
     release, text = body.get("release"), body.get("text")
     return Change(
         cursor=_number(body.get("cursor"), "cursor") or 0,
-        at=_number(body.get("at"), "at") or 0,
+        at=moment(body.get("at"), "at") or 0,
         event=_text(body.get("event"), "event"),
         record=status_record(body.get("record") or body.get("status") or body),
         orders=_each(body.get("orders") or [], "orders", _tags),

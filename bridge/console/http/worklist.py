@@ -12,9 +12,11 @@ from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Site
 from bridge.console.permissions import Permission
 from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.replies import Unreadable, moment
 
 router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
-_REPORT: Final = ("reportId", "status", "ownerName", "createdAt", "updatedAt", "signedAt")
+_REPORT: Final = ("reportId", "status", "ownerName")
+_TIMES: Final = ("createdAt", "updatedAt", "signedAt")
 _ORDER: Final = ("SiteLocation", "Accession")
 """What is told without bodies: whoever may find may know an order's number, and no patient's."""
 _PATIENT: Final = ("PatientMRN", "PatientName", "StudyDescription", "StudyDate", "Modality")
@@ -46,7 +48,16 @@ async def worklist(
     return await act_and_wait(request, person, deed, work)
 
 
+def _milliseconds(value: object) -> int | None:
+    """Read a time of the service; None where it is none, whatever it is."""
+    try:
+        return moment(value, "worklist")
+    except Unreadable:
+        return None
+
+
 def _row(item: Mapping[str, Any], shown: tuple[str, ...]) -> dict[str, Any]:
     orders = item.get("orders", ())
     told = [{name: each[name] for name in shown if name in each} for each in orders]
-    return {**{name: item.get(name) for name in _REPORT}, "orders": told}
+    times = {name: _milliseconds(item.get(name)) for name in _TIMES}
+    return {**{name: item.get(name) for name in _REPORT}, **times, "orders": told}

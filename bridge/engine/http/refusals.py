@@ -64,7 +64,8 @@ def answer(request: Request, problem: Problem) -> Response:
 
 def problem_of(error: EngineError) -> Problem:
     """Return the problem that an engine's refusal is."""
-    errors = (FieldError(error.pointer, error.detail),) if error.pointer else ()
+    guilty = [(error.pointer, error.detail)] if error.pointer else []
+    errors = tuple(FieldError(*each) for each in (*guilty, *error.more))
     return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
 
 

@@ -16,7 +16,7 @@ from bridge.engine.launching.attachments import key_images, structured_reports
 from bridge.engine.launching.errors import BadLaunch
 from bridge.engine.launching.languages import LANGUAGES, language
 from bridge.engine.launching.request import App, Attachment, LaunchRequest, NamedUser
-from bridge.engine.rules.identity import Triple
+from bridge.engine.rules.identity import Triple, has_unseen
 from bridge.engine.rules.status import FileKind
 from bridge.engine.settings import SizeLimits
 from bridge.workers.documents import Budget
@@ -96,10 +96,23 @@ def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str
 
 
 def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
+    missing = [
+        (
+            f"/clinicalInfo/{name}",
+            f"{name} is missing from clinicalInfo and from the DICOM SR files",
+        )
+        for name in IDENTITY_TAGS
+        if not tags.get(name, "").strip()
+    ]
+    if missing:
+        (pointer, detail), *others = missing
+        refusal = BadLaunch("missing_tag", detail, pointer=pointer)
+        refusal.more = tuple(others)
+        raise refusal
     for name in IDENTITY_TAGS:
-        if not tags.get(name, "").strip():
-            detail = f"{name} is missing from clinicalInfo and from the DICOM SR files"
-            raise BadLaunch("missing_tag", detail, pointer=f"/clinicalInfo/{name}")
+        if has_unseen(tags[name]):
+            detail = f"{name} has control characters, line ends or marks of direction"
+            raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
         if len(tags[name].encode()) > limits.tag:  # an SR file's; the request's own were checked
             detail = f"{name} is longer than {limits.tag} bytes"
             raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")

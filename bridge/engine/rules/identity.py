@@ -12,6 +12,9 @@ from functools import lru_cache
 
 from bridge.index_key import keyed_text
 
+_UNSEEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
+)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
@@ -22,6 +25,16 @@ class Triple:
     site_id: str
     mrn: str = field(repr=False)
     accession: str = field(repr=False)
+
+
+def has_unseen(text: str) -> bool:
+    """
+    Tell whether an identifier has characters that nobody sees.
+
+    Control characters, line ends, and marks that change the direction of writing: with them two
+    different identifiers look the same.
+    """
+    return _UNSEEN.search(text) is not None
 
 
 def looks_like_email(text: str) -> bool:

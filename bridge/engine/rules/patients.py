@@ -1,8 +1,8 @@
 """
 When two names, or two dates of birth, are those of one patient.
 
-Names are compared after folding, so that `DOE^JOHN` and `Doe John` are one; dates only by what
-they certainly say. Nothing here looks at a patient identifier.
+Names are compared after folding, so that `DOE^JOHN` and `Doe John` are one, group by group; dates
+only by what they certainly say. Nothing here looks at a patient identifier.
 """
 
 import re
@@ -22,9 +22,28 @@ def folded_name(name: str) -> str:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Tell whether two names are alike; a missing name is like no other."""
+    """
+    Tell whether two names are alike; a missing name is like no other.
+
+    The component groups of a DICOM person name (`Yamada^Tarou=山田^太郎`) spell one name in several
+    scripts. Where both names have an ideographic group, that one decides; else one group that both
+    have is enough.
+    """
     folded = folded_name(one)
-    return bool(folded) and folded == folded_name(other)
+    if not folded:
+        return False
+    if folded == folded_name(other):
+        return True
+    groups, others = _groups(one), _groups(other)
+    if groups[1] and others[1]:
+        return groups[1] == others[1]
+    return bool({*groups} & {*others} - {""})
+
+
+def _groups(name: str) -> list[str]:
+    """Return the folded groups of a name: alphabetic, ideographic, phonetic."""
+    found = [folded_name(each) for each in name.split("=")]
+    return found + [""] * (3 - len(found))
 
 
 def names_conflict(known: str, given: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from sqlalchemy import Connection, Select, bindparam, delete, select
 
 from bridge.engine.records.tables import Release, Report
+from bridge.engine.rules.moments import iso
 from bridge.engine.service.reading import About, GroupOrder
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 from bridge.store.answers import Answer, Words, carry, run_all, stored_json
@@ -57,8 +58,9 @@ class ChangePage:
     cursor: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the page as the edge sends it."""
-        return {"changes": list(self.changes), "cursor": self.cursor}
+        """Return the page as the edge sends it, with times in ISO 8601."""
+        changes = [{**each, "at": iso(each["at"])} for each in self.changes]
+        return {"changes": changes, "cursor": self.cursor}
 
 
 def order_json(order: GroupOrder) -> dict[str, Any]:

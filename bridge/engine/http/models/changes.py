@@ -46,7 +46,7 @@ class ChangeBody(BaseModel):
     """One change of one report."""
 
     cursor: int
-    at: int
+    at: str
     event: str
     reportId: str
     record: StatusRecordBody
@@ -71,7 +71,7 @@ class ChangesResponse(BaseModel):
             "changes": [
                 {
                     "cursor": 4711,
-                    "at": 1800000000000,
+                    "at": "2027-01-15T08:00:00.000Z",
                     "event": "report_finalized",
                     "reportId": RECORD["reportId"],
                     "record": RECORD,

@@ -18,6 +18,7 @@ from pydantic import (
     StringConstraints,
 )
 
+from bridge.engine.rules.identity import has_unseen
 from bridge.request_body import Model
 
 TAG_LENGTH = 1024
@@ -49,6 +50,14 @@ def _indexable(text: str) -> str:
     return text
 
 
+def _visible(text: str) -> str:
+    """Refuse what nobody sees: two identifiers that differ by it look the same."""
+    if has_unseen(text):
+        message = "String should have no control characters, line ends or marks of direction"
+        raise ValueError(message)
+    return text
+
+
 # Constraints come first: what stands behind them is applied before them.
 Tag = Annotated[
     str,
@@ -64,6 +73,7 @@ Identifier = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
     AfterValidator(_indexable),
+    AfterValidator(_visible),
     BeforeValidator(
         _whole,
         json_schema_input_type=Annotated[
@@ -85,6 +95,10 @@ OptionalIdentifier = Annotated[
 ]
 
 
+OptionalNumber = Annotated[OptionalIdentifier, AfterValidator(_visible)]
+"""A part of an identity that an SR file may supply."""
+
+
 def _off(value: object) -> object:
     """Null is silence: what is optional may be sent as null by clients that send every member."""
     return False if value is None else value
@@ -93,7 +107,12 @@ def _off(value: object) -> object:
 Flag = Annotated[StrictBool, BeforeValidator(_off, json_schema_input_type=StrictBool | None)]
 """An optional switch, off when it is absent or null; nothing else passes for a boolean."""
 
-QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1024)]
+QueryText = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=TAG_LENGTH),
+    AfterValidator(_indexable),
+    AfterValidator(_visible),
+]
 
 
 class Body(Model):

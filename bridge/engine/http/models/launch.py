@@ -7,10 +7,19 @@ make sense together is decided by `bridge.engine.launching`.
 
 # ruff: noqa: N815  # the spelling of the interface document
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, StrictBool
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 from pydantic.config import JsonDict
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from bridge.engine.documents.qr_options import QrMode, QrSize
 from bridge.engine.http.models.fields import (
@@ -18,6 +27,7 @@ from bridge.engine.http.models.fields import (
     Flag,
     Identifier,
     OptionalIdentifier,
+    OptionalNumber,
     ResponseType,
     Tag,
     Text,
@@ -49,9 +59,9 @@ class ClinicalInfo(Body):
     """Every tag of a launch; an SR file may supply what is missing, except SiteID."""
 
     SiteID: Identifier
-    SiteLocation: OptionalIdentifier = ""
-    PatientMRN: OptionalIdentifier = ""
-    Accession: OptionalIdentifier = ""
+    SiteLocation: OptionalNumber = ""
+    PatientMRN: OptionalNumber = ""
+    Accession: OptionalNumber = ""
     PatientName: Tag = ""
     PatientBirthDate: Tag = ""
     PatientAge: Tag = ""
@@ -135,6 +145,44 @@ class LaunchBody(Body):
     forceUpdatePatientName: Flag = False
     dicomSR: list[StructuredReportFile] | None = None
     keyImages: list[KeyImageFile] | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _all_that_is_missing(
+        cls, value: object, handler: ModelWrapValidatorHandler["LaunchBody"]
+    ) -> "LaunchBody":
+        """Name the missing identifiers together with what else is wrong."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            missing = _missing_identity(value)
+            if not missing:
+                raise
+            found = [
+                InitErrorDetails(
+                    type=PydanticCustomError("invalid", "{said}", {"said": each["msg"]}),
+                    loc=each["loc"],
+                    input=None,
+                )
+                for each in error.errors(include_url=False, include_input=False)
+            ]
+            raise ValidationError.from_exception_data(cls.__name__, [*found, *missing]) from None
+
+
+def _missing_identity(value: object) -> list[InitErrorDetails]:
+    """Return the identifiers that a launch without SR files does not have."""
+    info = value.get("clinicalInfo") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(info, Mapping) or value.get("dicomSR"):
+        return []
+    return [
+        InitErrorDetails(
+            type=PydanticCustomError("missing", "Field required"),
+            loc=("clinicalInfo", name),
+            input=None,
+        )
+        for name in ("PatientMRN", "Accession")
+        if info.get(name) is None or str(info[name]).strip() == ""
+    ]
 
 
 class InitClinicalInfo(Body):

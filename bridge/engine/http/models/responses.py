@@ -217,9 +217,9 @@ class WorklistResponse(BaseModel):
                     "priority": "S",
                     "orderedAt": "2027-01-15T07:43:19.000Z",
                     "orders": [TAGS],
-                    "createdAt": 1799999000000,
-                    "updatedAt": 1800000000000,
-                    "signedAt": 1800000000000,
+                    "createdAt": "2027-01-15T07:43:19.000Z",
+                    "updatedAt": "2027-01-15T08:00:00.000Z",
+                    "signedAt": "2027-01-15T08:00:00.000Z",
                 }
             ],
             "next": "WyItdXBkYXRlZCIsMTgwMDAwMDAwMDAwMCw0Ml0",

@@ -2,9 +2,12 @@
 
 # ruff: noqa: N803  # the spelling of the interface document
 
+from datetime import date
 from typing import Annotated, Any
 
+from annotated_types import Len
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import AfterValidator, StringConstraints
 from starlette.responses import Response
 
 from bridge.engine.http.acting import Place, look, place_of, triple_of
@@ -36,6 +39,43 @@ Optional = Annotated[str, Query(max_length=TAG_LENGTH)]
 
 
 Site = Annotated[QueryText, Query(examples=["SITE1"])]
+
+
+_CURSOR = 12 * TAG_LENGTH
+"""Characters of a cursor: a name of the greatest length, escaped and in base64, fits."""
+_SHOWN = 64
+"""Characters and number of unknown parameters that an answer names."""
+Tags = Annotated[list[Annotated[str, StringConstraints(max_length=TAG_LENGTH)]], Len(0, 100)]
+
+
+def _day(text: str) -> str:
+    """Read a day as YYYYMMDD; blank is none."""
+    given = text.strip()
+    if not given:
+        return ""
+    try:
+        return date.fromisoformat(given).isoformat().replace("-", "")
+    except ValueError:
+        message = "is not a day: YYYY-MM-DD or YYYYMMDD"
+        raise ValueError(message) from None
+
+
+Day = AfterValidator(_day)
+_FILTERS = frozenset(
+    {
+        *("SiteID", "status", "PatientMRN", "Accession", "q", "StudyDate", "studyDateFrom"),
+        *("studyDateTo", "Modality", "SiteLocation", "reader", "sort", "limit", "cursor"),
+    }
+)
+
+
+def _refuse_unknown(request: Request) -> None:
+    """Raise 400 for query parameters that are not known: a filter that is ignored misleads."""
+    unknown = sorted(set(request.query_params) - _FILTERS)
+    if unknown:
+        message = "is no parameter of this endpoint"
+        errors = [FieldError(each[:_SHOWN], message) for each in unknown[:_SHOWN]]
+        raise bad_request(f"{errors[0].pointer} {message}", *errors)
 
 
 def _identity(
@@ -145,15 +185,45 @@ async def worklist(
     status: Annotated[list[Status] | None, Query()] = None,
     PatientMRN: Optional = "",
     Accession: Optional = "",
-    q: Optional = "",
-    sort: Sort = Sort.NEWEST_UPDATED,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Optional = "",
+    q: Annotated[
+        str, Query(max_length=TAG_LENGTH, description="Words of the patient, order or study")
+    ] = "",
+    StudyDate: Annotated[str, Day, Query(description="The day of the study")] = "",
+    studyDateFrom: Annotated[str, Day, Query(description="The first day of the study")] = "",
+    studyDateTo: Annotated[str, Day, Query(description="The last day of the study")] = "",
+    Modality: Annotated[Tags | None, Query(description="One of these modalities")] = None,
+    SiteLocation: Annotated[Tags | None, Query(description="One of these locations")] = None,
+    reader: Annotated[
+        str,
+        Query(max_length=TAG_LENGTH, description="E-mail address of the owner; `none`: nobody"),
+    ] = "",
+    sort: Annotated[
+        Sort, Query(description="A minus sign reverses it; by the anchor order of a group")
+    ] = Sort.NEWEST_UPDATED,
+    limit: Annotated[int, Query(ge=1, le=500, description="Items of a page")] = 100,
+    cursor: Annotated[str, Query(max_length=_CURSOR, description="`next` of the page before")] = "",
 ) -> Response:
-    """Return a page of a site's reports, by default the latest change first."""
+    """
+    Return a page of a site's reports, by default the latest change first.
+
+    Days are written YYYY-MM-DD or YYYYMMDD. An unknown parameter is refused (400).
+    """
+    _refuse_unknown(request)
     now = engine_of(request).clock()
     query = WorklistQuery(
-        SiteID, tuple(status or ()), PatientMRN.strip(), Accession.strip(), q, sort, limit, cursor
+        site_id=SiteID,
+        status=tuple(status or ()),
+        mrn=PatientMRN.strip(),
+        accession=Accession.strip(),
+        text=q,
+        study_from=StudyDate or studyDateFrom,
+        study_to=StudyDate or studyDateTo,
+        modalities=tuple(Modality or ()),
+        locations=tuple(SiteLocation or ()),
+        reader=reader.strip(),
+        sort=sort,
+        limit=limit,
+        cursor=cursor,
     )
     page = await look(
         request,

@@ -142,3 +142,55 @@ def test_a_batch_has_a_limit(service: Service) -> None:
     engine.settings = EngineSettings(engine.settings.link_keys)
     answer = service.post("report/launch/clinical/batch", [{}] * 501, "service")
     assert (answer.status_code, answer.json()["code"]) == (400, "batch_too_large")
+
+
+def test_every_missing_tag_is_named(service: Service) -> None:
+    """Whatever is wrong beside it: `errors` has a place for each."""
+
+    def places(body: Any) -> set[str]:
+        answer = service.post("report/launch/clinical", body)
+        assert answer.status_code == 400, answer.text
+        return {each["pointer"] for each in answer.json()["errors"]}
+
+    both = {"/clinicalInfo/PatientMRN", "/clinicalInfo/Accession"}
+    body = launch_body()
+    for name in ("PatientMRN", "Accession"):
+        body["clinicalInfo"][name] = " "
+    assert places(body) == both
+    del body["clinicalInfo"]["SiteID"], body["clinicalInfo"]["Accession"]
+    assert places(body) == {"/clinicalInfo/SiteID", *both}
+    del body["reportingApp"]
+    assert places({**body, "lazyLaunch": "{x}"}) == {
+        *("/clinicalInfo/SiteID", "/reportingApp", "/lazyLaunch"),
+        *both,
+    }
+    one = launch_body(mrn="")
+    assert places(one) == {"/clinicalInfo/PatientMRN"}
+    (problem,) = service.post("report/launch/clinical/batch", [{"clinicalInfo": {}}]).json()
+    assert both < {each["pointer"] for each in problem["errors"]}
+
+
+@pytest.mark.parametrize("unseen", ["\n", "\r\n", "\t", "\u202e", "\u2066", "\u200b", "\ufeff"])
+def test_identifiers_are_visible(service: Service, unseen: str) -> None:
+    """Two identifiers that look the same are the same: 400 with the place, on every route."""
+    for name, changes in (
+        ("PatientMRN", {"mrn": f"P{unseen}1"}),
+        ("Accession", {"accession": f"A{unseen}1"}),
+    ):
+        refused = service.launch(**changes)
+        assert refused.status_code == 400
+        assert refused.json()["errors"][0]["pointer"] == f"/clinicalInfo/{name}"
+        status = service.post("report/status", {"clinicalInfo": [identity(**changes)]})
+        assert status.json()["errors"][0]["pointer"] == f"/clinicalInfo/0/{name}"
+    merge = {"SiteID": "SITE1", "PatientMRN": "P1", "PriorPatientMRN": f"P{unseen}0"}
+    assert service.post("patient/merge", merge).json()["errors"][0]["pointer"] == "/PriorPatientMRN"
+    content = service.get("report/content", **identity(mrn=f"P{unseen}1"))
+    assert (content.status_code, content.json()["errors"][0]["pointer"]) == (400, "PatientMRN")
+
+
+def test_a_name_in_two_scripts_is_one_name(service: Service) -> None:
+    """The component groups of a person name are compared one by one."""
+    first = service.launch(tags={"PatientName": "Yamada^Tarou=山田^太郎"})
+    same = service.launch(accession="A2", tags={"PatientName": "山田^太郎"})
+    other = service.launch(accession="A3", tags={"PatientName": "山田^花子"})
+    assert (first.status_code, same.status_code, other.status_code) == (200, 200, 409)

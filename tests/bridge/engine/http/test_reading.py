@@ -214,3 +214,50 @@ def test_everything_is_audited_in_one_chain(service: Service) -> None:
             "UPDATE engine_audit_event SET action = 'read' WHERE action = 'sign'"
         )
         assert ENGINE_CHAIN.verify(connection).broken == 3
+
+
+def test_the_worklist_is_filtered_and_sorted(service: Service) -> None:
+    """By day, modality, location and reader; by study date and patient, both ways."""
+    for number, (name, day) in enumerate((("Bell", "20260103"), ("Abt", "2026-01-02")), 1):
+        tags = {"PatientName": name, "StudyDate": day, "Modality": "CT" if number == 1 else "MR"}
+        launched = service.launch(accession=f"A{number}", mrn=f"P{number}", tags=tags)
+        assert launched.status_code == 200
+
+    def found(**query: Any) -> list[str]:
+        answer = service.get("worklist", SiteID="SITE1", **query)
+        assert answer.status_code == 200, answer.text
+        return [each["orders"][0]["PatientName"] for each in answer.json()["items"]]
+
+    assert found(sort="patient") == ["Abt", "Bell"]
+    assert found(sort="-patient") == ["Bell", "Abt"]
+    assert found(sort="studyDate") == ["Abt", "Bell"]
+    assert found(sort="-studyDate") == ["Bell", "Abt"]
+    assert found(StudyDate="2026-01-02") == ["Abt"]
+    assert found(studyDateFrom="20260103", studyDateTo="2026-01-31") == ["Bell"]
+    assert found(Modality=["CT", "US"]) == ["Bell"]
+    assert found(reader=ADMIN, Modality="MR") == ["Abt"]
+    assert found(reader="none") == found(SiteLocation="North") == []
+
+
+def test_unknown_filters_of_the_worklist_are_refused(service: Service) -> None:
+    """A filter that is passed over in silence shows patients that were not asked for."""
+    answer = service.get("worklist", SiteID="SITE1", modality="CT", statuses="Draft")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["modality", "statuses"]
+    for text in ("a\x00b", "\u202e"):
+        for name in ("reader", "q", "Modality", "SiteLocation", "PatientMRN"):
+            assert service.get("worklist", SiteID="SITE1", **{name: text}).status_code in (200, 400)
+    for wrong in ({"StudyDate": "2026-13-01"}, {"studyDateFrom": "01.02.2026"}, {"sort": "name"}):
+        refused = service.get("worklist", SiteID="SITE1", **wrong)
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, *wrong)
+
+
+def test_our_own_endpoints_write_times_in_iso(service: Service) -> None:
+    """The worklist and the feed, as the exports; the status record keeps the document's numbers."""
+    service.launch()
+    (item,) = service.get("worklist", SiteID="SITE1").json()["items"]
+    (change,) = service.get("report/changes").json()["changes"]
+    now = "2027-01-15T08:00:00.000Z"
+    times = (item["createdAt"], item["updatedAt"], item["orderedAt"], change["at"])
+    assert times == (now, now, now, now)
+    assert item["signedAt"] is None

@@ -31,7 +31,8 @@ def names(page: WorklistPage) -> list[str]:
 def test_pages_go_on_where_the_last_one_ended(ward: Ward) -> None:
     """Every report once, in order, also where many have one moment."""
     for number in range(7):
-        ward.order(f"A{number}")
+        day, name = 20260101 + number // 2, f"EXAMPLE^{chr(65 + number // 3)}'Ä\""
+        ward.order(f"A{number}", StudyDate=str(day), PatientName=name)
         ward.later(number % 2)
 
     for sort in Sort:
@@ -59,14 +60,27 @@ def test_pages_go_on_where_the_last_one_ended(ward: Ward) -> None:
         ({"text": "chest"}, ["A1"]),
         ({"text": "100%_"}, []),
         ({"mrn": "M1", "accession": "B1"}, []),
+        ({"study_from": "20260102"}, ["A2", "A3"]),
+        ({"study_to": "20260102"}, ["A1", "A2"]),
+        ({"study_from": "20260102", "study_to": "20260102"}, ["A2"]),
+        ({"modalities": ["ct", "MR"]}, ["A1", "A2"]),
+        ({"modalities": ["CT"], "study_from": "20260102"}, []),
+        ({"reader": "ANN@example.org"}, ["A2", "A3"]),
+        ({"reader": "bob@example.org"}, []),
+        ({"reader": "nobody@example.org"}, []),
+        ({"reader": "none"}, ["A1", "B1"]),
+        ({"locations": ["North"]}, ["L1"]),
     ],
 )
 def test_filters(ward: Ward, query: dict[str, object], expected: list[str]) -> None:
     """Status, patient, accession and text narrow the list."""
-    ward.order("A1", StudyDescription="CT Chest")
-    ward.on_report(ward.order("A2"), open_for, ward.ann)
-    ward.do(sign, ward.draft("A3"))
+    ward.order("A1", StudyDescription="CT Chest", StudyDate="2026-01-01", Modality="CT")
+    second = ward.order("A2", StudyDate="202601021530", Modality="MR")
+    ward.on_report(second, open_for, ward.ann)
+    ward.do(sign, ward.draft("A3", StudyDate="20260103"))
     ward.order("B1", mrn="M2", PatientName="EXAMPLE^EVE")
+    if "locations" in query:
+        ward.do(register, SITE, OrderInput("M3", "L1", location="North", tags=PATIENT))
 
     page = ask(ward, WorklistQuery(SITE, sort=Sort.CREATED, **query))  # type: ignore[arg-type]
 
