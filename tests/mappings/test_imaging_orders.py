@@ -1,4 +1,4 @@
-"""What the shipped orders definition takes for imaging, and what it shows of a patient and staff."""
+"""What the shipped orders definition takes for imaging, and what it shows of patient and staff."""
 
 from typing import Any
 
