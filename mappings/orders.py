@@ -44,6 +44,9 @@ KEYS = (
     *("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only"),
     "patient_names",
 )
+LEFT_OUT = ("left out by `only`", "no imaging order")
+"""Notes of groups that order nothing for the worklist."""
+
 NEEDED = ("PatientMRN", "Accession")
 """The identity of a report, beside the SiteID that the listener can supply."""
 
@@ -176,7 +179,7 @@ class OrderPlan:
 
     def _ignored(self, scope: Scope) -> OrderEvent:
         """Report a group that orders no examination, or that `only` leaves out."""
-        note = "left out by `only`" if is_imaging(scope) else "no imaging order"
+        note = LEFT_OUT[0] if is_imaging(scope) else LEFT_OUT[1]
         mrn = self.tags["PatientMRN"].value(scope)
         return OrderEvent(
             Action.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note
@@ -229,7 +232,7 @@ def _patient_names(node: Node | None, notebook: Notebook) -> PatientNames:
 
 def _glance(plan: OrderPlan, tags: Node, order: dict[str, Node]) -> Glance | None:
     """Make the short way where nothing but the identity and ORC-1 can refuse a message."""
-    if plan.thorough or plan.only is not None or not isinstance(tags.value, dict):
+    if plan.thorough or not isinstance(tags.value, dict):
         return None
     plain = {rule.tag for rule in plan.refusing} <= set(NEEDED)
     if not plain or not plan.tags.keys() >= {"SiteID"} or not plan.tags["SiteID"].of_listener:

@@ -76,7 +76,7 @@ def person(text: str) -> str:
 def provider(text: str) -> str:
     """Write a plain XCN with its degree, as `transforms` does; few of them send everything."""
     parts = [part.strip() for part in text.split(CARET, 7)[:7]]
-    identifier, family, given, further, suffix, prefix, degree = (*parts, *[""] * 7)[:7]
+    _, family, given, further, suffix, prefix, degree = (*parts, *[""] * 7)[:7]
     said = (prefix, given, further, family, suffix)
-    display = " ".join(filter(None, said)) or identifier
+    display = " ".join(filter(None, said))
     return f"{display}, {degree}" if degree and family else display

@@ -109,10 +109,10 @@ def _person_display(text: str, setting: Setting) -> str:
 
 
 def _provider_name(text: str, setting: Setting) -> str:
-    """`DR ANN WELBY, MD`: an XCN with its degree; its identifier when it has no name."""
+    """`DR ANN WELBY, MD`: an XCN with its degree; nothing where it is an identifier alone."""
     if plain.is_name(text, setting.delimiters):
         return plain.provider(text)
-    name = _provider(text, setting)
+    name = _provider(text, setting)._replace(identifier="")
     return f"{name.display}, {name.degree}" if name.degree and name.family else name.display
 
 

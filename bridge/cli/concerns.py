@@ -1,4 +1,4 @@
-"""`bridge concerns`: what went well by itself and still wants a person."""
+"""`bridge exceptions`: messages and orders that were processed and need attention."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from bridge.cli.options import AsJson, Home, Limit
 if TYPE_CHECKING:
     from bridge.store.database import Database
 
-group = typer.Typer(help="What still wants a person.", no_args_is_help=True)
+group = typer.Typer(help="Messages and orders that need attention.", no_args_is_help=True)
 
 _LOOK = 0.5  # seconds
 _COLUMNS = ("kind", "row_id", "code", "noted_at")
@@ -18,7 +18,7 @@ _COLUMNS = ("kind", "row_id", "code", "noted_at")
 
 @group.command("list")
 def list_(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List what nobody has seen yet, newest first; no patient data."""
+    """List exceptions that are not marked as seen, newest first; no patient data."""
     from bridge.cli.show import rows, times
     from bridge.store import concerns
     from bridge.wiring.stores import bridge_database
@@ -67,7 +67,7 @@ def reconcile(
                 waits = bool(rounds.wish(connection))
         _report(database, as_json=as_json)
     if waits:
-        typer.echo("not done yet: is a node up that delivers? `bridge concerns report`", err=True)
+        typer.echo("not done yet: is a node up that delivers? `bridge exceptions report`", err=True)
         raise typer.Exit(1)
 
 

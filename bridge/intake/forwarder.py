@@ -56,7 +56,10 @@ from bridge.queue.work import Claimed, News, Outcome
 from bridge.store.message_time import is_earlier
 from bridge.store.patient_words import PatientWord
 from mappings.events import Action, OrderEvent
-from mappings.orders import PatientNames
+from mappings.orders import LEFT_OUT, PatientNames
+
+NOT_IMAGING = "not_imaging"
+"""The code of a message that orders nothing for this worklist: it is accepted and ignored."""
 
 Applied = tuple[Run, Outcome]
 FINAL_STATUSES = frozenset({"Final", "Addendum"})
@@ -340,7 +343,9 @@ def _registered(run: Run, task: Task, launched: Launched) -> None:
 def _done(run: Run) -> Outcome:
     idle = all(event.action is Action.IGNORE for event in run.job.events)
     event = Event.IGNORED if idle else Event.ACCEPTED
-    return Outcome(run.job.claimed.message_id, event, code=run.concern, notes=run.notes or None)
+    left_out = idle and any(each.note in LEFT_OUT for each in run.job.events)
+    code = run.concern or (NOT_IMAGING if left_out else "")
+    return Outcome(run.job.claimed.message_id, event, code=code, notes=run.notes or None)
 
 
 def _with_news(outcome: Outcome, run: Run, now: int) -> Outcome:

@@ -32,6 +32,7 @@ INBOUND: dict[str, Case] = {
     ),
     "message-group: off": ((MSH, PID, ORC, OBR, "ZLK|1|G1"), {"links": "custom:order-link=G1"}),
     "only: {OBR-24": ((MSH, PID, ORC, OBR + "||||||US"), {"action": "ignore"}),
+    "only: {MSH-9": ((MSH, PID, ORC, OBR + "||||||LAB"), {"action": "create"}),
     "NW: await": ((MSH, PID, ORC, OBR), {"action": "await"}),
     "ZC: cancel": ((MSH, PID, "ORC|ZC|P1", OBR), {"action": "cancel"}),
     "processing: [P]": ((MSH, PID, ORC, OBR), {"Accession": "A1"}),

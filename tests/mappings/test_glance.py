@@ -132,7 +132,6 @@ def test_several_orders_get_the_full_check() -> None:
     "change",
     [
         "tags: {SiteID: MSH-4}",
-        "only: {PV1-2: O}",
         "tags: {PatientSex: {from: PID-8, codes: sex, unknown: refuse}}",
         "tags: {PatientMRN: {from: PID-3.1, as: upper, required: true}}",
     ],
@@ -143,6 +142,16 @@ def test_other_rules_get_the_full_check(change: str) -> None:
     assert full(mapping, order(1))
     assert full(mapping, order(1))
     assert glance(mapping, order(1)) == ""
+
+
+def test_groups_that_are_left_out_are_in_order() -> None:
+    """`only` refuses nothing: a glance and the full check say the same of what it leaves out."""
+    mapping = overlaid("only: {PV1-2: O}")
+    left_out = order(3).replace(b"|O|", b"|I|")
+    assert full(mapping, order(1))
+    assert full(mapping, order(2))
+    assert full(mapping, left_out) == ("SITE1|M3",)
+    assert glance(mapping, left_out) == "SITE1|M3"
 
 
 @settings(max_examples=400)

@@ -33,7 +33,7 @@ CASES = [
     ("person-display", "Doe^Jane^M^Jr^Dr", "Dr Jane M Doe Jr"),
     ("provider-name", "12^Welby^Ann^^^Dr^MD", "Dr Ann Welby, MD"),
     ("provider-name", "12&Welby&Ann^20260302", "Ann Welby"),  # NDL: the name in subcomponents
-    ("provider-name", "12", "12"),
+    ("provider-name", "12", None),  # a bare identifier is no name
     ("provider-id", "12^Welby^Ann", "12"),
     ("study-uid", "1.2.840.1", "1.2.840.1"),
     ("study-uid", "Discharged home", None),

@@ -33,6 +33,7 @@ def test_listed_and_seen(tmp_path: Path) -> None:
         return [(each["kind"], each["row_id"]) for each in found]
 
     assert listed() == [("order", 7), ("message", 8), ("message", 7)]
+    assert "report_kept" in command("exceptions", "list", "--home", home)
     assert command("concerns", "seen", "--message", "7", "--home", home) == "seen: 1\n"
     assert listed() == [("order", 7), ("message", 8)]
     command("concerns", "seen", "--home", home, expect=2)

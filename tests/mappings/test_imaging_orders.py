@@ -1,0 +1,115 @@
+"""What the shipped orders definition takes for imaging, and what it shows of patient and staff."""
+
+from typing import Any
+
+import pytest
+
+from mappings.compiler import DEFINITIONS, load
+from mappings.events import Action
+from mappings.inbound import InboundMapping
+from tests.mappings.language import DEFAULTS, message, overlaid
+
+SHIPPED = load(DEFINITIONS, "orders")
+assert isinstance(SHIPPED, InboundMapping)
+
+
+def obr(code: str = "X^Test", section: str = "", specimen: str = "", orderer: str = "") -> str:
+    """An OBR with OBR-4, OBR-24, OBR-15 and OBR-16."""
+    return f"OBR|1|P1||{code}|||||||||||{specimen}|{orderer}||||||||{section}"
+
+
+def info(*segments: str) -> dict[str, Any]:
+    """The tags of the one order of a message."""
+    (event,) = SHIPPED.apply(message(*segments), DEFAULTS)
+    return dict(event.clinical_info)
+
+
+def action(*segments: str, mapping: InboundMapping = SHIPPED) -> Action:
+    """What a message leads to."""
+    return mapping.apply(message(*segments), DEFAULTS)[0].action
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        (obr("CBC^Complete Blood Count^L", "HM"),),
+        (obr("GLU^Glucose^L", "CH"),),
+        (obr("X^Anything^L", "Lab"),),
+        (obr("24331-1^Lipid panel with direct LDL^LN"),),
+        (obr("57021-8^CBC^LN"),),
+        (obr("718-7^Hemoglobin^LN", specimen="BLOOD"),),
+        (obr("X^Culture^L", specimen="SP1&1^Blood spot specimen"),),
+        (obr("X^Biopsy^L"), "SPM|1|S1||SKBP^Skin^HL70487"),
+        (obr("X^Biopsy^L", "SP"), "SPM|1|S1||SKBP^Skin^HL70487"),
+    ],
+)
+def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
+    """By OBR-24, and where it says nothing, by a specimen or a panel; or taken by one line."""
+    assert action("ORC|NW|P1", *order) is Action.IGNORE
+    mine = overlaid("only: {MSH-9: {present: true}}")
+    assert action("ORC|NW|P1", *order, mapping=mine) is Action.CREATE
+    assert not SHIPPED.check(message("ORC|NW|P1", *order), DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        *(
+            (obr("X^Test", section),)
+            for section in ("CT", "MR", "RX", "RAD", "CUS", "PT", "SP", "")
+        ),
+        (obr("X^CT Knee", "CT", specimen="^^^KNEE&Knee&L"),),
+        (obr("X^MR Blood vessels of the neck"),),
+        (obr("X^PET Perfusion panel", "PT"),),
+        (obr("X^CT Chest", specimen="CHEST"),),
+        (obr("X^Image-guided biopsy", "CT"), "SPM|1|S1||SKBP^Skin^HL70487"),
+        (obr("X^Panel view"), "IPC|A1|R1|1.2.3"),
+        (),
+    ],
+)
+def test_imaging_orders_are_not(order: tuple[str, ...]) -> None:
+    """What may be imaging is never left out."""
+    assert action("ORC|NW|P1", *order) is Action.CREATE
+
+
+@pytest.mark.parametrize(
+    ("section", "modality"),
+    [("CT", "CT"), ("mri", "MR"), ("CUS", "US"), ("XR", "DX"), ("RAD", None), ("OTH", None)],
+)
+def test_modality_is_one_of_dicom(section: str, modality: str | None) -> None:
+    """Other values of OBR-24 are not shown as a modality."""
+    assert info("ORC|NW|P1", obr("X^Test", section)).get("Modality") == modality
+
+
+def test_a_bare_identifier_is_no_name() -> None:
+    """The next place that names somebody counts; without any there is no name."""
+    known = info("ORC|NW|P1||||||||||4711^Welby^Ann", obr(orderer="4711"))
+    assert known["ReferringPhysician"] == "Ann Welby"
+    assert "ReferringPhysician" not in info("ORC|NW|P1", obr(orderer="4711"))
+
+
+def test_allergies_are_visible() -> None:
+    """AL1 stands before the notes, whole, and in the Metadata."""
+    said = info("AL1|1|DA|PEN^Penicillin", "AL1|2|DA|IODINE", "ORC|NW|P1", obr(), "NTE|1||Note")
+    assert said["Notes"] == "Allergies: Penicillin, IODINE\nNote"
+    assert said["Metadata"]["Allergies"] == "Penicillin, IODINE"
+    without = info("ORC|NW|P1", obr(), "NTE|1||Note")
+    assert without["Notes"] == "Note"
+    assert "Allergies" not in without["Metadata"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [("S", "S"), ("STAT", "S"), ("stat", "S"), ("Routine", "R"), ("ASAP", "A"), ("3", "3")],
+)
+@pytest.mark.parametrize("place", ["ORC-7.6", "TQ1-9", "OBR-5", "OBR-27.6"])
+def test_priority_is_a_code(place: str, sent: str, code: str) -> None:
+    """Of table 0485; what is not in the code table stays as it is."""
+    order = obr()
+    if place == "OBR-5":
+        order = order.replace("|X^Test|", f"|X^Test|{sent}")
+    if place == "OBR-27.6":
+        order += f"|||^^^^^{sent}"
+    timing = ("TQ1|1||||||||" + sent,) if place == "TQ1-9" else ()
+    orc = "ORC|NW|P1" + (f"|||||^^^^^{sent}" if place == "ORC-7.6" else "")
+    assert info(orc, *timing, order)["Metadata"]["Priority"] == code
