@@ -93,6 +93,7 @@ def seen(
     home: Home,
     message: Annotated[list[int] | None, typer.Option(help="A message, by its id.")] = None,
     order: Annotated[list[int] | None, typer.Option(help="An order, by its row.")] = None,
+    feed: Annotated[list[int] | None, typer.Option(help="A replaced feed, by its row.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
 ) -> None:
     """Say that somebody has looked; whoever is told of it hears no more."""
@@ -106,9 +107,10 @@ def seen(
     chosen = [
         *((Subject.MESSAGE, each) for each in message or ()),
         *((Subject.ORDER, each) for each in order or ()),
+        *((Subject.FEED, each) for each in feed or ()),
     ]
     if not chosen and not everything:
-        raise typer.BadParameter("say --message ID, --order ROW or --all")
+        raise typer.BadParameter("say --message ID, --order ROW, --feed ROW or --all")
     with (
         bridge_database(home) as database,
         audited(home, database, "mark as seen", ("exceptions", str(len(chosen) or "all"))),

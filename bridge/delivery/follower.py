@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from bridge.contract import FeedFault
 from bridge.delivery.learning import Learner
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
@@ -32,6 +33,8 @@ NO_NEWS = (
 """Events of which no destination is told: our own launches, writing, and what may be recalled."""
 GIVE_WAY = 0.001  # seconds that whoever sends what was learned goes first
 ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
+
+_REPLACED = frozenset(FeedFault)
 
 
 def _nobody_takes(claimed: Sequence[ClaimedDelivery]) -> None:
@@ -90,6 +93,7 @@ class Follower:
         self._wait = wait
         self._policy = Policy(first=0.5, maximum=30.0)
         self._failures = 0
+        self._asked = 0  # the cursor that was asked with last
         self._task: asyncio.Task[None] | None = None
         self.supported: bool | None = None
 
@@ -107,6 +111,7 @@ class Follower:
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
         after = await Threads.DELIVERY.run(self._learner.cursor, self._name)
+        self._asked = after
         page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS, texts=True)
         self.supported = True
         if page.changes or page.cursor > after:
@@ -138,7 +143,17 @@ class Follower:
             self.supported = False  # the status poll takes over
             await asyncio.sleep(ASK_AGAIN)
             return
+        if failure.code in _REPLACED:
+            await self._restart(failure.code)
         await self._pause(failure)
+
+    async def _restart(self, code: str) -> None:
+        """Read the feed from its beginning: the service was restored, and our cursor is void."""
+        self._log.error("change feed replaced; it is read again from its beginning", code=code)
+        try:
+            await Threads.DELIVERY.run(self._learner.restart, self._name, self._asked, code)
+        except StoreError as error:
+            self._log.warning("feed not restarted", error=describe(error))
 
     async def _pause(self, error: Exception) -> None:
         self._failures += 1

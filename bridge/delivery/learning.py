@@ -8,10 +8,11 @@ change feed and status poll end here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from bridge.contract import split_cursor
 from bridge.delivery.ahead import Ahead, Drafts, Question, question
 from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
@@ -20,21 +21,36 @@ from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery, Release
 from bridge.queue.outbox import Outbox
-from bridge.store import order_saving
+from bridge.store import concerns, order_saving
 from bridge.store.answers import Answer, Words, run_all
+from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.order_index import Key
-from bridge.store.steps import plain, said, say
+from bridge.store.steps import among, ask, plain, said, say
 from mappings.results import ResultEvent
 
-_CURSOR = plain("SELECT cursor FROM feed_cursor WHERE feed = :feed")
+_CURSOR = plain("SELECT cursor, marked, replaced_at FROM feed_cursor WHERE feed = :feed")
 
 _ADVANCE = plain(
     """
-    INSERT INTO feed_cursor (feed, cursor) VALUES (:feed, :cursor)
-    ON CONFLICT (feed) DO UPDATE SET cursor = excluded.cursor
+    INSERT INTO feed_cursor (feed, cursor, marked) VALUES (:feed, :cursor, :marked)
+    ON CONFLICT (feed) DO UPDATE SET cursor = excluded.cursor, marked = excluded.marked
     WHERE feed_cursor.cursor < excluded.cursor
     """
+)
+_RESTART = plain(
+    """
+    UPDATE feed_cursor SET cursor = 0, marked = NULL, replaced_at = :now
+    WHERE feed = :feed AND cursor = :cursor
+    """
+)
+_QUEUED = among(
+    """
+    SELECT release_key, release_at FROM delivery
+    WHERE destination = :destination AND release_key IN :keys
+    """,
+    "keys",
+    "text",
 )
 
 
@@ -79,6 +95,7 @@ class Learner:
         self._destinations = tuple(destinations)
         self._ahead = ahead
         self._rooms = rooms
+        self._replaced: set[str] = set()  # feeds that were replaced once
 
     def adopt(self, destinations: Sequence[Destination]) -> None:
         """Go on with other definitions (a mapping was activated)."""
@@ -87,7 +104,27 @@ class Learner:
     def cursor(self, feed: str) -> int:
         """Give where a feed was read to; 0 at first."""
         with self.database.look() as connection:
-            return say(connection, _CURSOR, feed=feed).scalar() or 0
+            row = say(connection, _CURSOR, feed=feed).first()
+        if row is None:
+            return 0
+        if row.replaced_at is not None:
+            self._replaced.add(feed)
+        # An older release leaves the mark of an earlier cursor behind.
+        marked = row.marked is not None and split_cursor(row.marked)[0] == row.cursor
+        return int(row.marked if marked else row.cursor)
+
+    def restart(self, feed: str, refused: int, code: str) -> None:
+        """
+        Read a feed again from its beginning: the service refused our cursor with this code.
+
+        Notes it among what needs attention, unless another node has done both already.
+        """
+        position = split_cursor(refused)[0]
+        with self.database.write() as connection:
+            self.database.serialize(connection, f"feed {feed}")
+            now = self.clock()
+            if say(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
+                concerns.note(connection, Subject.FEED, [(now, code)], now)
 
     async def learned(self, feed: str, page: ChangePage) -> Learned:
         """As `learn`, for an event loop."""
@@ -103,10 +140,15 @@ class Learner:
                 owed, messages = ahead[0], ahead[1].still(connection)
             else:
                 owed, messages = self._owed(changes, known), {}
+            releases = owed.releases
+            if feed in self._replaced:
+                releases = _renamed(connection, releases)
             queued, claimed = self._outbox.place(
-                connection, owed.releases, self.clock(), messages, self._rooms()
+                connection, releases, self.clock(), messages, self._rooms()
             )
-            advance = said(connection, _ADVANCE, feed=feed, cursor=page.cursor)
+            position = split_cursor(page.cursor)[0]
+            marked = None if position == page.cursor else page.cursor
+            advance = said(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
             run_all(connection, [*remembered(connection, owed.seen), advance])
         return Learned(queued, claimed)
 
@@ -151,6 +193,26 @@ class Learner:
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
         """Queue what is owed for news, within the caller's transaction; give how many were new."""
         return self._outbox.enqueue(connection, deliveries(news, self._destinations), self.clock())
+
+
+def _renamed(connection: Connection, releases: Sequence[Release]) -> list[Release]:
+    """
+    Give releases of a replaced feed names of their own where others have theirs already.
+
+    A restored service numbers its releases again: what is signed again has the name of what was
+    delivered before, and another moment. What is read a second time has the same moment.
+    """
+    queued: dict[tuple[str, str], int] = {}
+    for name in {each.destination for each in releases}:
+        keys = sorted({each.release_key for each in releases if each.destination == name})
+        for row in ask(connection, _QUEUED, keys, destination=name):
+            queued[name, row.release_key] = row.release_at
+    return [
+        each
+        if queued.get((each.destination, each.release_key), each.release_at) == each.release_at
+        else replace(each, release_key=f"{each.release_key}:{each.release_at}")
+        for each in releases
+    ]
 
 
 def _asked(

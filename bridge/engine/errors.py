@@ -14,7 +14,9 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
     │   ├── VersionConflict        somebody saved in between; load again
     │   ├── BeingEdited            another session writes
     │   ├── PatientNameMismatch    not retryable as it stands
-    │   └── MergeConflict          not retryable as it stands
+    │   ├── MergeConflict          not retryable as it stands
+    │   ├── CursorBeyondEnd        the change feed is shorter: read it again from 0
+    │   └── CursorOfAnotherFeed    the change feed is another one: read it again from 0
     ├── NotBuilt              503  the web apps were not built
     └── BusinessFailure       500  the interface document's literal 500s (Errors)
         ├── AlreadySigned
@@ -26,6 +28,7 @@ Why the engine refuses: every refusal brings its HTTP status and a stable code.
 
 from typing import ClassVar
 
+from bridge.contract import FeedFault
 from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import TEXTS, Reason
 from bridge.errors import BridgeError
@@ -166,6 +169,20 @@ class MergeConflict(StateConflict):
 
     code = "merge_conflict"
     text = "both patients have begun reports for the same accession"
+
+
+class CursorBeyondEnd(StateConflict):
+    """A cursor is beyond the newest change: the database was restored from a backup."""
+
+    code = FeedFault.BEYOND_END.value
+    text = "the cursor is beyond the end of the feed: it was restored or replaced; read it from 0"
+
+
+class CursorOfAnotherFeed(StateConflict):
+    """The change at a cursor is not the one that it was given out for."""
+
+    code = FeedFault.OTHER_FEED.value
+    text = "the cursor belongs to another feed: it was restored or replaced; read it from 0"
 
 
 class BusinessFailure(EngineError):  # noqa: N818  # named for what happened

@@ -214,6 +214,12 @@ def _concerns(sight: Sight) -> Iterator[Condition]:
     if messages[MOST_CONCERNS:]:
         text = f"more than {MOST_CONCERNS} messages were applied and still want a person"
         yield Condition("concern:further", Severity.WARNING, text)
+    if any(each.kind is Subject.FEED for each in sight.concerns):
+        text = (
+            "the change feed of the report service was replaced, such as by a restored backup;"
+            " it is read again from its beginning: compare reports and results since the backup"
+        )
+        yield Condition("concern:feed", Severity.CRITICAL, text)
     differing = Counter(each.code for each in sight.concerns if each.kind is Subject.ORDER)
     for code, count in differing.items():
         text = f"{count} orders differ from the report service: {code}"

@@ -18,6 +18,8 @@ class Subject(StrEnum):
 
     MESSAGE = "message"
     ORDER = "order"
+    FEED = "feed"
+    """The report service's change feed; the row id is the moment in ms."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ async def seen(
 
 
 def _sites(backstage: Backstage, kind: Subject, row_id: int) -> Collection[str]:
+    if kind is Subject.FEED:
+        return ()  # of no site: only those who reach all
     if kind is Subject.MESSAGE:
         return sites_of(backstage, row_id)
     return concerns.site_of_order(backstage.database, row_id)

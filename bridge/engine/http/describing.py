@@ -91,6 +91,10 @@ _OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
         errors.SignDelayDisabled(),
     ),
     "addendum/unsign": (errors.NoSignedAddendum(), errors.CoolingElapsed()),
+    "changes": (
+        errors.CursorBeyondEnd(pointer="/after"),
+        errors.CursorOfAnotherFeed(pointer="/after"),
+    ),
 }
 
 

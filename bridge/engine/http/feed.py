@@ -21,7 +21,7 @@ from bridge.engine.http.problems import unauthorized
 from bridge.engine.http.state import Engine, engine_of
 from bridge.engine.service import released
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
-from bridge.engine.service.feed import ChangePage, read_changes
+from bridge.engine.service.feed import ChangePage, cursor_at, read_changes, require_cursor
 from bridge.engine.service.tokens import still_valid
 
 AT_ONCE = 20
@@ -41,6 +41,7 @@ async def wait_for_changes(
     """
     Return the changes after a cursor, but for some events, at the latest after `seconds`.
 
+    Raise CursorBeyondEnd or CursorOfAnotherFeed where the cursor is of another database.
     With `texts`, what they release is there to read, which the quota and the audit trail take for
     exports of these reports.
     """
@@ -85,13 +86,14 @@ async def _awaited(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     look = engine.work.read
+    cursor = after
     while True:
         bell = engine.work.changed.bell(without)
         mark = engine.work.mark()
         page, said = await look(
-            lambda c: _read(c, sites, after, limit, without, texts=texts)  # noqa: B023  # awaited before they change
+            lambda c: _read(c, sites, cursor, limit, without, texts=texts)  # noqa: B023  # awaited before they change
         )
-        after = page.cursor
+        cursor = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             bell.cancel()
@@ -103,15 +105,19 @@ async def _awaited(
 def _read(
     connection: Connection,
     sites: Collection[str] | None,
-    after: int,
+    cursor: int,
     limit: int,
     without: Collection[str],
     *,
     texts: bool,
 ) -> tuple[ChangePage, Mapping[str, Any]]:
+    after = require_cursor(connection, cursor)
     if texts:
-        return released.read_with_texts(connection, sites, after, limit, without)
-    return read_changes(connection, sites, after, limit, without), {}
+        page, said = released.read_with_texts(connection, sites, after, limit, without)
+    else:
+        page, said = read_changes(connection, sites, after, limit, without), {}
+    reached = cursor if page.cursor == after else cursor_at(connection, page.cursor)
+    return replace(page, cursor=reached), said
 
 
 def _told(request: Request, page: ChangePage, said: Mapping[str, Any]) -> ChangePage:

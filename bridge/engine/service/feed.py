@@ -1,6 +1,9 @@
 """
 The feed of changes: what a change says, and how it is read back (DESIGN chapter 6).
 
+The service numbers changes; the edge gives out cursors (`bridge.contract.mark_cursor`), which also
+say whether the feed is still the one they came from.
+
     {cursor, at, event, reportId, record, orders: [tags + Metadata],
      release: {kind, sequence} | null}
 
@@ -10,11 +13,14 @@ Waiting for the next change is the edge's business.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import blake2b
 from typing import Any, Final
 
 from pydantic_core import to_json
 from sqlalchemy import Connection, Select, bindparam, delete, select
 
+from bridge.contract import MOST_MARKS, mark_cursor, split_cursor
+from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
 from bridge.engine.records.tables import Release, Report
 from bridge.engine.rules.moments import iso
 from bridge.engine.service.reading import About, GroupOrder
@@ -34,6 +40,19 @@ _NEXT: Final = Plain(
     SELECT cursor, at, event, report_id, body FROM engine_change
     WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
     ORDER BY cursor LIMIT %(limit)s
+    """,
+)
+
+# The change at a cursor, and the last number of all that were ever given out, those pruned too.
+_AT: Final = plain("SELECT report_id, at, event FROM engine_change WHERE cursor = :cursor")
+_END: Final = Plain(
+    """
+    SELECT coalesce((SELECT max(cursor) FROM engine_change),
+        (SELECT seq FROM sqlite_sequence WHERE name = 'engine_change'), 0)
+    """,
+    """
+    SELECT coalesce((SELECT max(cursor) FROM engine_change),
+        pg_sequence_last_value(pg_get_serial_sequence('engine_change', 'cursor')::regclass), 0)
     """,
 )
 
@@ -61,6 +80,37 @@ class ChangePage:
         """Return the page as the edge sends it, with times in ISO 8601."""
         changes = [{**each, "at": iso(each["at"])} for each in self.changes]
         return {"changes": changes, "cursor": self.cursor}
+
+
+def require_cursor(connection: Connection, cursor: int) -> int:
+    """
+    Return the number of the change that a cursor is at.
+
+    Raise CursorBeyondEnd or CursorOfAnotherFeed where the cursor cannot come from this database
+    as it is now, such as after a backup was restored. A change that was pruned proves nothing.
+    """
+    position, mark = split_cursor(cursor)
+    if position == 0:
+        return position
+    end, at = run_all(connection, [said(connection, _END), said(connection, _AT, cursor=position)])
+    if position > (end.scalar() or 0):
+        raise CursorBeyondEnd(pointer="/after")
+    found = at.first()
+    if mark is not None and found is not None and mark != _mark(found):
+        raise CursorOfAnotherFeed(pointer="/after")
+    return position
+
+
+def cursor_at(connection: Connection, position: int) -> int:
+    """Return the cursor of a change, with its mark; the number alone where it was pruned."""
+    found = carry(connection, said(connection, _AT, cursor=position)).first()
+    return position if found is None else mark_cursor(position, _mark(found))
+
+
+def _mark(change: Any) -> int:
+    """Return what tells a change from another one that a restored database gives its number."""
+    content = f"{change.report_id} {change.at} {change.event}".encode()
+    return int.from_bytes(blake2b(content, digest_size=8).digest()) % MOST_MARKS
 
 
 def order_json(order: GroupOrder) -> dict[str, Any]:

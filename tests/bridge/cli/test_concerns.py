@@ -21,19 +21,21 @@ def command(*arguments: str, expect: int = 0) -> str:
 
 
 def test_listed_and_seen(tmp_path: Path) -> None:
-    """By message, by order, or all."""
+    """By message, by order, by feed, or all."""
     home = str(tmp_path / "home")
     command("init", home)
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
         concerns.note(connection, Subject.MESSAGE, [(7, "report_kept"), (8, "report_kept")], 1)
         concerns.note(connection, Subject.ORDER, [(7, "no_report")], 2)
+        concerns.note(connection, Subject.FEED, [(3, "cursor_beyond_end")], 3)
 
     def listed() -> list[tuple[str, int]]:
         found = json.loads(command("concerns", "list", "--json", "--home", home))
         return [(each["kind"], each["row_id"]) for each in found]
 
-    assert listed() == [("order", 7), ("message", 8), ("message", 7)]
+    assert listed() == [("feed", 3), ("order", 7), ("message", 8), ("message", 7)]
     assert "report_kept" in command("exceptions", "list", "--home", home)
+    assert command("concerns", "seen", "--feed", "3", "--home", home) == "seen: 1\n"
     assert command("concerns", "seen", "--message", "7", "--home", home) == "seen: 1\n"
     assert listed() == [("order", 7), ("message", 8)]
     command("concerns", "seen", "--home", home, expect=2)

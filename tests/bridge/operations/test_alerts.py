@@ -89,6 +89,15 @@ TROUBLE = Condition("parked:x", Severity.WARNING, "1 parked")
             {},
             ["differs:not_queued ris"],
         ),
+        (
+            {
+                "concerns": [
+                    Concern(Subject.FEED, NOW + n, "cursor_beyond_end", NOW) for n in (0, 1)
+                ]
+            },
+            {},
+            ["concern:feed"],
+        ),
     ],
 )
 def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: list[str]) -> None:

@@ -79,9 +79,12 @@ class ChangesResponse(BaseModel):
                     "release": {"kind": "final", "sequence": 1},
                 }
             ],
-            "cursor": 4711,
+            "cursor": 4503599936107239,
         }
     )
 
     changes: list[ChangeBody]
-    cursor: int
+    cursor: int = Field(
+        description="Where to go on, as `after`. It is opaque, grows, and has at most 53 bits. It"
+        " bears a mark of the feed: after the database was restored from a backup, it is refused"
+    )

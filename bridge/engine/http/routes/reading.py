@@ -157,7 +157,10 @@ def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
 @router.get("/report/changes", response_model=ChangesResponse, responses=problems())
 async def changes(
     request: Request,
-    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    after: Annotated[
+        int,
+        Query(ge=0, lt=2**63, description="`cursor` of a page or of a change; 0: all"),
+    ] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
     SiteID: Optional = "",
@@ -170,7 +173,12 @@ async def changes(
         Query(description="tell what is released in words too; each counts as an export"),
     ] = False,
 ) -> Response:
-    """Return what changed after a cursor, in commit order; wait for it up to `wait` seconds."""
+    """
+    Return what changed after a cursor, in commit order; wait for it up to `wait` seconds.
+
+    409 `cursor_beyond_end` or `cursor_of_another_feed`: the database was restored or replaced
+    since the cursor was given out. Read the feed again from 0.
+    """
     page = await wait_for_changes(
         request, after, limit, wait, SiteID.strip(), without or (), texts=texts
     )

@@ -1,0 +1,108 @@
+"""The report service was restored from a backup: the bridge notices, and loses no result."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bridge.delivery.learning import Learner
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import ChangePage
+from bridge.queue.outbox import Outbox
+from bridge.store.database import Database
+from tests.bridge.delivery.equipment import destination, until
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+_BACKUP = """
+    DELETE FROM engine_change WHERE cursor > :cursor;
+    UPDATE sqlite_sequence SET seq = :cursor WHERE name = 'engine_change';
+    DELETE FROM engine_release;
+    DELETE FROM engine_signature;
+    UPDATE engine_report SET status = 'Draft', signed_at = NULL, signed_by = NULL,
+        signed_by_id = NULL, content_hash = NULL, cooling_until = NULL WHERE status = 'Final';
+"""
+
+
+def restore(hospital: Hospital, cursor: int) -> None:
+    """Put the service back to before its reports were signed."""
+    with hospital.engine_database.write() as connection:
+        for statement in _BACKUP.strip().rstrip(";").split(";"):
+            named = {"cursor": cursor} if ":cursor" in statement else {}
+            connection.execute(text(statement), named)
+
+
+def newest(hospital: Hospital) -> int:
+    """Number of the newest change."""
+    with hospital.engine_database.read() as connection:
+        return int(connection.execute(text("SELECT max(cursor) FROM engine_change")).scalar_one())
+
+
+@pytest.mark.parametrize("grown", [False, True])
+async def test_what_is_signed_again_is_delivered_again(
+    tmp_path: Path, database: Database, *, grown: bool
+) -> None:
+    """The bridge reads from the beginning; results of before are not sent twice."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.send(order("ID2", "A2"))
+        page = await hospital.page("A1")
+        await page("save", text="First.")
+        backup = newest(hospital)
+        await page("sign")
+        await hospital.follow()
+        await hospital.delivered(1)
+        restore(hospital, backup)
+        if grown:
+            for number in range(10):
+                await hospital.send(order(f"ID3{number}", f"B{number}"))
+        hospital.time.leap += 60_000
+
+        hospital.follower.start()
+        await until(lambda: hospital.rows("SELECT code FROM concern WHERE kind = 'feed'"))
+        await hospital.read_and_sign("A1", "Second.")
+        await hospital.read_and_sign("A2", "Other.")
+
+        sent = await hospital.delivered(3)
+        await hospital.follower.stop()
+        said = b"".join(sent)
+        assert all(word in said for word in (b"First.", b"Second.", b"Other."))
+        code = "cursor_of_another_feed" if grown else "cursor_beyond_end"
+        assert hospital.rows("SELECT code FROM concern WHERE kind = 'feed'") == [(code,)]
+        await hospital.follow()
+        assert hospital.rows("SELECT count(*) FROM delivery") == [(3,)]
+
+
+async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
+    """The second one finds that the feed is read anew already."""
+    learner = Learner(database, Outbox(database, "test"), [], lambda: 5)
+    learner.learn("changes", ChangePage((), 7))
+    learner.restart("changes", 7, "cursor_beyond_end")
+    learner.learn("changes", ChangePage((), 3))
+
+    learner.restart("changes", 7, "cursor_beyond_end")
+
+    assert learner.cursor("changes") == 3
+
+
+async def test_a_cursor_of_an_older_release_is_taken_over(
+    tmp_path: Path, database: Database
+) -> None:
+    """It bears no mark; the next one does, and an older release can go on from its number."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        with database.write() as connection:
+            connection.execute(text("INSERT INTO feed_cursor (feed, cursor) VALUES ('changes', 1)"))
+        await hospital.read_and_sign("A1", "Text.")
+
+        await hospital.follow()
+
+        ((cursor, marked),) = hospital.rows("SELECT cursor, marked FROM feed_cursor")
+        assert cursor == newest(hospital)
+        assert marked > 2**52
+        with database.write() as connection:
+            connection.execute(text("UPDATE feed_cursor SET cursor = cursor + 1000"))
+        with pytest.raises(EngineFailure, match="cursor_beyond_end"):
+            await hospital.follower.step()
