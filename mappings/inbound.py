@@ -16,12 +16,15 @@ from mappings.forms.form import sent
 from mappings.forms.specialist import Specialist
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import InternalError, Refusal
+from mappings.hl7.refusals import InternalError, Refusal, TooManyGroups
 from mappings.nodes import Sources
 from mappings.orders import OrderPlan, PatientNames
 from mappings.patients import PatientPlan
 from mappings.scope import Defaults, Scope
 from mappings.stencils import Stencil
+
+MAX_GROUPS = 1000
+"""Orders or patients of one message: each of them becomes an event of several kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class InboundMapping:
     def examine(self, message: Message, defaults: Defaults) -> Examination:
         """Check a message and name its lanes, in one pass. Raises nothing."""
         scopes = self.plan.scopes(message, defaults)
+        if len(scopes) > MAX_GROUPS:
+            return Examination((_issue(_too_many(scopes)),), ())
         found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
@@ -165,6 +170,8 @@ class InboundMapping:
 
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
         """Map a message that is cut already; raises as `apply` does."""
+        if len(scopes) > MAX_GROUPS:
+            raise _too_many(scopes)
         if isinstance(self.plan, OrderPlan):
             return self.plan.events(scopes)
         return self.plan.events(scopes, message)
@@ -192,6 +199,10 @@ _SUSPECT = Issue(
     "the bytes are not in the declared character set; read as another",
     Severity.WARNING,
 )
+
+
+def _too_many(scopes: Sequence[Scope]) -> Refusal:
+    return TooManyGroups(scopes[MAX_GROUPS].place)
 
 
 def _issue(refusal: Refusal) -> Issue:

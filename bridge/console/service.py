@@ -90,7 +90,8 @@ class Service:
 
     async def account(self, who: str) -> Account | None:
         """Find an account by its e-mail address or its id."""
-        query = {"email": who} if "@" in who else {"accountId": who}
+        is_id = who.isascii() and who.isdigit()  # anything else may be a form of an address
+        query = {"accountId": who} if is_id else {"email": who}
         try:
             status, answer = await self.engine.administer_account("GET", query=query)
             return None if status == _NOT_FOUND else account(_taken(status, answer))

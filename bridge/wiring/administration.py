@@ -25,6 +25,7 @@ from bridge.engine.service import (
     tokens,
     users,
 )
+from bridge.engine.service.supply_states import Look
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
 from bridge.store.database import Database
@@ -310,12 +311,20 @@ class Administration:
         site_id: str | None = None,
         *,
         target: tuple[str, str] | None = None,
+        state: Look | None = None,
         **details: Any,
     ) -> Iterator[tuple[Connection, int]]:
-        """Give a transaction and its moment; the event of the action is part of it."""
+        """
+        Give a transaction and its moment; the event of the action is part of it.
+
+        `state` reads what the event says before and after the change.
+        """
         event = {**self.event(action, site_id, **details), "target": target}
         with self.auditing(event) as opened:
+            before = None if state is None else state(opened[0])
             yield opened
+            if state is not None:
+                event |= {"before": before, "after": state(opened[0])}
 
     @staticmethod
     def event(action: str, site_id: str | None = None, **details: Any) -> dict[str, Any]:

@@ -123,9 +123,9 @@ class EngineAccounts:
 
     async def account(self, who: str) -> Account | None:
         """Find an account by its e-mail address or its id."""
-        if "@" in who:
-            return _account(self._engine.account(who))
-        return self._by_id(who)
+        if who.isascii() and who.isdigit():
+            return self._by_id(who)
+        return _account(self._engine.account(who))  # anything else may be a form of an address
 
     async def enrol(self, account_id: str, *, second_factor: bool, end_tokens: bool) -> Enrolment:
         """End password, second factor and sessions of an account; make an enrolment link."""

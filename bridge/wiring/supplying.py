@@ -8,8 +8,8 @@ from typing import Any
 
 from bridge.engine.documents.mrrt import BadTemplate, write_template
 from bridge.engine.documents.mrrt import import_template as read
-from bridge.engine.rules.document import BadDocument, parse, to_json
-from bridge.engine.service import coding, site_changes, sites, users
+from bridge.engine.rules.document import BadDocument, restore, to_json
+from bridge.engine.service import coding, site_changes, sites, supply_states, users
 from bridge.wiring.administration import Administration, Refused, refusing
 
 
@@ -28,7 +28,12 @@ def set_group(
     reviewers: Sequence[str] | None,
 ) -> None:
     """Create or replace a prelim group; without `reviewers` they are all who are in no group."""
-    with engine.deed("prelim-group-update", site_id, target=("prelim-group", name)) as (
+    with engine.deed(
+        "prelim-group-update",
+        site_id,
+        target=("prelim-group", name),
+        state=supply_states.prelim_group(site_id, name),
+    ) as (
         connection,
         _,
     ):
@@ -51,7 +56,12 @@ def import_template(
     except (BadTemplate, BadDocument) as error:
         raise Refused(str(error)) from None
     name = name or title or f"Template {number}"
-    with engine.deed("template-update", site_id, target=("template", str(number))) as (
+    with engine.deed(
+        "template-update",
+        site_id,
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    ) as (
         connection,
         now,
     ):
@@ -65,12 +75,17 @@ def export_template(engine: Administration, site_id: str, number: int) -> str:
     found = next((each for each in templates(engine, site_id) if each["number"] == number), None)
     if found is None:
         raise Refused("the site has no such template")
-    return write_template(found["name"], parse(found["document"]))
+    return write_template(found["name"], restore(found["document"]))
 
 
 def remove_template(engine: Administration, site_id: str, number: int) -> None:
     """Remove a numbered template."""
-    with engine.deed("template-delete", site_id, target=("template", str(number))) as (
+    with engine.deed(
+        "template-delete",
+        site_id,
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
+    ) as (
         connection,
         _,
     ):
@@ -93,7 +108,13 @@ def import_codes(engine: Administration, site_id: str, text: str) -> int:
     """Replace a site's billing code map by a CSV; return how many rows it has."""
     with refusing():
         rows = coding.read_code_map(text)
-    with engine.deed("code-map-update", site_id, rows=len(rows)) as (connection, _):
+    with engine.deed(
+        "code-map-update",
+        site_id,
+        target=("code-map", site_id),
+        state=supply_states.code_map(site_id),
+        rows=len(rows),
+    ) as (connection, _):
         sites.get_site(connection, site_id)
         coding.set_code_map(connection, site_id, rows)
     return len(rows)
@@ -103,7 +124,9 @@ def set_signature(engine: Administration, email: str, uri: str | None) -> None:
     """Set the image (a data URI; None removes it) that stands under a user's reports from now."""
     with refusing():
         image = site_changes.image_uri(uri, "signature")
-    with engine.deed("signature-update", target=("user", email)) as (connection, _):
+    with engine.deed(
+        "signature-update", target=("user", email), state=supply_states.signature(email)
+    ) as (connection, _):
         account = users.find_account(connection, email)
         if account is None:
             raise Refused("there is no such user")

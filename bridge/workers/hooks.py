@@ -24,6 +24,7 @@ LOADING_SECONDS = 10.0
 WAIT = 20.0
 """Seconds that a call waits for a free process."""
 
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_ANSWER = 4 * MEBIBYTE
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
@@ -45,7 +46,11 @@ class HookRunner:
         given = {"module": module, "function": function, "text": text}
         limits = {"seconds": SECONDS, "processor": PROCESSOR_SECONDS}
         answer = self._asked("call", source, given, limits)
-        return answer if isinstance(answer, str) else ""
+        if not isinstance(answer, str):
+            return ""
+        if _UNSTORABLE.search(answer):  # no database, and no character set, takes these
+            raise HookStopped("answered with a NUL character or an unpaired surrogate")
+        return answer
 
     def _asked(self, task: str, source: str, given: dict[str, str], limits: dict[str, Any]) -> Any:
         payload = source.encode("utf-8", "replace")

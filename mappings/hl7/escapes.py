@@ -22,6 +22,8 @@ _FORMAT = re.compile(r"\.(br|sp|ce|in|ti|fi|nf|sk)\s?([+-]?\d{1,3})?", re.IGNORE
 _HIGHLIGHTS = frozenset({"H", "N"})
 _HIGH = 0x80
 _CODE_UNIT = 2
+_MOST_REPEATED = 60
+r"""Lines or spaces of one sequence: `\.sp999\` must not make a text a hundred times as long."""
 
 
 def escape(text: str, delimiters: Delimiters = STANDARD, *, formatted: bool = False) -> str:
@@ -164,9 +166,9 @@ class _Transcriber(_Reader):
 
 def _formatting(command: str, number: int) -> str:
     if command == "sp":
-        return "\n" * max(number, 1)
+        return "\n" * min(max(number, 1), _MOST_REPEATED)
     if command == "sk":
-        return " " * max(number, 0)
+        return " " * min(max(number, 0), _MOST_REPEATED)
     return "\n" if command in {"br", "ce"} else ""  # indents and fill modes leave no text
 
 

@@ -186,6 +186,13 @@ class OutOfStructure(Refusal):
     problem = "not as the message's structure demands"
 
 
+class TooManyGroups(Refusal):
+    """A message has more orders or patients than are read of one message."""
+
+    error_code = ErrorCode.SEGMENT_SEQUENCE
+    problem = "more than 1000 orders or patients in one message"
+
+
 class ForbiddenElement(Refusal):
     """Something stands in an element that its structure does not know."""
 

@@ -7,8 +7,8 @@ import pytest
 from mappings.compiler import DEFINITIONS, load
 from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
-from mappings.inbound import InboundMapping
+from mappings.hl7.refusals import MissingField, Refusal, TooManyGroups, UnknownCode
+from mappings.inbound import MAX_GROUPS, InboundMapping
 from tests.mappings.language import DEFAULTS, MSH, PID, mapped, message, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
@@ -262,3 +262,16 @@ def test_echo_keeps_the_senders_words() -> None:
     """The segments a result repeats are kept as they came, MSH first."""
     (event,) = events(*order("P1"), "NTE|1||not this", "ZDS|1.2^A&B")
     assert event.echo == (MSH, PID, *order("P1"), "ZDS|1.2^A&B")
+
+
+def test_a_message_with_too_many_orders_is_refused() -> None:
+    """It is refused as a whole, with the place of the first one beyond the limit."""
+    orders = [segment for at in range(MAX_GROUPS + 1) for segment in order(f"P{at}")]
+    accepted, refused = message(PID, *orders[:-2]), message(PID, *orders)
+    assert not SHIPPED.check(accepted, DEFAULTS)
+    assert len(SHIPPED.apply(accepted, DEFAULTS)) == MAX_GROUPS
+
+    (issue,) = SHIPPED.check(refused, DEFAULTS)
+    assert isinstance(issue.refusal, TooManyGroups)
+    with pytest.raises(TooManyGroups):
+        SHIPPED.apply(refused, DEFAULTS)

@@ -91,10 +91,17 @@ async def create_token(
 
 
 @router.delete("/sites/{site}/tokens/{token}")
-async def revoke_token(site: Site, token: int, request: Request, person: PersonDep) -> Any:
+async def revoke_token(
+    site: Site, token: int, request: Request, person: PersonDep, backstage: BackstageDep
+) -> Any:
     """Revoke a token, and the links that were made with it."""
     path = ("DELETE", "sites", site, "tokens", str(token))
-    return await change(request, person, "revoke token", path)
+    owner = ""
+    if Permission.ADMINISTER in person.grant.permissions and person.grant.reaches([site]):
+        listed = await backstage.service.ask("GET", "sites", site, "tokens")
+        owner = next((str(each["email"]) for each in listed if each["id"] == token), "")
+    _, rule = await _rule(backstage, person, site, owner, Action.REVOKE_TOKEN)
+    return await change(request, person, "revoke token", path, rule=rule)
 
 
 @router.get("/grants")

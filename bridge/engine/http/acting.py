@@ -26,6 +26,7 @@ from bridge.engine.rules.identity import Triple
 from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.repeats import Repeat, store_answer, stored_answer
 from bridge.engine.service.sites import TIME_ZONES
+from bridge.engine.service.supply_states import Look
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
@@ -123,12 +124,14 @@ async def act(
     *,
     urgent: bool = False,
     target: tuple[str, str] | None = None,
+    state: Look | None = None,
 ) -> Response:
     """
     Change something, as an administrator of the site; answer 200.
 
-    `deed` returns the report it changed (no body), the JSON of the body, or both. `urgent`: a
-    receiver waits for what follows (`Workshop.change`).
+    `state` reads what the audit event says before and after the change. `deed` returns the report
+    it changed (no body), the JSON of the body, or both. `urgent`: a receiver waits for what follows
+    (`Workshop.change`).
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, place.site_id, target)
@@ -140,8 +143,11 @@ async def act(
             engine.work.database.serialize(work.connection, repeat.name)
             if stored := stored_answer(work.connection, engine.keys, repeat):
                 return stored.body
+        before = None if state is None else state(work.connection)
         result = deed(work)
         work.flush()
+        if state is not None:
+            work.described |= {"before": before, "after": state(work.connection)}
         report, body = _parts(result)
         report_id = report.report_id if report else None
         event = deed_of(request, action, place.site_id, report_id, target=target)

@@ -105,3 +105,10 @@ def test_what_is_repeated_means_the_same(text: str) -> None:
     once = transcribe(text, STANDARD)
     assert unescape(once) == unescape(text)
     assert transcribe(once, STANDARD) == once
+
+
+@pytest.mark.parametrize(("sequence", "unit"), [("\\.sp999\\", "\n"), ("\\.sk999\\", " ")])
+def test_a_sequence_does_not_multiply_the_text(sequence: str, unit: str) -> None:
+    """A page of lines or spaces is enough: a frame may hold a million of these sequences."""
+    assert unescape(sequence) == unit * 60
+    assert unescape(sequence.replace("999", "40")) == unit * 40

@@ -29,7 +29,7 @@ from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
 from bridge.engine.rules.document import to_json
 from bridge.engine.rules.outline import from_outline
-from bridge.engine.service import administration, sites, users
+from bridge.engine.service import administration, sites, supply_states, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.editing import read_document
 from bridge.engine.service.observing import observed_hosts
@@ -145,6 +145,7 @@ async def set_signature(
         Place(site_id),
         lambda work: administration.set_signature(work, site_id, email, image),
         target=("user", email),
+        state=supply_states.signature(email, site_id),
     )
 
 
@@ -230,6 +231,7 @@ async def create_token(site_id: str, body: TokenBody, request: Request) -> Respo
             scopes=body.scopes,
             expires_days=body.expiresDays,
         ),
+        target=("user", body.email),
     )
 
 
@@ -269,6 +271,7 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
             work.connection, site_id, body.name, body.tags, body.members, body.reviewers
         ),
         target=("prelim-group", body.name),
+        state=supply_states.prelim_group(site_id, body.name),
     )
 
 
@@ -281,6 +284,7 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
         Place(site_id),
         lambda work: sites.delete_prelim_group(work.connection, site_id, name),
         target=("prelim-group", name),
+        state=supply_states.prelim_group(site_id, name),
     )
 
 
@@ -315,6 +319,7 @@ async def set_template(
             work.connection, site_id, number, body.name, document, work.now
         ),
         target=("template", str(number)),
+        state=supply_states.template(site_id, number),
     )
 
 
@@ -327,4 +332,5 @@ async def delete_template(site_id: str, number: Number, request: Request) -> Res
         Place(site_id),
         lambda work: sites.delete_template(work.connection, site_id, number),
         target=("template", str(number)),
+        state=supply_states.template(site_id, number),
     )

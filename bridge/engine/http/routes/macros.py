@@ -9,7 +9,7 @@ from bridge.engine.http.acting import Place, act, look
 from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.passages import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
-from bridge.engine.service import macros
+from bridge.engine.service import macros, supply_states
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -39,6 +39,8 @@ async def set_macro(site_id: str, trigger: Trigger, body: MacroBody, request: Re
         lambda work: macros.set_macro(
             work.connection, site_id, None, trigger, body.name, content, work.now
         ),
+        target=("macro", trigger),
+        state=supply_states.macro(site_id, None, trigger),
     )
 
 
@@ -50,4 +52,6 @@ async def delete_macro(site_id: str, trigger: Trigger, request: Request) -> Resp
         "macro-delete",
         Place(site_id),
         lambda work: macros.delete_macro(work.connection, site_id, None, trigger),
+        target=("macro", trigger),
+        state=supply_states.macro(site_id, None, trigger),
     )

@@ -14,7 +14,7 @@ from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.rules.document import BadDocument, restore, to_json
-from bridge.engine.service import coding, sites
+from bridge.engine.service import coding, sites, supply_states
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -58,6 +58,8 @@ async def import_template(
         lambda work: sites.set_template(
             work.connection, site_id, number, name, to_json(document), work.now
         ),
+        target=("template", str(number)),
+        state=supply_states.template(site_id, number),
     )
 
 
@@ -96,4 +98,6 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
         "code-map-update",
         Place(site_id),
         lambda work: coding.set_code_map(work.connection, site_id, rows),
+        target=("code-map", site_id),
+        state=supply_states.code_map(site_id),
     )

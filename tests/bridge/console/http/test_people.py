@@ -1,6 +1,7 @@
 """Attacks on roles and accounts of the console, over HTTP."""
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.bridge.console.http.office import BASE, PASSWORD, Office
 
 ADMIN, CHIEF = "admin1", "chief"
 OUTSIDER = "outsider@site2.test"
-SITE2 = "/api/sites/SITE2"
+SITE1, SITE2 = "/api/sites/SITE1", "/api/sites/SITE2"
 GOOD = "4 quiet otters swim far"
 
 
@@ -300,3 +301,36 @@ def test_replaying_a_request_changes_nothing_more(office: Office) -> None:
     with pytest.raises(AssertionError):
         office.enrol(second, "another 5 good ducks")
     assert office.signs_in(email, GOOD)
+
+
+@pytest.mark.parametrize("at", ["@", "\uff20", "\ufe6b"])
+def test_a_form_of_an_address_is_the_account_that_it_names(office: Office, at: str) -> None:
+    """A site administrator reaches no account that may more, however its address is written."""
+    email = "mighty@site1.test"
+    key = member(office, "SITE1", email)
+    given = office.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
+    assert given.status_code == 200, given.text
+    written = email.replace("@", at)
+    tokens = f"{SITE1}/tokens"
+    refused = office.call(ADMIN, "POST", tokens, {"email": written, "label": "x", "scopes": []})
+    assert (refused.status_code, refused.json()["code"]) == (403, "target_may_more")
+    removed = office.call(ADMIN, "DELETE", f"{SITE1}/users/{quote(written)}")
+    assert (removed.status_code, removed.json()["code"]) == (403, "target_may_more")
+    engine = stores.open_engine_database(office.settings)
+    with engine.read() as connection:
+        assert users.sites_of(connection, int(key)) == ["SITE1"]
+    engine.dispose()
+
+
+def test_a_token_of_somebody_who_may_more_is_not_revoked(office: Office) -> None:
+    """A token has an owner, and the table decides about the owner."""
+    email = "tokened@site1.test"
+    member(office, "SITE1", email)
+    given = office.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})
+    assert given.status_code == 200, given.text
+    made = office.call(CHIEF, "POST", f"{SITE1}/tokens", {"email": email, "label": "own"})
+    assert made.status_code == 200, made.text
+    path = f"{SITE1}/tokens/{made.json()['id']}"
+    refused = office.call(ADMIN, "DELETE", path)
+    assert (refused.status_code, refused.json()["code"]) == (403, "target_may_more")
+    assert office.call(CHIEF, "DELETE", path).status_code == 200

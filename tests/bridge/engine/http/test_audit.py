@@ -197,3 +197,45 @@ def test_the_trail_is_the_sites_administrators(service: Service) -> None:
     assert [each["action"] for each in events(service)] == ["audit-read"]
     newest = service.get("admin/sites/SITE1/audit", limit=1).json()["events"]
     assert len(newest) == 1
+
+
+def test_changes_of_supplies_say_what_changed(service: Service) -> None:
+    """Each event names its target and the state before and after; texts and images by a hash."""
+    site = "/api/admin/sites/SITE1"
+    template = f"{site}/templates/7"
+    group = {"name": "Night", "tags": ["CT"], "members": [READER]}
+    mrrt = "<html><body><section data-section-name='F'><header>F</header></section></body></html>"
+    calls: list[tuple[str, str, Any]] = [
+        ("PUT", template, {"name": "Chest", "text": "Findings:"}),
+        ("PUT", f"{template}/mrrt", {"html": mrrt, "name": "Thorax"}),
+        ("DELETE", template, None),
+        ("POST", f"{site}/prelim-groups", group),
+        ("DELETE", f"{site}/prelim-groups/Night", None),
+        ("PUT", f"{site}/code-map", {"csv": "system,match,code\nicd10,cough,R05\n"}),
+        ("PUT", f"{site}/macros/nl", {"name": "Normal", "text": "Normal."}),
+        ("DELETE", f"{site}/macros/nl", None),
+    ]
+    for method, path, body in calls:
+        answer = service.call(method, path, json=body)
+        assert answer.status_code == 200, (path, answer.text)
+
+    members = ("action", "before", "after")
+    found = [
+        (each["action"], each["target"]["id"], each["before"], each["after"])
+        for each in events(service)
+        if all(name in each for name in members)
+    ]
+    names = [(action, target) for action, target, _, _ in found]
+    assert names == [
+        *[("template-update", "7")] * 2,
+        ("template-delete", "7"),
+        *[("prelim-group-update", "Night"), ("prelim-group-delete", "Night")],
+        ("code-map-update", "SITE1"),
+        *[("macro-update", "nl"), ("macro-delete", "nl")],
+    ]
+    assert found[0][2] == {}
+    assert found[1][2] == found[0][3] != found[1][3] == found[2][2]
+    assert (found[1][3]["name"], found[2][3]) == ("Thorax", {})
+    assert found[3][3] == {"tags": ["CT"], "members": [READER], "reviewers": None}
+    assert found[5][3]["rows"] == 1
+    assert "Normal." not in json.dumps([each[2:] for each in found])
