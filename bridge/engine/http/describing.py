@@ -1,10 +1,13 @@
 """
 Complete the OpenAPI description: who may ask, what is refused how, which headers there are.
 
-What it says of refusals is made of the refusals themselves, so that the two cannot differ.
+What it says of refusals is made of the refusals themselves, so that the two cannot differ. Fields
+that their model does not describe have their text in `field_texts.json`, by their name.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -109,10 +112,21 @@ def complete(description: dict[str, Any]) -> dict[str, Any]:
         "session": {"type": "http", "scheme": "bearer"},
     }
     components["parameters"] = {"IdempotencyKey": IDEMPOTENCY_KEY}
+    texts = json.loads((files(__package__) / "field_texts.json").read_text("utf-8"))
+    for schema in schemas.values():
+        for name, member in schema.get("properties", {}).items():
+            _describe(member, texts.get(name))
     for path, operations in description["paths"].items():
         for operation in operations.values():
             _complete(path, operation)
+            for parameter in operation.get("parameters", ()):
+                _describe(parameter, texts.get(parameter.get("name")))
     return description
+
+
+def _describe(field: dict[str, Any], text: str | None) -> None:
+    if text and not field.get("description"):
+        field["description"] = text
 
 
 def _complete(path: str, operation: dict[str, Any]) -> None:
