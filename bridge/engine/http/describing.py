@@ -17,6 +17,8 @@ from bridge.engine.http.guard import TOKEN_HEADER
 from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.problems import MEDIA_TYPE, FieldError, Problem, too_large, unauthorized
 from bridge.engine.http.refusals import UNAVAILABLE, problem_of
+from bridge.engine.launching.errors import BadAuthority
+from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import Reason
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
@@ -67,7 +69,14 @@ _GENERAL: Mapping[str, tuple[Problem, ...]] = {
 _RULES: Mapping[str, tuple[Reason, ...]] = {
     "launch/clinical": (Reason.PLACEHOLDER, Reason.UNKNOWN_LOCATION),
     "sign": (Reason.NOT_OWNED,),
-    "prelim": (Reason.SIGNED, Reason.UNKNOWN_PRELIM_GROUP, Reason.UNKNOWN_PRELIM_TAG),
+    "prelim": (
+        Reason.SIGNED,
+        Reason.UNKNOWN_PRELIM_GROUP,
+        Reason.UNKNOWN_PRELIM_TAG,
+        Reason.NOT_PRELIM_MEMBER,
+    ),
+    "prelim/withdraw": (Reason.SIGNED, Reason.NOT_PRELIMINARY),
+    "assign": (Reason.SIGNED, Reason.NOT_PRELIM_REVIEWER),
     "delete": (Reason.SIGNED,),
     "update-dicomsr": (Reason.SIGNED, Reason.NO_FILES),
     "reset-order": (Reason.SIGNED, Reason.NOT_FROM_ORDER, Reason.NOTHING_TO_RESET),
@@ -84,9 +93,13 @@ _RULES: Mapping[str, tuple[Reason, ...]] = {
     "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
 }
 _OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
-    "launch/clinical": (errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),),
+    "launch/clinical": (
+        errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),
+        BadAuthority(pointer="/userInfo/Auth"),
+    ),
     "site/prelims": (errors.PrelimNotFound(),),
-    "sign": (errors.AlreadySigned(),),
+    "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(Deed.SIGN)),
+    "prelim": (errors.AuthorNotPermitted(Deed.PRELIM),),
     "unsign": (errors.NotSigned(), errors.CoolingElapsed()),
     "addendum/sign": (
         errors.NoSignedAddendum(),
