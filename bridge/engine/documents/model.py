@@ -86,7 +86,6 @@ class Exported:
     body: Document
     signed_at: datetime | None = None
     signed_by: Person | None = None
-    acted_by: Person | None = None  # signed for `signed_by` over the API
     addenda: tuple[ExportedAddendum, ...] = ()
     prelims: tuple[PrelimRead, ...] = ()
     language: str = "en-US"

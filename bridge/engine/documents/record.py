@@ -56,7 +56,6 @@ def export_record(exported: Exported) -> dict[str, Any]:
             "content": plain_text(exported.body),
             "signedAt": timestamp(exported.signed_at),
             "signedBy": _person(exported.signed_by),
-            **_acted_by(exported.acted_by),
         },
     }
 
@@ -87,10 +86,6 @@ def _person(person: Person | None) -> dict[str, str | None] | None:
         "email": person.email,
         "signature": data_uri(person.signature),
     }
-
-
-def _acted_by(person: Person | None) -> dict[str, Any]:
-    return {"actedBy": {"name": person.name, "email": person.email}} if person else {}
 
 
 def _prelim(prelim: PrelimRead) -> dict[str, Any]:

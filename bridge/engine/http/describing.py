@@ -1,10 +1,13 @@
 """
 Complete the OpenAPI description: who may ask, what is refused how, which headers there are.
 
-What it says of refusals is made of the refusals themselves, so that the two cannot differ.
+What it says of refusals is made of the refusals themselves, so that the two cannot differ. Fields
+that their model does not describe have their text in `field_texts.json`, by their name.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -14,6 +17,8 @@ from bridge.engine.http.guard import TOKEN_HEADER
 from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.problems import MEDIA_TYPE, FieldError, Problem, too_large, unauthorized
 from bridge.engine.http.refusals import UNAVAILABLE, problem_of
+from bridge.engine.launching.errors import BadAuthority
+from bridge.engine.rules.authority import Deed
 from bridge.engine.rules.reasons import Reason
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
@@ -64,7 +69,14 @@ _GENERAL: Mapping[str, tuple[Problem, ...]] = {
 _RULES: Mapping[str, tuple[Reason, ...]] = {
     "launch/clinical": (Reason.PLACEHOLDER, Reason.UNKNOWN_LOCATION),
     "sign": (Reason.NOT_OWNED,),
-    "prelim": (Reason.SIGNED, Reason.UNKNOWN_PRELIM_GROUP, Reason.UNKNOWN_PRELIM_TAG),
+    "prelim": (
+        Reason.SIGNED,
+        Reason.UNKNOWN_PRELIM_GROUP,
+        Reason.UNKNOWN_PRELIM_TAG,
+        Reason.NOT_PRELIM_MEMBER,
+    ),
+    "prelim/withdraw": (Reason.SIGNED, Reason.NOT_PRELIMINARY),
+    "assign": (Reason.SIGNED, Reason.NOT_PRELIM_REVIEWER),
     "delete": (Reason.SIGNED,),
     "update-dicomsr": (Reason.SIGNED, Reason.NO_FILES),
     "reset-order": (Reason.SIGNED, Reason.NOT_FROM_ORDER, Reason.NOTHING_TO_RESET),
@@ -81,9 +93,13 @@ _RULES: Mapping[str, tuple[Reason, ...]] = {
     "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
 }
 _OTHERS: Mapping[str, tuple[errors.EngineError, ...]] = {
-    "launch/clinical": (errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),),
+    "launch/clinical": (
+        errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),
+        BadAuthority(pointer="/userInfo/Auth"),
+    ),
     "site/prelims": (errors.PrelimNotFound(),),
-    "sign": (errors.AlreadySigned(),),
+    "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(Deed.SIGN)),
+    "prelim": (errors.AuthorNotPermitted(Deed.PRELIM),),
     "unsign": (errors.NotSigned(), errors.CoolingElapsed()),
     "addendum/sign": (
         errors.NoSignedAddendum(),
@@ -113,10 +129,21 @@ def complete(description: dict[str, Any]) -> dict[str, Any]:
         "session": {"type": "http", "scheme": "bearer"},
     }
     components["parameters"] = {"IdempotencyKey": IDEMPOTENCY_KEY}
+    texts = json.loads((files(__package__) / "field_texts.json").read_text("utf-8"))
+    for schema in schemas.values():
+        for name, member in schema.get("properties", {}).items():
+            _describe(member, texts.get(name))
     for path, operations in description["paths"].items():
         for operation in operations.values():
             _complete(path, operation)
+            for parameter in operation.get("parameters", ()):
+                _describe(parameter, texts.get(parameter.get("name")))
     return description
+
+
+def _describe(field: dict[str, Any], text: str | None) -> None:
+    if text and not field.get("description"):
+        field["description"] = text
 
 
 def _complete(path: str, operation: dict[str, Any]) -> None:

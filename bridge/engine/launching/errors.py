@@ -4,7 +4,7 @@ Why a launch or a link is refused.
     EngineError
     ├── BadLaunch           400  a value of the request makes no sense; `code` says which kind
     ├── NoAuthority         403  only site administrators launch for people they name
-    ├── BadAuthority        401  `userInfo.Auth` is no valid access token
+    ├── BadAuthority        403  `userInfo.Auth` is no valid access token
     ├── FrameForbidden      403  the link opens in a tab or window only
     ├── LoginNeeded         401  the link names nobody: its bearer signs in first
     └── LinkGone            404  unknown, expired or revoked: strangers cannot tell which
@@ -32,10 +32,9 @@ class NoAuthority(Forbidden):
     text = "only a site administrator may launch for a user who is not a member of the site"
 
 
-class BadAuthority(EngineError):  # noqa: N818  # named for what was sent
+class BadAuthority(Forbidden):
     """`userInfo.Auth` is unknown, expired or revoked, and the header's token is not enough."""
 
-    status = 401
     code = "auth_invalid"
     text = "userInfo.Auth is not a valid access token"
 

@@ -55,7 +55,6 @@ def gather_report(session: Session, report: Report) -> model.Exported:
         body=_document(report.document, report.content_text),
         signed_at=moment(report.signed_at),
         signed_by=_person(report.signed_by),
-        acted_by=_person((report.signed_by or {}).get("actedBy")),
         addenda=_addenda(session, report),
         prelims=_prelims(session, report),
         language=_language(report, site),

@@ -142,3 +142,21 @@ def test_repeatable_requests_name_their_key(description: dict[str, Any]) -> None
         (parameter,) = description["paths"][f"/api/report/{name}"]["post"]["parameters"]
         assert parameter["$ref"].endswith("/IdempotencyKey")
     assert description["components"]["parameters"]["IdempotencyKey"]["in"] == "header"
+
+
+def test_every_field_has_a_description(description: dict[str, Any]) -> None:
+    """OpenAPI: each member of each body and each parameter says what it is."""
+    silent = [
+        f"{name}.{member}"
+        for name, schema in description["components"]["schemas"].items()
+        for member, field in schema.get("properties", {}).items()
+        if not field.get("description")
+    ]
+    silent += [
+        f"{method} {path} {parameter['name']}"
+        for path, operations in description["paths"].items()
+        for method, operation in operations.items()
+        for parameter in operation.get("parameters", ())
+        if "$ref" not in parameter and not parameter.get("description")
+    ]
+    assert silent == []

@@ -123,12 +123,14 @@ def test_each_site_has_its_own_name_for_a_user(case: Case) -> None:
 
 
 def test_who_has_left_keeps_their_name_on_what_they_wrote(case: Case) -> None:
-    """Users: a Draft of somebody who was taken off the site is signed with their name."""
+    """Users: the signature of somebody who was taken off the site stays; no new one is made."""
     case.draft("A1")
+    case.draft("A3")
+    ok(case.post("sign", "A1"))
     ok(case.service.call("DELETE", f"/api/admin/sites/SITE1/users/{READER}"))
     assert case.service.launch(READER, accession="A2").status_code == 403
-    assert case.record("A1")["userEmail"] == READER
-    ok(case.post("sign", "A1"))
+    assert case.record("A3")["userEmail"] == READER
+    assert case.post("sign", "A3").status_code == 403
     assert case.export("A1")["reportInfo"]["signedBy"]["name"] == "Reader Person"
     ok(case.service.post("admin/sites/SITE1/users", {"email": READER}))
     listed = ok(case.service.get("admin/sites/SITE1/users")).json()

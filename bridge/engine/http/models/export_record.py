@@ -120,24 +120,12 @@ class PrelimInfo(BaseModel):
     reviewedBy: PersonOut | None
 
 
-class ActorOut(BaseModel):
-    """The account whose token signed."""
-
-    name: str
-    email: str
-
-
 class ReportInfo(BaseModel):
-    """
-    The report's text; null where nobody has signed.
-
-    `actedBy` is ours, and only there where another account signed for `signedBy` over the API.
-    """
+    """The report's text; null where nobody has signed."""
 
     content: str
     signedAt: str | None
     signedBy: PersonOut | None
-    actedBy: ActorOut | None = None
 
 
 class ExportRecord(BaseModel):

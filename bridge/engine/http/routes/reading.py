@@ -185,10 +185,8 @@ async def changes(
     return QuickJSON(page.as_json())
 
 
-@router.get("/worklist", response_model=WorklistResponse, responses=problems())
-async def worklist(
+def _worklist_query(
     *,
-    request: Request,
     SiteID: Site,
     status: Annotated[list[Status] | None, Query()] = None,
     PatientMRN: Optional = "",
@@ -210,15 +208,8 @@ async def worklist(
     ] = Sort.NEWEST_UPDATED,
     limit: Annotated[int, Query(ge=1, le=500, description="Items of a page")] = 100,
     cursor: Annotated[str, Query(max_length=_CURSOR, description="`next` of the page before")] = "",
-) -> Response:
-    """
-    Return a page of a site's reports, by default the latest change first.
-
-    Days are written YYYY-MM-DD or YYYYMMDD. An unknown parameter is refused (400).
-    """
-    _refuse_unknown(request)
-    now = engine_of(request).clock()
-    query = WorklistQuery(
+) -> WorklistQuery:
+    return WorklistQuery(
         site_id=SiteID,
         status=tuple(status or ()),
         mrn=PatientMRN.strip(),
@@ -233,12 +224,25 @@ async def worklist(
         limit=limit,
         cursor=cursor,
     )
+
+
+@router.get("/worklist", response_model=WorklistResponse, responses=problems())
+async def worklist(
+    query: Annotated[WorklistQuery, Depends(_worklist_query)], request: Request
+) -> Response:
+    """
+    Return a page of a site's reports, by default the latest change first.
+
+    Days are written YYYY-MM-DD or YYYYMMDD. An unknown parameter is refused (400).
+    """
+    _refuse_unknown(request)
+    now = engine_of(request).clock()
     page = await look(
         request,
         "worklist",
-        [Place(SiteID)],
+        [Place(query.site_id)],
         lambda session: read_worklist(session, query, now),
-        shown=lambda found: [(SiteID, each["reportId"]) for each in found.items],
+        shown=lambda found: [(query.site_id, each["reportId"]) for each in found.items],
         unnoted=request.state.caller.service,
     )
     return QuickJSON(page.as_json())

@@ -65,11 +65,11 @@ def test_either_token_may_be_the_administrators(service: Service) -> None:
 
 
 def test_a_useless_auth_of_a_session_is_refused_or_warned_of(service: Service) -> None:
-    """As at the launch: 401 or 403 where it would matter, a warning beside enough authority."""
+    """As at the launch: 403 where it would matter, a warning beside enough authority."""
     lent = body()
-    for token, status in (("rbt_unknown", 401), (service.tokens[FOREIGN], 403)):
+    for token in ("rbt_unknown", service.tokens[FOREIGN]):
         lent["userInfo"]["Auth"] = token
-        assert service.post("report/init", lent, READER).status_code == status
+        assert service.post("report/init", lent, READER).status_code == 403
         assert service.post("report/init", lent).json()["warnings"] == ["auth_ignored"]
     assert "warnings" not in service.post("report/init", body()).json()
 
