@@ -21,7 +21,8 @@ from typing import Any
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported, PageSize
-from bridge.engine.documents.sheet import EAST_ASIAN, Part, Sheet, column_shares, lay_out
+from bridge.engine.documents.sheet import Part, Sheet, column_shares, lay_out
+from bridge.engine.documents.wording import EAST_ASIAN
 from bridge.engine.rules.document import (
     Block,
     Inline,
