@@ -48,12 +48,8 @@ GATHERED = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
 LEADING = re.compile("^ +")
-UNBROKEN, UNBROKEN_IN_CELL = 40, 16  # characters without a space that get marks
-# East Asian text breaks anywhere; combining marks stay with their letter.
-_LONG = {
-    length: re.compile(f"[^\\s\u0300-\u036f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff]{{{length},}}")
-    for length in (UNBROKEN, UNBROKEN_IN_CELL)
-}
+UNBROKEN = 40  # characters without a space that get marks
+LINE = 80  # about how many characters a line has
 
 
 def render(exported: Exported, zone: tzinfo) -> bytes:
@@ -238,16 +234,21 @@ def _list(block: ListBlock, level: int, shortest: int) -> Iterator[dict[str, Any
 def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[dict[str, Any]]:
     if not rows:
         return
+    shares = column_shares(rows)
+    fitting = [min(max(int(share * LINE), 4), UNBROKEN) for share in shares]
     yield {
         "kind": "table",
-        "columns": column_shares(rows),
+        "columns": shares,
         "named": all(cell.header for cell in rows[0]),  # the first row is repeated on each page
-        "rows": [[_cell(cell) for cell in row] for row in rows],
+        "rows": [
+            [_cell(cell, shortest) for cell, shortest in zip(row, fitting, strict=True)]
+            for row in rows
+        ],
     }
 
 
-def _cell(cell: TableCell) -> dict[str, Any]:
-    drawn = (piece for block in cell.content for piece in _block(block, UNBROKEN_IN_CELL))
+def _cell(cell: TableCell, shortest: int) -> dict[str, Any]:
+    drawn = (piece for block in cell.content for piece in _block(block, shortest))
     return {"header": cell.header, "blocks": list(_gathered(drawn))}
 
 
@@ -262,7 +263,18 @@ def _breakable(text: str, shortest: int = UNBROKEN) -> str:
     """Mark where lines may end within a text of this length without spaces."""
     if len(text) < shortest:
         return text
-    return _LONG[shortest].sub(_broken, text)
+    return _unbroken(shortest).sub(_broken, text)
+
+
+@cache
+def _unbroken(length: int) -> re.Pattern[str]:
+    """
+    Return the pattern of text of this length without spaces.
+
+    East Asian text breaks anywhere; combining marks stay with their letter.
+    """
+    breaking = "\\s\u0300-\u036f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff"
+    return re.compile(f"[^{breaking}]{{{length},}}")
 
 
 def _broken(run: re.Match[str]) -> str:
