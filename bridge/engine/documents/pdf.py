@@ -43,6 +43,7 @@ PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
 BREAK = "\u200b"  # where the template may end a line
 HARD_BREAK = 60  # characters of a line of a huge unbroken text
 HUGE = 20_000
+STEP, CELL_STEP = 10, 4  # characters between two such places
 FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans CJK
 GATHERED = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
@@ -263,6 +264,8 @@ def _breakable(text: str, shortest: int = UNBROKEN) -> str:
     """Mark where lines may end within a text of this length without spaces."""
     if len(text) < shortest:
         return text
+    if shortest < UNBROKEN:
+        return _unbroken(shortest).sub(lambda run: _broken(run, CELL_STEP), text)
     return _unbroken(shortest).sub(_broken, text)
 
 
@@ -277,8 +280,9 @@ def _unbroken(length: int) -> re.Pattern[str]:
     return re.compile(f"[^{breaking}]{{{length},}}")
 
 
-def _broken(run: re.Match[str]) -> str:
-    text = run[0]
-    step, mark = (HARD_BREAK, "\n") if len(text) > HUGE else (4, BREAK)
+def _broken(run: re.Match[str], step: int = STEP) -> str:
+    text, mark = run[0], BREAK
+    if len(text) > HUGE:
+        step, mark = HARD_BREAK, "\n"
     pieces = [text[at : at + step] for at in range(0, len(text), step)]
     return mark.join(pieces)
