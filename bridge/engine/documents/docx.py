@@ -178,8 +178,13 @@ def _draw_part(document: Any, part: Part) -> None:
     markup = "".join(markup for block in part.body.content for markup in _block(block))
     body = parse_xml(f"<w:body {nsdecls('w')}>{markup}</w:body>")
     end = document.element.body.sectPr
-    for paragraph in list(body):
-        end.addprevious(paragraph)
+    for block in list(body):
+        rows = list(block.iterchildren(qn("w:tr")))
+        for row in rows:
+            block.remove(row)
+        end.addprevious(block)
+        for row in rows:  # one by one: to move a table as a whole is quadratic
+            block.append(row)
     if part.signature_image:
         _add_picture(document.add_paragraph(), part.signature_image, SIGNATURE_HEIGHT)
     if part.signature:

@@ -1,7 +1,7 @@
 """
 Report templates as HTML5 by IHE MRRT: read them into our document, write them from it.
 
-Only text, sections, lists and fields are taken over: no script, style, link or attribute
+Only text, sections, lists, tables and fields are taken over: no script, style, link or attribute
 survives, because nothing of the markup is kept. Pick lists become fields `one / two`.
 `import_template` reads a user's file in a worker process.
 """
@@ -17,15 +17,18 @@ from typing_extensions import override
 
 from bridge.engine.documents.errors import DocumentError
 from bridge.engine.rules.document import (
+    MAX_LIST_DEPTH,
     Block,
     Document,
     Field,
     Inline,
+    Item,
     ListBlock,
     Mark,
     Paragraph,
     Section,
     Table,
+    TableCell,
     Text,
     item_parts,
     parse,
@@ -40,7 +43,10 @@ PICK = " / "
 
 _SILENT = frozenset(("script", "style", "title", "head", "template", "object", "svg", "math"))
 _HEADINGS = frozenset(("header", "h1", "h2", "h3", "h4", "h5", "h6", "legend", "caption"))
-_BLOCKS = frozenset(("p", "div", "br", "tr", "li", "ul", "ol", "table", "section", "body"))
+_BLOCKS = frozenset(
+    ("p", "div", "br", "tr", "li", "ul", "ol", "table", "section", "body", "td", "th")
+)
+_CELLS = frozenset(("td", "th"))
 _MARKS = {"b": Mark.BOLD, "strong": Mark.BOLD, "i": Mark.ITALIC, "em": Mark.ITALIC}
 _VOID = frozenset(("br", "input", "meta", "link", "img", "hr", "col", "embed", "source", "wbr"))
 
@@ -90,7 +96,9 @@ class _Reader(HTMLParser):
         self._select: tuple[str, list[str]] | None = None  # name, options
         self._choice = ""
         self._chosen = False
-        self._items: list[tuple[Inline, ...]] | None = None
+        self._lists: list[list[Item]] = []  # those that are open, the innermost last
+        self._rows: list[list[TableCell]] | None = None
+        self._cell: list[Paragraph | ListBlock] | None = None
         self._area: str | None = None
 
     @override
@@ -107,8 +115,40 @@ class _Reader(HTMLParser):
         if tag in _BLOCKS or tag in _HEADINGS:
             self._end_line()
         if tag in ("ul", "ol"):
-            self._items = []
+            if len(self._lists) >= MAX_LIST_DEPTH:
+                raise BadTemplate(f"more than {MAX_LIST_DEPTH} lists in each other")
+            self._lists.append([])
+        self._begin_table_part(tag)
         self._field(tag, values)
+
+    def _begin_table_part(self, tag: str) -> None:
+        if tag == "table" and self._rows is None and not self._lists:
+            self._rows = []
+        elif tag == "tr" and self._rows is not None and self._counts["table"] == 1:
+            self._end_cell(header=False)
+            self._rows.append([])
+        elif tag in _CELLS and self._rows and self._counts["table"] == 1:
+            self._end_cell(header=False)
+            self._cell = []
+
+    def _end_table_part(self, tag: str) -> None:
+        if tag in _CELLS:
+            self._end_cell(header=tag == "th")
+        elif tag == "table" and not self._counts["table"]:
+            self._end_table()
+
+    def _end_cell(self, *, header: bool) -> None:
+        """End the open cell; one whose end tag is left out is no header."""
+        if self._cell is not None and self._rows and not self._counts["table"] > 1:
+            self._end_line()
+            self._rows[-1].append(TableCell(tuple(self._cell), header))
+            self._cell = None
+
+    def _end_table(self) -> None:
+        self._end_cell(header=False)
+        rows, self._rows = self._rows, None
+        if rows and any(rows):
+            self._blocks.append(Table(tuple(map(tuple, rows))))
 
     def _field(self, tag: str, values: dict[str, str]) -> None:
         name = values.get("title") or values.get("name") or values.get("id") or ""
@@ -131,6 +171,8 @@ class _Reader(HTMLParser):
             self._end_heading()
         elif tag in _BLOCKS:
             self._end_line()
+        if tag in _CELLS or tag == "table":
+            self._end_table_part(tag)
         if tag in ("ul", "ol"):
             self._end_list(ordered=tag == "ol")
         elif tag == "select" and self._select is not None:
@@ -191,28 +233,51 @@ class _Reader(HTMLParser):
 
     def _end_heading(self) -> None:
         if heading := " ".join(filter(None, self._heading)):
+            self._leave_table()
             self._blocks.append(Section(heading))
         self._heading = []
+
+    def _leave_table(self) -> None:
+        """Read the rest of a table as lines: one that has headings only arranges a page."""
+        cell, self._cell = self._cell, None
+        self._end_table()
+        self._blocks += cell or []
 
     def _end_line(self) -> None:
         while self._inlines and self._inlines[-1] == Text(" "):
             self._inlines.pop()
-        if self._inlines and self._items is not None:
-            self._items.append(tuple(self._inlines))
+        if self._inlines and self._lists:
+            self._lists[-1].append(tuple(self._inlines))
         elif self._inlines:
-            self._blocks.append(Paragraph(tuple(self._inlines)))
+            self._add(Paragraph(tuple(self._inlines)))
         self._inlines = []
 
     def _end_list(self, *, ordered: bool) -> None:
-        if self._items:
-            self._blocks.append(ListBlock(tuple(self._items), ordered))
-        self._items = None
+        """Add the innermost list to the item that it is in, or as a block."""
+        items = self._lists.pop() if self._lists else []
+        if not items:
+            return
+        block = ListBlock(tuple(items), ordered)
+        if not self._lists:
+            self._add(block)
+        elif self._lists[-1]:
+            self._lists[-1][-1] = (*self._lists[-1][-1], block)
+        else:
+            self._lists[-1].append((block,))
+
+    def _add(self, block: Paragraph | ListBlock) -> None:
+        if self._cell is not None:
+            self._cell.append(block)
+        else:
+            self._blocks.append(block)
 
     def document(self) -> Document:
         """Return what was read."""
         self._end_heading()
         self._end_line()
-        self._end_list(ordered=False)
+        while self._lists:
+            self._end_list(ordered=False)
+        self._end_table()
         return Document(tuple(self._blocks))
 
 

@@ -21,7 +21,8 @@ from typing import Any
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported, PageSize
-from bridge.engine.documents.sheet import EAST_ASIAN, Part, Sheet, column_shares, lay_out
+from bridge.engine.documents.sheet import Part, Sheet, column_shares, lay_out
+from bridge.engine.documents.wording import EAST_ASIAN
 from bridge.engine.rules.document import (
     Block,
     Inline,
@@ -42,17 +43,14 @@ PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
 BREAK = "\u200b"  # where the template may end a line
 HARD_BREAK = 60  # characters of a line of a huge unbroken text
 HUGE = 20_000
+STEP, CELL_STEP = 10, 4  # characters between two such places
 FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans CJK
 GATHERED = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
 LEADING = re.compile("^ +")
-UNBROKEN, UNBROKEN_IN_CELL = 40, 16  # characters without a space that get marks
-# East Asian text breaks anywhere; combining marks stay with their letter.
-_LONG = {
-    length: re.compile(f"[^\\s\u0300-\u036f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff]{{{length},}}")
-    for length in (UNBROKEN, UNBROKEN_IN_CELL)
-}
+UNBROKEN = 40  # characters without a space that get marks
+LINE = 80  # about how many characters a line has
 
 
 def render(exported: Exported, zone: tzinfo) -> bytes:
@@ -237,16 +235,21 @@ def _list(block: ListBlock, level: int, shortest: int) -> Iterator[dict[str, Any
 def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[dict[str, Any]]:
     if not rows:
         return
+    shares = column_shares(rows)
+    fitting = [min(max(int(share * LINE), 4), UNBROKEN) for share in shares]
     yield {
         "kind": "table",
-        "columns": column_shares(rows),
+        "columns": shares,
         "named": all(cell.header for cell in rows[0]),  # the first row is repeated on each page
-        "rows": [[_cell(cell) for cell in row] for row in rows],
+        "rows": [
+            [_cell(cell, shortest) for cell, shortest in zip(row, fitting, strict=True)]
+            for row in rows
+        ],
     }
 
 
-def _cell(cell: TableCell) -> dict[str, Any]:
-    drawn = (piece for block in cell.content for piece in _block(block, UNBROKEN_IN_CELL))
+def _cell(cell: TableCell, shortest: int) -> dict[str, Any]:
+    drawn = (piece for block in cell.content for piece in _block(block, shortest))
     return {"header": cell.header, "blocks": list(_gathered(drawn))}
 
 
@@ -261,11 +264,25 @@ def _breakable(text: str, shortest: int = UNBROKEN) -> str:
     """Mark where lines may end within a text of this length without spaces."""
     if len(text) < shortest:
         return text
-    return _LONG[shortest].sub(_broken, text)
+    if shortest < UNBROKEN:
+        return _unbroken(shortest).sub(lambda run: _broken(run, CELL_STEP), text)
+    return _unbroken(shortest).sub(_broken, text)
 
 
-def _broken(run: re.Match[str]) -> str:
-    text = run[0]
-    step, mark = (HARD_BREAK, "\n") if len(text) > HUGE else (4, BREAK)
+@cache
+def _unbroken(length: int) -> re.Pattern[str]:
+    """
+    Return the pattern of text of this length without spaces.
+
+    East Asian text breaks anywhere; combining marks stay with their letter.
+    """
+    breaking = "\\s\u0300-\u036f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff"
+    return re.compile(f"[^{breaking}]{{{length},}}")
+
+
+def _broken(run: re.Match[str], step: int = STEP) -> str:
+    text, mark = run[0], BREAK
+    if len(text) > HUGE:
+        step, mark = HARD_BREAK, "\n"
     pieces = [text[at : at + step] for at in range(0, len(text), step)]
     return mark.join(pieces)

@@ -15,7 +15,7 @@ from datetime import datetime, tzinfo
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.images import KeyImage, accept_stored
 from bridge.engine.documents.model import Exported, Image, PageSize, Person
-from bridge.engine.documents.wording import day_text, labels, moment_text
+from bridge.engine.documents.wording import EAST_ASIAN, day_text, labels, moment_text, person_name
 from bridge.engine.rules.document import (
     Block,
     Document,
@@ -55,8 +55,6 @@ ROWS = (
 RUNNING_LENGTH, RUNNING_ORDERS = 64, 4  # characters of a value, accessions of the page header
 NARROWEST, WIDEST = 6, 40  # characters of a column when widths are shared out
 
-# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
-EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 DATES = frozenset({"PatientBirthDate", "StudyDate"})
 NAMES = frozenset({"PatientName", "ReferringPhysician", "ReportingPhysician"})
@@ -220,9 +218,8 @@ def _shown(tag: str, raw: str, language: str) -> str:
     """Make a stored value readable: dates in the language's way, names without carets."""
     if tag in DATES:
         return clean(day_text(raw, language))
-    if tag in NAMES and "^" in raw:
-        family, *others = (part.strip() for part in raw.split("^"))
-        return clean(", ".join(part for part in (family, " ".join(filter(None, others))) if part))
+    if tag in NAMES and ("^" in raw or "=" in raw):
+        return clean(person_name(raw))
     return clean(raw)
 
 

@@ -67,7 +67,7 @@ def _interpret(data_set: Dataset, sop_class: str, limits: SrLimits) -> Structure
     if not instance:  # it is what a repeated file is recognized by
         raise BadStructuredReport(SrFault.MALFORMED)
     content = walk(data_set, limits.max_depth)
-    paths = sum(len(name) for each in content.measurements for name in each.path)
+    paths = sum(len(name) for each in content.measurements for name in (*each.path, each.tracking))
     if sum(map(len, content.lines)) + paths > STRUCTURED_REPORT_TEXT:
         raise BadStructuredReport(SrFault.TOO_LARGE)
     return StructuredReport(

@@ -5,6 +5,7 @@ The catalogue is `labels.json`; dates follow CLDR. Translates nothing that a use
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
 from importlib.resources import files
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from babel import Locale
 
 DEFAULT = "en"
+
+# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
+EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+_DATE_TIME = re.compile(
+    r"(?P<year>[12]\d{3})(?:(?P<month>0[1-9]|1[0-2])(?:(?P<day>[0-2]\d|3[01])(?P<time>[0-9.]+)?)?)?"
+    r"(?P<zone>[+-]\d{4})?"
+)
+_TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)?(?:\.\d{1,6})?")
 DA_DIGITS = 8
 FIRST_YEAR, LAST_YEAR = 1850, 2150  # outside, eight digits were no DICOM date
 
@@ -59,6 +68,39 @@ def day_text(raw: str, language: str) -> str:
     if day is None:
         return raw
     return _plain_spaces(format_date(day, "medium", locale=locale_of(language)))
+
+
+def person_name(raw: str) -> str:
+    """
+    Write a DICOM PN or HL7 XPN value for readers: `DOE, JANE Q`.
+
+    The ideographic spelling of a name follows its Latin one in parentheses.
+    """
+    groups = [_name_group(group) for group in raw.split("=")[:2]]
+    shown = list(dict.fromkeys(group for group in groups if group))
+    return shown[0] + "".join(f" ({each})" for each in shown[1:]) if shown else ""
+
+
+def _name_group(group: str) -> str:
+    family, *others = (" ".join(part.split()) for part in group.split("^"))
+    rest = " ".join(filter(None, others))
+    between = " " if EAST_ASIAN.search(group) else ", "
+    return between.join(part for part in (family, rest) if part)
+
+
+def day_and_time(raw: str) -> str:
+    """Write a DICOM DA, TM or DT value as ISO 8601 does, with a space; anything else as it is."""
+    if found := _DATE_TIME.fullmatch(raw):
+        zone = f" {found['zone'][:3]}:{found['zone'][3:]}" if found["zone"] else ""
+        day = "-".join(filter(None, found.group("year", "month", "day")))
+        return " ".join(filter(None, (day, clock(found["time"] or "")))) + zone
+    return raw
+
+
+def clock(raw: str) -> str:
+    """Write a DICOM TM value as `10:15:00`, without fractions of a second."""
+    found = _TIME.fullmatch(raw)
+    return ":".join(filter(None, found.groups())) if found else raw
 
 
 def _parse_day(raw: str) -> date | None:

@@ -2,14 +2,17 @@ r"""
 A document written as plain text by hand: headings, lists and bracket fields by their look.
 
 A line of words that ends with a colon is a heading, `- ` and `1. ` begin list items,
-`[label]` is an open field. `outline` writes the same text back.
+`[label]` is an open field. A list item that is indented below another begins a sublist.
+`outline` writes the same text back.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from bridge.engine.rules.document import (
+    INDENT,
+    MAX_LIST_DEPTH,
     Block,
     Document,
     Field,
@@ -22,8 +25,8 @@ from bridge.engine.rules.document import (
 )
 
 _HEADING = re.compile(r"([^\[\]:]{1,80}):\s*")
-_BULLET = re.compile(r"[-•*] +(.*)")
-_NUMBER = re.compile(r"\d{1,3}[.)] +(.*)")
+_BULLET = re.compile(r"( *)[-•*] +(.*)")
+_NUMBER = re.compile(r"( *)\d{1,3}[.)] +(.*)")
 _FIELD = re.compile(r"\[([^\[\]\n]{0,200})\]")
 
 
@@ -32,24 +35,56 @@ def from_outline(text: str) -> Document:
     lines = [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     while lines and not lines[-1]:
         lines.pop()
+    blocks: list[Block | _OpenList] = []
+    levels: list[_OpenList] = []  # of the list that the last line belongs to, outermost first
+    for line in lines:
+        found = _listed(line)
+        if found is None or found[0] > len(levels):
+            blocks.append(_block(line))
+            levels = []
+            continue
+        level, new = found
+        if level < len(levels) and levels[level].ordered is new.ordered:
+            levels[level].items += new.items
+            del levels[level + 1 :]
+            continue
+        del levels[level:]
+        if levels:
+            levels[-1].items[-1].append(new)
+        else:
+            blocks.append(new)
+        levels.append(new)
     return Document(
-        tuple(
-            each
-            for kind, group in groupby(map(_block, lines), key=_kind)
-            for each in ([_joined(group, kind)] if isinstance(kind, bool) else group)
-        )
+        tuple(each.closed() if isinstance(each, _OpenList) else each for each in blocks)
     )
 
 
-def _kind(block: Block) -> bool | None:
-    """Tell whether a list is ordered; None for another block."""
-    return block.ordered if isinstance(block, ListBlock) else None
+@dataclass(slots=True)
+class _OpenList:
+    """A list to which lines are added; each item holds its text, then its sublists."""
+
+    ordered: bool
+    items: list[list["Inline | _OpenList"]]
+
+    def closed(self) -> ListBlock:
+        """Return the finished list."""
+        return ListBlock(
+            tuple(
+                tuple(each.closed() if isinstance(each, _OpenList) else each for each in item)
+                for item in self.items
+            ),
+            self.ordered,
+        )
 
 
-def _joined(blocks: Iterable[Block], ordered: bool) -> ListBlock:
-    """Return the one list that lists of a kind are together."""
-    lists = (each for each in blocks if isinstance(each, ListBlock))
-    return ListBlock(tuple(item for each in lists for item in each.items), ordered)
+def _listed(line: str) -> tuple[int, _OpenList] | None:
+    """Return the level of a list item, 0 for the outermost, and a list of it alone."""
+    for pattern in (_BULLET, _NUMBER):
+        if found := pattern.fullmatch(line):
+            level, odd = divmod(len(found[1]), len(INDENT))
+            block = _OpenList(pattern is _NUMBER, [list(_inlines(found[2]))])
+            return None if odd or level >= MAX_LIST_DEPTH else (level, block)
+    return None
 
 
 def outline(document: Document) -> str:
@@ -65,10 +100,6 @@ def _block(line: str) -> Block:
     heading = _HEADING.fullmatch(line)
     if heading and (title := heading[1].strip()):
         return Section(title)
-    if item := _BULLET.fullmatch(line):
-        return ListBlock((tuple(_inlines(item[1])),))
-    if item := _NUMBER.fullmatch(line):
-        return ListBlock((tuple(_inlines(item[1])),), ordered=True)
     return Paragraph(tuple(_inlines(line)))
 
 

@@ -87,12 +87,13 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     Add what an order brings to its report; count what is new there.
 
     What the report has already, by content or by SOP instance, is the order's from now on, too.
-    A file that is accepted is not set aside any more.
+    A file that is accepted is not set aside any more, and one that is set aside, having been
+    accepted before, is taken out again with its text.
     """
     work.session.flush()
     own, by = key_of(report), order.pk or 0
     known = _known(work, own)
-    added = 0
+    added, withdrawn = 0, False
     for file in files:
         marks = _marks(file.kind, file.sha256, file.sop_instance_uid)
         row = next((known[mark] for mark in marks if mark in known), None)
@@ -103,8 +104,15 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
         for mark in _marks(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
             if file.kind is FileKind.STRUCTURED_REPORT and (old := known.pop(mark, None)):
                 work.session.delete(old)
+        if file.kind is FileKind.SET_ASIDE:
+            twin = known.pop((FileKind.STRUCTURED_REPORT, file.sha256), None)
+            if twin is not None:
+                work.session.delete(twin)
+                withdrawn = True
         _belongs(work, row, [by])
     work.session.flush()
+    if withdrawn and report.status is Status.DRAFT:
+        refresh_findings(work, report, withdrawn=True)
     return added
 
 
@@ -149,15 +157,16 @@ def _row(work: Work, report_pk: int, file: Attachment) -> ReportFile:
     )
 
 
-def refresh_findings(work: Work, report: Report) -> bool:
+def refresh_findings(work: Work, report: Report, *, withdrawn: bool = False) -> bool:
     """
     Make the structured reports' text the report's own, unless somebody has written in it.
 
-    What still equals the findings that it was filled with, nobody has written in.
+    What still equals the findings that it was filled with, nobody has written in. `withdrawn`
+    says that a file was taken out: its text goes, also where no other file has one.
     """
     if report.content_text not in ("", report.key_findings):
         return False
-    if not structured_texts(work, report):
+    if not withdrawn and not structured_texts(work, report):
         return False
     rewrite(work, report, given_text(work, report))
     work.session.add(report)

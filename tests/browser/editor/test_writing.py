@@ -249,3 +249,16 @@ def test_it_fits_a_side_panel_of_420_pixels(room: ReadingRoom, page: Page) -> No
     expect(page.locator("#room-priors")).to_be_visible()
     assert not page.is_visible("#text")
     assert not page.evaluate(wide)
+
+
+def test_a_structured_report_of_another_patient_is_announced(room: ReadingRoom, page: Page) -> None:
+    """The page says what was set aside and why; nothing of the file is in the report."""
+    wrong = report(item("TEXT", "Finding", TextValue="Mass of 9 cm"), PatientName="ROE^RICHARD")
+    sent = base64.b64encode(file_of(wrong)).decode()
+    opened(page, room, dicomSR=[{"fileData": sent}], tags={"PatientName": "DOE^JANE"})
+
+    notice = page.locator(".set-aside")
+    expect(notice).to_contain_text("names another patient")
+    expect(notice).to_contain_text("Patient name")
+    expect(page.locator("#measurements")).to_have_count(0)
+    assert "Mass" not in room.content()

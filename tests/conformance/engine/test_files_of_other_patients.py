@@ -111,6 +111,27 @@ def test_a_corrected_order_accepts_the_file(service: Service) -> None:
     assert [each["kind"] for each in shown(case.page("A1"))] == ["dicomSR"]
 
 
+@pytest.mark.parametrize("way", ["launch", "update"])
+def test_a_file_that_contradicts_a_corrected_order_is_taken_out(service: Service, way: str) -> None:
+    """Accepted before the order was corrected, it goes with its text, where nobody has written."""
+    case = Case(service)
+    sent = files(basic(PatientBirthDate="19710203"))
+    tags = {"KeyFindings": "Own finding."}
+    ok(service.launch(READER, dicomSR=sent, tags=tags))
+    assert "Nodule" in case.content("A1")
+    body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19700102"}
+    ok(service.post("patient/update", body))
+
+    if way == "update":
+        answer = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+    else:
+        answer = ok(service.launch(READER, dicomSR=sent))
+
+    assert answer.json()["filesSetAside"][0]["contradicts"] == ["PatientBirthDate"]
+    assert case.content("A1") == "Own finding."
+    assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
+
+
 def test_two_files_that_contradict_each_other(service: Service) -> None:
     """Where nothing else names the patient, the file with the order's PatientID decides."""
     first = basic("Mass.", PatientID="", PatientName="ROE^RICHARD", SOPInstanceUID="1.2.3.9")

@@ -3,7 +3,15 @@
 import pytest
 
 from bridge.engine.documents.mrrt import BadTemplate, read_template, write_template
-from bridge.engine.rules.document import Field, ListBlock, Paragraph, Section, Text, plain_text
+from bridge.engine.rules.document import (
+    Field,
+    ListBlock,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    plain_text,
+)
 
 FILE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="UTF-8"/><title>CT Chest</title>
@@ -37,6 +45,40 @@ def test_sections_fields_and_lists_are_read() -> None:
     assert any(isinstance(each, ListBlock) and len(each.items) == 2 for each in document.content)
 
 
+NESTED = """<ul><li>Lung<ol><li>apex</li><li>base</li></ol></li><li>Heart</li></ul>
+<table><tr><th>Organ</th><th>Size</th></tr>
+<tr><td>Liver<td><input type="text" title="cm"></tr>
+<tr><td><ul><li>kidney</li></ul></td><td></td></tr></table><p>end</p>"""
+
+
+def test_tables_and_nested_lists_are_read_and_written() -> None:
+    """Items keep their sublists, rows their cells, also where end tags are left out."""
+    _, document = read_template(NESTED)
+
+    apex = ListBlock(((Text("apex"),), (Text("base"),)), ordered=True)
+    assert document.content[0] == ListBlock(((Text("Lung"), apex), (Text("Heart"),)))
+    table = document.content[1]
+    assert isinstance(table, Table)
+    assert [[each.header for each in row] for row in table.rows][:2] == [[True] * 2, [False] * 2]
+    assert plain_text(document).splitlines()[4:] == [
+        "Organ     Size",
+        "Liver     [cm]",
+        "- kidney",
+        "end",
+    ]
+    assert read_template(write_template("T", document))[1] == document
+
+
+def test_a_table_that_arranges_a_page_is_no_table() -> None:
+    """Headings in cells stay headings, and nothing is lost."""
+    html = "<table><tr><td>before<h2>Findings</h2>clear</td></tr><tr><td>more</td></tr></table>"
+
+    _, document = read_template(html)
+
+    assert document.content[1] == Section("Findings")
+    assert plain_text(document) == "before\nFindings\nclear\nmore"
+
+
 def test_nothing_but_text_survives() -> None:
     """Script, style, links and attributes are gone; their visible text stays."""
     _, document = read_template(FILE)
@@ -57,7 +99,15 @@ def test_what_is_written_reads_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "html", ["", "<html></html>", "<p>\x00</p>", "<p>" + "x" * 1_000_001, "<script>x</script>"]
+    "html",
+    [
+        "<ul><li>" * 10_000 + "x",
+        "",
+        "<html></html>",
+        "<p>\x00</p>",
+        "<p>" + "x" * 1_000_001,
+        "<script>x</script>",
+    ],
 )
 def test_what_is_no_template_is_refused(html: str) -> None:
     """Empty, too large, or not text: an error, never a crash."""

@@ -15,7 +15,15 @@ from bridge.engine.documents import docx as docx_format
 from bridge.engine.documents import pdf, rtf
 from bridge.engine.documents.images import KeyImage
 from bridge.engine.documents.model import Exported, Image, PageSize
-from bridge.engine.rules.document import Document, Mark, Paragraph, Section, Text
+from bridge.engine.rules.document import (
+    Document,
+    Mark,
+    Paragraph,
+    Section,
+    Table,
+    TableCell,
+    Text,
+)
 from tests.bridge.engine.documents.reading_back import needs_pdf
 
 Make = Callable[..., Exported]
@@ -105,6 +113,19 @@ def test_long_text_without_spaces_wraps(make: Make, length: int) -> None:
 
     assert text == word
     assert max(map(len, (line for line in lines if line in word))) < 90
+
+
+@needs_pdf
+def test_a_wide_table_stays_on_the_page(make: Make) -> None:
+    """In narrow columns long words continue on the next line."""
+    cells = tuple(
+        TableCell((Paragraph((Text(f"Homogeneous{letter}"),)),)) for letter in "ABCDEFGHIJKL"
+    )
+    pages = pages_of(printed(make(Document((Table((cells,)),)))))
+    text = pages[0].extract_text()
+
+    assert "Homogeneous" not in text
+    assert text.count("Homo") == len(cells)
 
 
 @needs_pdf

@@ -121,6 +121,8 @@ class TestContent:
         assert length.path == ("Imaging Measurements", "Measurement Group")
         assert length.qualifiers == (("Finding Site", "Liver"),)
         assert ratio.unit == ""
+        assert (length.tracking, ratio.tracking) == ("lesion 1", "lesion 1")
+        assert "    Tracking Identifier: lesion 1\n    Length: 12.5 mm\n" in got.text
         assert "Length: 12.5 mm\n      Finding Site: Liver" in got.text
         assert "1.2.3" not in got.text
 
@@ -130,18 +132,46 @@ class TestContent:
             item("CODE", "Side", ConceptCodeSequence=[code("Left")]),
             item("PNAME", "Reader", PersonName="MADE^UP"),
             item("DATE", "On", Date="20250304"),
-            item("TIME", "At", Time="101500"),
-            item("DATETIME", "When", DateTime="20250304101500"),
+            item("TIME", "At", Time="101500.123"),
+            item("DATETIME", "When", DateTime="20250304101500.5+0100"),
+            item("DATETIME", "Since", DateTime="202503"),
             item("IMAGE", "Evidence"),
         )
         lines = read(file_of(made)).text.splitlines()
         assert lines == [
             "Side: Left",
-            "Reader: MADE^UP",
+            "Reader: MADE, UP",
             "On: 2025-03-04",
-            "At: 101500",
-            "When: 20250304101500",
+            "At: 10:15:00",
+            "When: 2025-03-04 10:15:00 +01:00",
+            "Since: 2025-03",
         ]
+
+    def test_tracking_of_two_lesions(self) -> None:
+        """Each measurement names its own lesion; who observed stays out."""
+        lesions = [
+            item(
+                "CONTAINER",
+                "Lesion",
+                ContentSequence=[
+                    item("PNAME", "Observer", "HAS OBS CONTEXT", PersonName="MADE^UP"),
+                    number(
+                        "Length",
+                        str(size),
+                        "mm",
+                        ContentSequence=[
+                            item("TEXT", name, "HAS OBS CONTEXT", TextValue=f"target {size}")
+                        ],
+                    ),
+                ],
+            )
+            for size, name in ((1, "Tracking Identifier"), (2, "TRACKING IDENTIFIER"))
+        ]
+        got = read(file_of(report(*lesions, sop_class=COMPREHENSIVE)))
+
+        assert [each.tracking for each in got.measurements] == ["target 1", "target 2"]
+        assert "MADE" not in got.text
+        assert "target 2" in got.text
 
     def test_japanese(self) -> None:
         """ISO 2022 IR 87 is decoded, in items as in the patient's name."""

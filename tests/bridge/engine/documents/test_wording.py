@@ -8,7 +8,14 @@ import pytest
 
 from bridge.engine.documents import html
 from bridge.engine.documents.model import Exported
-from bridge.engine.documents.wording import CATALOGUE, day_text, labels, moment_text
+from bridge.engine.documents.wording import (
+    CATALOGUE,
+    day_and_time,
+    day_text,
+    labels,
+    moment_text,
+    person_name,
+)
 
 CODES = (
     *("en-US", "en-GB", "en-AU", "zh-CN", "zh-Hant", "nl-NL", "fr-FR", "fr-CA", "de-DE"),
@@ -71,3 +78,37 @@ def test_unknown_language_is_english() -> None:
 def test_export_in_a_zone(make: Callable[..., Exported]) -> None:
     """`timeZone` applies to the time of signing."""
     assert "Mar 5, 2025, 12:30:00 AM JST" in html.render(make("x"), ZoneInfo("Asia/Tokyo"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "written"),
+    [
+        ("MADE^UP", "MADE, UP"),
+        ("MADE^UP^Q^DR", "MADE, UP Q DR"),
+        ("MADE", "MADE"),
+        ("^UP", "UP"),
+        ("Yamada^Tarou=山田^太郎=やまだ^たろう", "Yamada, Tarou (山田 太郎)"),
+        ("山田^太郎", "山田 太郎"),
+        ("=山田^太郎", "山田 太郎"),
+        ("^^^", ""),
+        ("", ""),
+    ],
+)
+def test_person_names(raw: str, written: str) -> None:
+    """Components and component groups become text for readers."""
+    assert person_name(raw) == written
+
+
+@pytest.mark.parametrize(
+    ("raw", "written"),
+    [
+        ("20250304", "2025-03-04"),
+        ("2025030410", "2025-03-04 10"),
+        ("202503041015", "2025-03-04 10:15"),
+        ("20251399", "20251399"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_days_and_times(raw: str, written: str) -> None:
+    """DICOM's digits become separate parts; what is no date stays."""
+    assert day_and_time(raw) == written

@@ -47,6 +47,21 @@ def test_the_same_text_comes_back() -> None:
     assert outline(from_outline(CHEST)) == CHEST
 
 
+def test_indented_items_are_sublists() -> None:
+    """Two spaces are one level; an indented line without a list above it is a paragraph."""
+    text = "  - alone\n- Lungs\n  - right\n    1. apex\n    2. base\n  - left\n- Heart"
+    apex = ListBlock(((Text("apex"),), (Text("base"),)), ordered=True)
+    sides = ListBlock(((Text("right"), apex), (Text("left"),)))
+
+    document = from_outline(text)
+
+    assert document.content == (
+        Paragraph((Text("  - alone"),)),
+        ListBlock(((Text("Lungs"), sides), (Text("Heart"),))),
+    )
+    assert outline(document) == text
+
+
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_nothing_is_the_empty_document(text: str) -> None:
     """Blank text has no paragraphs."""

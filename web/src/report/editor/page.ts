@@ -143,6 +143,8 @@ export interface Measurement {
   unit: string;
   path: string[];
   qualifiers: [string, string][];
+  /** What was measured, such as "Lesion 1". */
+  tracking?: string;
 }
 
 export type ReportFile =
