@@ -1,6 +1,8 @@
 export { CODES, locale, t } from "./catalogue.svelte";
 export {
+  ageBetween,
   formatAge,
+  formatCountdown,
   formatDate,
   formatDateTime,
   formatRelative,
