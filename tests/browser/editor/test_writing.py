@@ -249,3 +249,28 @@ def test_it_fits_a_side_panel_of_420_pixels(room: ReadingRoom, page: Page) -> No
     expect(page.locator("#room-priors")).to_be_visible()
     assert not page.is_visible("#text")
     assert not page.evaluate(wide)
+
+
+@pytest.mark.parametrize("text", ["one\ntwo\nthree", "one\r\n\r\nthree", "one\n"])
+def test_lines_that_other_software_puts_in_leave_the_caret_behind_them(
+    room: ReadingRoom, page: Page, text: str
+) -> None:
+    """Dictation software and text expanders insert text as input methods do: lines become lines."""
+    opened(page, room)
+    page.click("#text")
+    page.keyboard.insert_text(text)
+    page.keyboard.type("| more")
+    saved(page)
+    assert room.content() == text.replace("\r\n", "\n") + "| more"
+
+
+def test_a_macro_keeps_the_space_that_expanded_it(room: ReadingRoom, page: Page) -> None:
+    """What is typed on behind a macro does not stick to its text."""
+    room.call("PUT", "admin/sites/SITE1/macros/.ok", {"text": "Lungs clear."})
+    opened(page, room)
+    page.click("#room-aids")
+    expect(page.locator("#macros code")).to_have_text([".ok"])
+    page.focus("#text")
+    page.keyboard.type(".ok No effusion.")
+    saved(page)
+    assert room.content() == "Lungs clear. No effusion."
