@@ -17,6 +17,24 @@ export function formatTime(at: number): string {
   return new Intl.DateTimeFormat(locale.current, { timeStyle: "short" }).format(at);
 }
 
+/** How long something takes or waits, in its two largest units: days, hours, minutes. */
+export function formatDuration(ms: number, language = locale.current): string {
+  const minutes = Math.max(0, Math.floor(ms / 60_000));
+  const parts: [number, Intl.NumberFormatOptions["unit"]][] = [
+    [Math.floor(minutes / 1440), "day"],
+    [Math.floor(minutes / 60) % 24, "hour"],
+    [minutes % 60, "minute"],
+  ];
+  const first = parts.findIndex(([count]) => count > 0);
+  const shown = first < 0 ? parts.slice(2) : parts.slice(first, first + 2);
+  return shown
+    .filter(([count], index) => count > 0 || index === 0)
+    .map(([count, unit]) =>
+      new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: "narrow" }).format(count),
+    )
+    .join(" ");
+}
+
 /** A number of seconds as minutes and seconds (`4:05`), from one hour on with hours. */
 export function formatCountdown(seconds: number): string {
   const two = (count: number) => String(Math.floor(count)).padStart(2, "0");

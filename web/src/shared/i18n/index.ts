@@ -5,6 +5,7 @@ export {
   formatCountdown,
   formatDate,
   formatDateTime,
+  formatDuration,
   formatRelative,
   formatTagDate,
   formatTime,

@@ -59,6 +59,7 @@ export function createEditor(options: EditorOptions): Editor {
     content: toEditor(options.document),
     editable: options.editable,
     injectCSS: false,
+    textDirection: "auto",
     enableInputRules: false,
     enablePasteRules: false,
     editorProps: {
