@@ -31,6 +31,8 @@ const TOLD_AFTER = 4000;
 const HANDOVER_WITHIN = 2000;
 /** Nobody took over within this time: this window writes on. */
 const HANDED_OVER_WITHIN = 6000;
+/** A browser whose storage does not answer within this time is used as one without storage. */
+const JOURNAL_WITHIN = 3000;
 /** The engine's codes that mean: what is shown is not what there is. */
 const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
 
@@ -89,7 +91,8 @@ export class Desk {
     const macros = within(MACROS_WITHIN, this.loadMacros());
     const page = await this.endpoints.load();
     await macros; // a trigger that is typed before they are there would stay as it is
-    this.#journal = await openJournal(page.reportId, page.journalKey);
+    const journal = await within(JOURNAL_WITHIN, openJournal(page.reportId, page.journalKey));
+    this.#journal = journal ?? null;
     this.journaled = this.#journal !== null;
     this.report = new TextPart({
       name: "report",
