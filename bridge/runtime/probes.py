@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, Router
 
 from bridge.executors import Threads
@@ -75,6 +75,10 @@ class Readiness:
         return "ready" if self._ready else "unavailable"
 
 
+async def _to_console(_: Request) -> Response:
+    return RedirectResponse("/console", 303)
+
+
 class Probes:
     """The three addresses; everything else goes to the application."""
 
@@ -105,6 +109,8 @@ class Probes:
             routes += [Route("/console", console), Mount("/console", console)]
         if application is not None:
             routes.append(Mount("/", application))
+        elif console is not None:
+            routes.append(Route("/", _to_console))
         return Router(routes)
 
     async def _health(self, request: Request) -> Response:

@@ -1,12 +1,14 @@
 """The web apps' own checks: types, lint and unit tests, with the locked packages."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from bridge.engine.errors import BusinessFailure
 from bridge.engine.launching.languages import LANGUAGES
 
 WEB = Path(__file__).resolve().parents[2] / "web"
@@ -43,3 +45,29 @@ def test_the_lock_has_the_compiler_of_every_machine() -> None:
     systems = {system for each in packages.values() for system in each.get("os", [])}
 
     assert {"linux", "darwin", "win32"} <= systems
+
+
+def test_every_code_of_action_failed_is_documented() -> None:
+    """What the app and the engine's session endpoints answer to an action is in the table."""
+    document = (WEB.parent / "docs" / "embedding" / "README.md").read_text("utf-8")
+    table = document.partition("### Why an action failed")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| `")]
+    documented = {code for row in rows for code in re.findall(r"`(\w+)`", row.split("|")[1])}
+    sources = [
+        *(WEB / "src" / "report" / "editor" / "desk").glob("*.ts"),
+        WEB / "src" / "report" / "dictation" / "Dictation.svelte",
+        WEB / "src" / "report" / "embedding" / "bus.ts",
+        WEB / "src" / "report" / "embedding" / "microphones.ts",
+        WEB / "src" / "shared" / "api" / "client.ts",
+    ]
+    pattern = r'(?:ApiProblem\([^,()]*, |fail\(action, |code = )"(\w+)"'
+    used = {
+        code
+        for path in sources
+        if ".test." not in path.name
+        for code in re.findall(pattern, path.read_text("utf-8"))
+    }
+    assert {"checks_pending", "no_bracket", "not_open", "unknown_device"} <= used
+    engine = {"forbidden", "being_edited", "version_conflict", "signing_prohibited"}
+    failures = {each.code for each in BusinessFailure.__subclasses__()}
+    assert used | engine | failures <= documented

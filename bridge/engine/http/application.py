@@ -71,6 +71,7 @@ ROUTERS = (
     assisting.recordings,
     beside.router,
     giving.router,
+    places.root,
     places.router,
     account.router,
     rows.router,

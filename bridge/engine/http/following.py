@@ -7,12 +7,13 @@ window stays where it is.
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from fastapi import Request
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.http import pages
+from bridge.engine.http import handover, pages
 from bridge.engine.http.auditing import deed_of
 from bridge.engine.http.sessions import Desk
 from bridge.engine.http.state import Engine
@@ -21,7 +22,7 @@ from bridge.engine.live.wakeups import heard
 from bridge.engine.rules.following import Answer
 from bridge.engine.service import following, switching
 from bridge.engine.service.links import Vault
-from bridge.engine.service.opening import Door, Opened
+from bridge.engine.service.opening import Door, HandoverNeeded, Opened
 from bridge.engine.service.work import Actor, Work
 
 WAIT_SECONDS = 5.0
@@ -65,8 +66,8 @@ async def follow(desk: Desk, request: Request, sequence: int) -> Response:
     engine, session = desk.engine, desk.session
     door = Door(Vault(engine.keys, engine.random), engine.settings.lifetimes)
 
-    def deed(work: Work) -> Opened:
-        opened = switching.switch(work, door, session, sequence)
+    def deed(work: Work, *, handed_over: bool = False) -> Opened:
+        opened = switching.switch(work, door, session, sequence, handed_over=handed_over)
         account_id = opened.account.id
         work.note(
             deed_of(request, "follow", opened.site_id, opened.report_id, account_id=account_id)
@@ -74,7 +75,12 @@ async def follow(desk: Desk, request: Request, sequence: int) -> Response:
         return opened
 
     actor = Actor(session.account_id, session_pk=session.pk)
-    opened = await engine.work.change(actor, engine.clock(), deed)
+    try:
+        opened = await engine.work.change(actor, engine.clock(), deed)
+    except HandoverNeeded as needed:
+        await handover.handed_over(engine, needed.report_id, session.pk)
+        again = partial(deed, handed_over=True)
+        opened = await engine.work.change(actor, engine.clock(), again)
     answer = JSONResponse(pages.report_boot(opened))
     framed = bool(session.details.get("in_frame"))
     cookie = pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=framed)

@@ -4,6 +4,7 @@ Server-sent events to a report page (WHATWG HTML, Server-sent events).
     change    what happened to the report, each once; the id is its cursor
     presence  the other windows at the report
     follow    the launch that this persistent window is to follow
+    handover  another session takes the writing: save, and answer with POST session/handed-over
     ended     the session is over: `{reason: inactivity | ended}`; nothing comes after it
 
 A page that comes back with Last-Event-ID is told what it missed.
@@ -21,7 +22,7 @@ from bridge.engine.live.hub import Watch
 from bridge.engine.service.following import Target, due
 from bridge.engine.service.sessions import ends_at
 from bridge.engine.service.watching import LIMIT, News, latest_cursor, read_news
-from bridge.engine.service.windows import Onlooker, onlookers, open_window
+from bridge.engine.service.windows import Onlooker, handover_asked, onlookers, open_window
 
 HEARTBEAT_SECONDS = 10.0
 """So often something is sent, so that both sides notice a dead connection (FHIRcast: 10 s)."""
@@ -40,6 +41,7 @@ class Reading:
     news: Sequence[News]
     onlookers: Sequence[Onlooker]
     target: Target | None
+    handover: int  # when this window was asked to hand the writing over, or 0
     over: str  # why the session is over, or empty
 
 
@@ -96,6 +98,7 @@ def _read(rows: Rows, desk: Desk, cursor: int) -> Reading:
         read_news(rows, session, cursor),
         onlookers(connection, session, now),
         due(connection, session, now),
+        handover_asked(connection, session.pk, now),
         over,
     )
 
@@ -107,6 +110,7 @@ class Teller:
         self.cursor = cursor
         self._onlookers: Sequence[Onlooker] | None = None
         self._sequence = 0
+        self._handover = 0
 
     def tell(self, reading: Reading) -> list[str]:
         """Return the messages that a reading leads to."""
@@ -120,6 +124,9 @@ class Teller:
         if reading.target is not None and reading.target.sequence != self._sequence:
             self._sequence = reading.target.sequence
             messages.append(message("follow", reading.target.as_json()))
+        if reading.handover not in (0, self._handover):
+            self._handover = reading.handover
+            messages.append(message("handover", {}))
         if reading.over:
             messages.append(message("ended", {"reason": reading.over}))
         return messages

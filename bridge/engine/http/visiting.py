@@ -5,6 +5,8 @@ Turns every refusal into a page that says why, without telling strangers more th
 that a link does not exist.
 """
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +20,7 @@ from bridge.engine.http import pages
 from bridge.engine.http.accounts import whoever_signed_in
 from bridge.engine.http.auditing import deed_of, refused
 from bridge.engine.http.guard import count_failure
+from bridge.engine.http.handover import handed_over
 from bridge.engine.http.initiating import issue, refuse_study, session_link
 from bridge.engine.http.notices import Notice, notice, words
 from bridge.engine.http.problems import Refused, bad_request, unauthorized
@@ -39,7 +42,7 @@ from bridge.engine.service import sharing as shares
 from bridge.engine.service.caller import SITES, Scope, Visitor, account_role_in
 from bridge.engine.service.initiation import InitRequest, Warmed, warm
 from bridge.engine.service.links import Vault
-from bridge.engine.service.opening import Door, Opened, Visit, open_link, reopen
+from bridge.engine.service.opening import Door, HandoverNeeded, Opened, Visit, open_link, reopen
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.sessions import Session, find_session
 from bridge.engine.service.work import Actor, Work
@@ -98,7 +101,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     known = await _known(engine, request)
     visit = Visit(handle, in_frame(request), known, session, host_of(request))
 
-    def deed(work: Work) -> Opened:
+    def deed(work: Work, visit: Visit = visit) -> Opened:
         if session is not None and not handle:
             opened = reopen(work, door, session)
         else:
@@ -110,7 +113,12 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         if first := await to_be_proven(engine, request, door, handle, Purpose.LAUNCH):
             return first
         actor = Actor(known.account_id if known else None)
-        opened = await engine.work.change(actor, engine.clock(), deed)
+        try:
+            opened = await engine.work.change(actor, engine.clock(), deed)
+        except HandoverNeeded as needed:
+            await handed_over(engine, needed.report_id)
+            again = partial(deed, visit=replace(visit, handed_over=True))
+            opened = await engine.work.change(actor, engine.clock(), again)
     except EngineError as refusal:
         refused(request, "open", code=refusal.code)
         return _refusal(request, refusal, handle)

@@ -19,6 +19,7 @@ from bridge.engine.live.workshop import Workshop
 from bridge.engine.service.following import TARGETS
 from bridge.engine.service.sessions import SESSIONS, Session
 from bridge.engine.service.windows import (
+    HANDOVER,
     RENEWED_EVERY_MS,
     REPORTS,
     WINDOWS,
@@ -65,6 +66,7 @@ class Glance:
     windows: dict[str, tuple[int, ...]]
     targets: dict[tuple[str, int], tuple[int, str]]
     ended: frozenset[int]
+    handovers: dict[int, str]
 
 
 class Hub:
@@ -162,6 +164,7 @@ def _tell(watch: Watch, glance: Glance, *, first: bool) -> None:
         glance.windows.get(session.report_id),
         glance.targets.get((session.site_id, session.account_id)),
         session.pk in glance.ended,
+        glance.handovers.get(session.pk),
     )
     if first or session.report_id in glance.changed or seen != watch.seen:
         watch.seen = seen
@@ -189,7 +192,7 @@ def look(connection: Connection, sessions: list[Session], since: int | None, now
         {row.report_id: row.lease_holder for row in connection.execute(writers)},
         _windows(connection, reports, now),
         _targets(connection, sorted({each.account_id for each in sessions if each.persistent})),
-        _ended(connection, sorted({each.pk for each in sessions})),
+        *_states(connection, sorted({each.pk for each in sessions})),
     )
 
 
@@ -215,6 +218,10 @@ def _targets(connection: Connection, accounts: list[int]) -> dict[tuple[str, int
     }
 
 
-def _ended(connection: Connection, keys: list[int]) -> frozenset[int]:
-    query = select(SESSIONS.c.pk).where(SESSIONS.c.pk.in_(keys), SESSIONS.c.ended_at.is_not(None))
-    return frozenset(connection.execute(query).scalars())
+def _states(connection: Connection, keys: list[int]) -> tuple[frozenset[int], dict[int, str]]:
+    """Return which sessions ended, and which were asked to hand the writing over, and when."""
+    asked = SESSIONS.c.details[HANDOVER].as_string()
+    query = select(SESSIONS.c.pk, SESSIONS.c.ended_at, asked.label("asked"))
+    rows = connection.execute(query.where(SESSIONS.c.pk.in_(keys))).all()
+    ended = frozenset(row.pk for row in rows if row.ended_at is not None)
+    return ended, {row.pk: row.asked for row in rows if row.asked}

@@ -39,6 +39,7 @@ from bridge.engine.service.seating import (
 from bridge.engine.service.sessions import NewSession, Session, begin_session
 from bridge.engine.service.starting import begin, bring, give, known_names, refuse_other_name
 from bridge.engine.service.users import Person, get_person, settings_of
+from bridge.engine.service.windows import writing_window
 from bridge.engine.service.work import Work
 from bridge.engine.settings import Lifetimes
 
@@ -59,6 +60,16 @@ class Visit:
     visitor: Visitor | None = None
     session: Session | None = None
     host: str = ""
+    handed_over: bool = False
+    """Whether the window that writes the report has been asked to save its text."""
+
+
+class HandoverNeeded(Exception):  # noqa: N818  # named for what is to be done first
+    """An open window of another user writes the report that is to be taken."""
+
+    def __init__(self, report_id: str) -> None:
+        super().__init__("the window that writes the report saves its text first")
+        self.report_id = report_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,7 @@ def open_found(work: Work, door: Door, link: links.FoundLink, visit: Visit) -> O
     report = _report(work, link, request, account)
     transfer = needs_transfer(report, account.id) and not request.force_transfer
     if not transfer:
+        _require_handover(work, report, account.id, visit)
         give(work, report, account.id)
     links.mark_opened(work.connection, link, work.now)
     work.session.flush()
@@ -108,6 +120,15 @@ def open_found(work: Work, door: Door, link: links.FoundLink, visit: Visit) -> O
     return present(
         work, door, report, account, seat, wishes=request.app.to_json(), transfer=transfer
     )
+
+
+def _require_handover(work: Work, report: Report, account_id: int, visit: Visit) -> None:
+    """Raise `HandoverNeeded` while another user's open window writes the report."""
+    taken = report.status not in SIGNED and report.owner_id not in (None, account_id)
+    if not taken or visit.handed_over:
+        return
+    if writing_window(work.connection, report.report_id, None, work.now) is not None:
+        raise HandoverNeeded(report.report_id)
 
 
 def _user(work: Work, link: links.FoundLink, visit: Visit) -> Person:

@@ -20,7 +20,7 @@ from bridge.engine.service.files import list_set_aside
 from bridge.engine.service.finding import key_of, lock_report_by_id
 from bridge.engine.service.journaling import journal_key
 from bridge.engine.service.lease import Editor
-from bridge.engine.service.lifecycle import addenda_of, document_json
+from bridge.engine.service.lifecycle import addenda_of, document_json, sign_delay
 from bridge.engine.service.preferences import preferences_of
 from bridge.engine.service.reading import About
 from bridge.engine.service.users import find_person, settings_of
@@ -93,6 +93,8 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
             deed.value for deed in Deed if permits(editor.role, deed, owner=_owns(editor, report))
         ),
         "signChecks": preferences.signChecks.model_dump(),
+        # Without a sign delay a signature cannot be recalled: a key alone does not sign.
+        "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
         "journalKey": journal_key(work, key_of(report), editor.account_id),
         "now": work.now,
     }

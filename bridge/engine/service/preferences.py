@@ -61,6 +61,7 @@ class Preferences(BaseModel):
     SpeechLanguage: Language | None = None
     AutoComparePrior: StrictBool | None = None
     signChecks: SignChecks = SignChecks()
+    confirmSigning: StrictBool = True
     refuseMergedIdentifiers: StrictBool = False
     browserInit: StrictBool = True
     syncLaunchInFrame: StrictBool = False

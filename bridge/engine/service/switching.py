@@ -16,11 +16,14 @@ from bridge.engine.service.sessions import Session, end_session
 from bridge.engine.service.work import Work
 
 
-def switch(work: Work, door: Door, session: Session, sequence: int) -> Opened:
+def switch(
+    work: Work, door: Door, session: Session, sequence: int, *, handed_over: bool = False
+) -> Opened:
     """
     Open in a window the launch that it follows, and end its former session.
 
-    Raise `Superseded` when a newer launch came, or as opening the link by itself would.
+    Raise `Superseded` when a newer launch came, or as opening the link by itself would
+    (`HandoverNeeded` among them).
     """
     target = following.take(work.connection, session, sequence)
     link = links.find_hashed(
@@ -32,6 +35,7 @@ def switch(work: Work, door: Door, session: Session, sequence: int) -> Opened:
         visitor=Visitor(session.account_id, session.site_id),
         session=session,
         host=str(session.details.get("host", "")),
+        handed_over=handed_over,
     )
     leave(work, session)
     return open_found(work, door, link, visit)

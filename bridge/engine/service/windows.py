@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from bridge.engine.records.tables import Window, metadata
 from bridge.engine.service.lease import LEASE_MS
-from bridge.engine.service.sessions import Session
+from bridge.engine.service.sessions import SESSIONS, Session
 from bridge.store.lease_time import lease_time
 
 WINDOWS = metadata.tables[str(Window.__tablename__)]
@@ -25,6 +25,12 @@ MEMBERSHIPS = metadata.tables["engine_membership"]
 RENEWED_EVERY_MS = 10_000
 FRESH_MS = 25_000
 """A window that was not renewed for so long is gone."""
+
+HANDOVER = "handover"
+"""The member of a session's details that says when it was asked to hand the writing over."""
+
+HANDOVER_MS = 10_000
+"""After so long a request to hand the writing over is void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +128,56 @@ def persistent_windows(
         *is_fresh(lease_time(connection, now)),
     )
     return connection.execute(query).all()
+
+
+def request_handover(
+    connection: Connection, report_id: str, session_pk: int | None, now: int
+) -> int | None:
+    """
+    Ask the open window that writes a report to save what was typed there; return its session.
+
+    `session_pk` is the session that takes the writing. None where no other open window writes.
+    """
+    writer = writing_window(connection, report_id, session_pk, now)
+    if writer is None:
+        return None
+    _note_handover(connection, writer, lease_time(connection, now))
+    return writer
+
+
+def writing_window(
+    connection: Connection, report_id: str, session_pk: int | None, now: int
+) -> int | None:
+    """Return the session of the open window, other than this one, that writes a report."""
+    moment = lease_time(connection, now)
+    holder = _writer(connection, report_id, moment) or ""
+    number = holder.removeprefix("session ")
+    if not number.isdigit() or int(number) == session_pk:
+        return None
+    query = select(WINDOWS.c.session_pk).where(
+        WINDOWS.c.session_pk == int(number),
+        WINDOWS.c.report_id == report_id,
+        *is_fresh(moment),
+    )
+    return connection.execute(query).scalars().first()
+
+
+def handover_asked(connection: Connection, session_pk: int, now: int) -> int:
+    """Return when a session was asked to hand the writing over; 0 once it has, or too long ago."""
+    query = select(SESSIONS.c.details).where(SESSIONS.c.pk == session_pk)
+    details = connection.execute(query).scalar_one_or_none() or {}
+    asked = int(details.get(HANDOVER, 0))
+    return asked if abs(lease_time(connection, now) - asked) < HANDOVER_MS else 0
+
+
+def finish_handover(connection: Connection, session: Session) -> None:
+    """Note that a session has saved what was typed: the writing may be taken over."""
+    _note_handover(connection, session.pk, 0)
+
+
+def _note_handover(connection: Connection, session_pk: int, asked: int) -> None:
+    row = SESSIONS.c.pk == session_pk
+    query = select(SESSIONS.c.details).where(row).with_for_update()
+    details = connection.execute(query).scalar_one()
+    values = {"details": {**details, HANDOVER: asked}}
+    connection.execute(update(SESSIONS).where(row).values(**values))

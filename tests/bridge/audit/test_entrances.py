@@ -177,6 +177,7 @@ COMMANDS = {
 WITHOUT = {
     # Routes that read or compute for the page whose opening is an event, and change no record.
     "engine live.activity": "keeps a session alive",
+    "engine live.handed_over": "says that a text is saved; the takeover is an event",
     "engine live.stay": "stores that a window stays at its report",
     "engine writing.map_findings": "computes text for the open report",
     "engine writing.presence": "reads who has the report open",

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
 from bridge.observability.metrics import Metrics
 from bridge.runtime.http_protocol import MAX_HEADERS
@@ -82,6 +83,17 @@ async def test_an_exhausted_pool_holds_no_readiness_up(
                 assert (await client.get("/readyz")).status_code == 200
     finally:
         database.dispose()
+
+
+async def test_the_bare_address_of_a_node_with_the_console_alone_leads_to_it() -> None:
+    """Where the engine runs elsewhere, whoever opens the address gets the console."""
+    console = PlainTextResponse("console")  # an ASGI application, as the console is
+    probes = Probes(Metrics(), Readiness(), None, lambda: 0).over(None, console)
+    transport = httpx.ASGITransport(app=probes)
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        answer = await client.get("/")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+        assert (await client.get("/console")).text == "console"
 
 
 _LONG = (

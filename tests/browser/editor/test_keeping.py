@@ -4,7 +4,7 @@ import contextlib
 import json
 
 import pytest
-from playwright.sync_api import BrowserContext, Error, Page, Playwright, expect
+from playwright.sync_api import BrowserContext, Error, Page, Playwright, Route, expect
 
 from tests.browser.conftest import CHROMIUM
 from tests.browser.editor.writing import opened, phase, typed
@@ -195,3 +195,104 @@ def test_a_reloaded_page_goes_on_writing_at_once(room: ReadingRoom, page: Page) 
     typed(page, " And on.")
     phase(page, "saved")
     assert room.content() == "Just now. And on."
+
+
+def test_a_save_without_an_answer_is_reported_and_blocks_nothing(
+    room: ReadingRoom, page: Page
+) -> None:
+    """The service hangs: the user is told, the save is tried again, and Sign works afterwards."""
+    opened(page, room.launch())
+    hanging: list[Route] = []
+    page.route("**/session/save", hanging.append)
+    typed(page, "First.")
+    expect(page.locator("#saving")).to_contain_text("Not saved", timeout=5_000)
+    assert "kept on this computer" in page.inner_text("#saving")
+    page.click("#sign")
+    expect(page.locator("#say")).to_be_visible()
+    expect(page.locator("#sign")).to_be_enabled(timeout=30_000)
+    page.unroute("**/session/save")
+    phase(page, "saved", timeout=30_000)
+    assert room.content() == "First."
+    page.click("#sign")
+    expect(page.locator("#unsign")).to_be_visible()
+
+
+def test_a_save_whose_answer_is_lost_is_no_conflict(room: ReadingRoom, page: Page) -> None:
+    """The engine has the text, the page does not know: what is typed next is saved all the same."""
+    page.route("**/session/events*", lambda route: route.abort())
+    opened(page, room.launch())
+
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/session/save", lose, times=1)
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/save")):
+        typed(page, "First.")
+    typed(page, " Second.")
+    phase(page, "saved", timeout=30_000)
+    assert room.content() == "First. Second."
+    expect(page.locator("#conflict")).to_have_count(0)
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_a_server_error_does_not_end_saving(room: ReadingRoom, page: Page, status: int) -> None:
+    """The engine or a proxy answers with an error once or twice: the text is saved by itself."""
+    opened(page, room.launch())
+    page.route(
+        "**/session/save", lambda route: route.fulfill(status=status, body="<html>"), times=2
+    )
+    typed(page, "Typed once.")
+    phase(page, "offline")
+    assert "Not saved" in page.inner_text("#saving")
+    phase(page, "saved")
+    assert room.content() == "Typed once."
+
+
+def test_text_of_an_open_window_is_not_offered_in_another(
+    room: ReadingRoom, profile: BrowserContext
+) -> None:
+    """The first window still has its unsaved text; once it has crashed, the next one gets it."""
+    link = room.launch()
+    first = profile.new_page()
+    opened(first, link)
+    first.route("**/session/*", lambda route: route.abort())
+    typed(first, "Still being typed.")
+    phase(first, "offline")
+    second = profile.new_page()
+    second.goto(link)
+    expect(second.locator("#writer")).to_be_visible()
+    expect(second.locator("#kept")).to_have_count(0)
+    second.click("#take-over")
+    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
+    typed(second, "Another text.")
+    phase(second, "saved")
+    assert "Still being typed." in first.inner_text("#text")
+    with contextlib.suppress(Error):
+        first.goto("chrome://crash")
+    third = profile.new_page()
+    third.goto(link)
+    expect(third.locator("#kept")).to_be_visible()
+
+
+def test_text_without_storage_stays_in_sight_when_the_session_ends(
+    room: ReadingRoom, driver: Playwright
+) -> None:
+    """Nothing can be kept on this computer: the page warns, and shows the text to be copied."""
+    rules = "--host-resolver-rules=MAP plain.test 127.0.0.1"
+    browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+    page = browser.new_page()
+    opened(page, room.launch().replace("127.0.0.1", "plain.test"))
+    page.route("**/session/save", lambda route: route.abort())
+    typed(page, "Nowhere else.")
+    phase(page, "offline")
+    expect(page.locator("#no-journal")).to_contain_text("this window only")
+    page.evaluate("""() => {
+      const { session } = JSON.parse(document.getElementById("boot").textContent);
+      const headers = { Authorization: `Bearer ${session}`, "Content-Type": "application/json" };
+      return fetch("/reporting/api/session/end", { method: "POST", headers, body: "{}" });
+    }""")
+    expect(page.locator("#ended")).to_contain_text("not saved")
+    expect(page.locator("#text")).to_have_text("Nowhere else.")
+    expect(page.locator("#text")).to_have_attribute("contenteditable", "false")
+    browser.close()

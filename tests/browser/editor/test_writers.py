@@ -110,3 +110,61 @@ def test_text_of_a_draft_that_was_taken_over_stays_readable(
     expect(first.locator("#not-owner")).to_contain_text("Otto", timeout=20_000)
     assert first.inner_text("#text") == "Unsaved."
     phase(first, "refused")
+
+
+def forced(room: ReadingRoom) -> str:
+    """Launch for another user, who takes the draft without being asked."""
+    user = {"UserEmail": OTHER, "UserName": "Otto", "forceOwnershipTransfer": True}
+    return room.launch(who=OTHER, userInfo=user)
+
+
+@pytest.mark.parametrize("way", ["forced", "asked", "own"])
+def test_what_was_typed_last_is_saved_before_another_takes_over(
+    room: ReadingRoom, profile: BrowserContext, chromium: Browser, way: str
+) -> None:
+    """V8: text that was typed a moment ago and not saved yet is in what the other one opens."""
+    first = profile.new_page()
+    link = room.launch()
+    opened(first, link)
+    elsewhere = chromium.new_context()
+    second = elsewhere.new_page()
+    if way == "asked":
+        second.goto(room.launch(who=OTHER))
+        second.wait_for_selector("#proceed:visible")
+    if way == "own":
+        second.goto(link)
+        second.wait_for_selector("#take-over:visible")
+    target = forced(room)
+    typed(first, "To the last letter.")
+    if way == "asked":
+        second.click("#proceed")
+    elif way == "own":
+        second.click("#take-over")
+    else:
+        second.goto(target)
+    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
+    expect(second.locator("#text")).to_have_text("To the last letter.")
+    banner = "#writer" if way == "own" else "#not-owner"
+    expect(first.locator(banner)).to_be_visible()
+    assert first.get_attribute("#text", "contenteditable") == "false"
+    typed(second, " And on.")
+    phase(second, "saved")
+    assert room.content() == "To the last letter. And on."
+    elsewhere.close()
+
+
+def test_a_window_that_cannot_save_holds_nobody_up(
+    room: ReadingRoom, profile: BrowserContext, chromium: Browser
+) -> None:
+    """Its saves have no answer: the other one opens the draft, and the text stays where it is."""
+    first = profile.new_page()
+    opened(first, room.launch())
+    first.route("**/session/save", lambda route: None)
+    typed(first, "Unsaved.")
+    elsewhere = chromium.new_context()
+    second = elsewhere.new_page()
+    second.goto(forced(room))
+    expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
+    expect(first.locator("#not-owner")).to_be_visible()
+    assert first.inner_text("#text") == "Unsaved."
+    elsewhere.close()

@@ -262,3 +262,28 @@ def test_a_structured_report_of_another_patient_is_announced(room: ReadingRoom, 
     expect(notice).to_contain_text("Patient name")
     expect(page.locator("#measurements")).to_have_count(0)
     assert "Mass" not in room.content()
+
+
+@pytest.mark.parametrize("text", ["one\ntwo\nthree", "one\r\n\r\nthree", "one\n"])
+def test_lines_that_other_software_puts_in_leave_the_caret_behind_them(
+    room: ReadingRoom, page: Page, text: str
+) -> None:
+    """Dictation software and text expanders insert text as input methods do: lines become lines."""
+    opened(page, room)
+    page.click("#text")
+    page.keyboard.insert_text(text)
+    page.keyboard.type("| more")
+    saved(page)
+    assert room.content() == text.replace("\r\n", "\n") + "| more"
+
+
+def test_a_macro_keeps_the_space_that_expanded_it(room: ReadingRoom, page: Page) -> None:
+    """What is typed on behind a macro does not stick to its text."""
+    room.call("PUT", "admin/sites/SITE1/macros/.ok", {"text": "Lungs clear."})
+    opened(page, room)
+    page.click("#room-aids")
+    expect(page.locator("#macros code")).to_have_text([".ok"])
+    page.focus("#text")
+    page.keyboard.type(".ok No effusion.")
+    saved(page)
+    assert room.content() == "Lungs clear. No effusion."

@@ -13,6 +13,7 @@ from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
 from bridge.engine.rules.following import Refusal
 from bridge.engine.service import switching
+from bridge.engine.service.windows import finish_handover
 
 router = APIRouter(
     prefix="/reporting/api/session",
@@ -74,6 +75,14 @@ async def stay(body: Staying, desk: DeskDep) -> Response:
     """Refuse to follow a launch; the window says so to its user."""
     session = desk.session
     await desk.read(lambda work, editor: switching.stay(work, session, body.sequence, body.reason))
+    return Response(status_code=204)
+
+
+@router.post("/handed-over", status_code=204, response_class=Response)
+async def handed_over(desk: DeskDep) -> Response:
+    """Answer the `handover` event: what was typed here is saved, or cannot be saved."""
+    session = desk.session
+    await desk.engine.work.write(lambda c: finish_handover(c, session))
     return Response(status_code=204)
 
 

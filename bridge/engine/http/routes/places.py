@@ -21,8 +21,10 @@ from bridge.engine.service.picking import open_picked
 from bridge.engine.service.work import Actor, Work
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
+root = APIRouter(include_in_schema=False)
 
 
+@root.api_route("/", methods=["GET", "HEAD"])
 @router.get("")
 @router.get("/")
 async def home() -> Response:

@@ -12,6 +12,7 @@ from pydantic import Field, StrictBool, StrictInt
 from starlette.responses import Response
 
 from bridge.engine.http.guard import SessionRoute
+from bridge.engine.http.handover import handed_over
 from bridge.engine.http.models.account import ChoicesBody
 from bridge.engine.http.models.fields import Body, Identifier
 from bridge.engine.http.models.passages import Passage
@@ -65,14 +66,25 @@ async def load(desk: DeskDep) -> Response:
 
 @router.post("/open", response_model=Page)
 async def open_again(body: Opening, desk: DeskDep) -> Response:
-    """Return the report, and take the writing lease from another session if asked to."""
+    """
+    Return the report, and take the writing lease from another session if asked to.
+
+    The window that writes has saved what was typed there by then, or did not answer for 3 s.
+    """
+    if body.takeOver:
+        await handed_over(desk.engine, desk.session.report_id, desk.session.pk)
     return await desk.show(take_over=body.takeOver)
 
 
 @router.post("/transfer", response_model=Page)
 async def transfer(desk: DeskDep) -> Response:
-    """Take the Draft over from its owner: the user has agreed to the prompt."""
+    """
+    Take the Draft over from its owner: the user has agreed to the prompt.
+
+    The window that writes has saved what was typed there by then, or did not answer for 3 s.
+    """
     report_id = desk.session.report_id
+    await handed_over(desk.engine, report_id, desk.session.pk)
     return await desk.change(
         "transfer", lambda work, editor: opening.take_over(work, report_id, editor.account_id)
     )

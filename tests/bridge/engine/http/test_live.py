@@ -5,8 +5,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from bridge.engine.http.application import create_application
+from bridge.engine.service.sessions import SESSIONS
+from bridge.engine.service.windows import HANDOVER
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -231,3 +234,44 @@ def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None
             await task
 
     service.runner.run(story())
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_the_window_that_writes_is_asked_before_its_draft_is_taken_over(
+    service: Service, page: Page, *, answered: bool
+) -> None:
+    """V8: it saves when it is asked; one that does not answer keeps nobody from the report."""
+    other = opened(service, OTHER)
+
+    async def story() -> None:
+        async with listening(page) as listener:
+            version = (await ask(page, "report")).json()["version"]
+            taking = asyncio.create_task(ask(other, "transfer", {}))
+            assert await listener.next("handover") == {}
+            assert not taking.done()
+            if answered:
+                saved = await ask(page, "save", {"version": version, "text": "Last words."})
+                assert saved.status_code == 200
+                assert (await ask(page, "handed-over", {})).status_code == 204
+            taken = await taking
+            assert taken.status_code == 200
+            assert taken.json()["owner"]
+            assert taken.json()["content"] == ("Last words." if answered else "")
+            late = await ask(page, "save", {"version": taken.json()["version"], "text": "Late."})
+            assert late.status_code in {403, 409}
+
+    service.runner.run(story())
+
+
+def test_nobody_is_waited_for_where_no_window_is_open(service: Service, page: Page) -> None:
+    """A draft whose writer has gone is taken over at once, without a request to anybody."""
+    other = opened(service, OTHER)
+
+    async def story() -> None:
+        await ask(page, "report")
+        assert (await ask(other, "transfer", {})).json()["owner"]
+
+    service.runner.run(story())
+    with service.database.read() as connection:
+        details = connection.execute(select(SESSIONS.c.details)).scalars().all()
+    assert not [each for each in details if HANDOVER in each]

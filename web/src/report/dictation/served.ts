@@ -1,5 +1,5 @@
 // Speech by the recognizer of the installation: recorded here, cut at pauses, sent in its order.
-import { ApiProblem, type Api } from "../../shared/api/client";
+import { ANSWER_WITHIN, ApiProblem, type Api } from "../../shared/api/client";
 import type { Hearing, Recognizer } from "./recognizer";
 
 const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
@@ -21,7 +21,7 @@ export async function transcribe(
   for (let attempt = 0; ; attempt += 1) {
     try {
       const path = `/reporting/api/session/dictation?language=${encodeURIComponent(language)}`;
-      const answer = await api.raw(path, init);
+      const answer = await api.raw(path, { ...init, signal: AbortSignal.timeout(ANSWER_WITHIN) });
       if (answer.ok) return ((await answer.json()) as { text: string }).text;
       if (answer.status < 500) throw new ApiProblem(answer.status, "refused", "");
     } catch (error) {

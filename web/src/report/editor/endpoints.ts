@@ -19,8 +19,11 @@ import type {
 import type { ReportDocument } from "./text/document";
 
 const HOME = "/reporting/api/session/";
-/** So many milliseconds the answer to one question is waited for. */
-const PRESENT_WITHIN = 25_000;
+/** Time limits in milliseconds. A save that fails is tried again, so its limit is short. */
+const SAVE_WITHIN = 8_000;
+const SIGN_WITHIN = 15_000;
+const LOAD_WITHIN = 10_000;
+const EXPORT_WITHIN = 60_000;
 
 /** Asks the engine for something; the page as it is then, where the answer says it. */
 export type Deed = () => Promise<Page | undefined>;
@@ -29,47 +32,50 @@ export type Endpoints = ReturnType<typeof createEndpoints>;
 
 export function createEndpoints(api: Api) {
   const get = <T>(path: string) => api.get<T>(HOME + path);
-  const post = <T = Page>(path: string, body: object = {}) => api.post<T>(HOME + path, body);
+  const post = <T = Page>(path: string, body: object = {}, within?: number) =>
+    api.post<T>(HOME + path, body, within === undefined ? {} : { within });
 
   async function take(path: string): Promise<Blob> {
-    const response = await api.raw(HOME + path);
+    const response = await api.raw(HOME + path, { signal: AbortSignal.timeout(EXPORT_WITHIN) });
     if (response.ok) return response.blob();
     const problem = (await response.json().catch(() => ({}))) as Record<string, string>;
     throw new ApiProblem(response.status, problem["code"] ?? "", problem["detail"] ?? "");
   }
 
   return {
-    load: () => get<Page>("report"),
+    load: () => api.get<Page>(`${HOME}report`, { within: LOAD_WITHIN }),
     takeOver: () => post("open", { takeOver: true }),
-    transfer: () => post("transfer"),
     // However often it is asked for: where answers are slow, saving does not wait behind it.
-    presence: together(() =>
-      api.post<Presence>(`${HOME}presence`, {}, { signal: AbortSignal.timeout(PRESENT_WITHIN) }),
-    ),
+    presence: together(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),
+    handedOver: () => post<undefined>("handed-over", {}, LOAD_WITHIN),
     leave: () => api.post<undefined>(`${HOME}leave`, {}, { keepalive: true }),
     save: (version: number, document: ReportDocument, template: number | null) =>
-      post("save", { version, document, ...(template === null ? {} : { template }) }),
+      post("save", { version, document, ...(template === null ? {} : { template }) }, SAVE_WITHIN),
     /** Outlives the page; a text longer than browsers let outlive it stays in the journal alone. */
     saveAndLeave: (version: number, document: ReportDocument, template: number | null) => {
       const kept = template === null ? {} : { template };
       const body = { version, document, leaving: true, ...kept };
       return api.post<Page>(`${HOME}save`, body, { keepalive: true });
     },
-    checks: () => get<{ findings: Finding[] }>("checks"),
+    checks: () => api.get<{ findings: Finding[] }>(`${HOME}checks`, { within: LOAD_WITHIN }),
     /** The last choice stays, and outlives the page: users choose, and go on. */
     choose: inTurn((choices: Choices) =>
       api.put<undefined>(`${HOME}choices`, choices, { keepalive: true }),
     ),
-    sign: (version: number) => post("sign", { version }),
-    signNow: (version: number) => post("sign-now", { version }),
+    sign: (version: number) => post("sign", { version }, SIGN_WITHIN),
+    signNow: (version: number) => post("sign-now", { version }, SIGN_WITHIN),
     unsign: () => post("unsign"),
     prelim: (version: number, prelimGroup: string, prelimTag: string) =>
       post("prelim", { version, prelimGroup, prelimTag }),
     discard: () => post<undefined>("discard"),
     createAddendum: () => post("addendum/create"),
     saveAddendum: (version: number, document: ReportDocument, options: CallOptions = {}) =>
-      api.post<Page>(`${HOME}addendum/save`, { version, document }, options),
-    signAddendum: (version: number) => post("addendum/sign", { version }),
+      api.post<Page>(
+        `${HOME}addendum/save`,
+        { version, document },
+        { within: SAVE_WITHIN, ...options },
+      ),
+    signAddendum: (version: number) => post("addendum/sign", { version }, SIGN_WITHIN),
     releaseAddendum: () => post("addendum/sign-now"),
     unsignAddendum: () => post("addendum/unsign"),
     cancelAddendum: () => post("addendum/cancel"),

@@ -25,3 +25,14 @@ export const finished = (): Promise<void> => carryOut("finish");
 export async function readyToLeave(): Promise<void> {
   for (const stage of STAGES) await carryOut(stage);
 }
+
+const holders = new Set<() => boolean>();
+
+/** Registers who has text that would be lost with the page; returns what takes it back. */
+export function holdsText(wouldLose: () => boolean): () => void {
+  holders.add(wouldLose);
+  return () => holders.delete(wouldLose);
+}
+
+/** Whether text would be lost with the page: it is not saved, and this computer keeps nothing. */
+export const textWouldBeLost = (): boolean => [...holders].some((each) => each());

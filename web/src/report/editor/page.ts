@@ -65,6 +65,8 @@ export interface Page {
   writable: boolean;
   writer: { name: string; own: boolean } | null;
   autoCompare: boolean;
+  /** Whether signing by the keyboard asks first: the site has no sign delay. */
+  confirmSigning: boolean;
   journalKey: string;
   /** The engine's clock, milliseconds since the epoch. */
   now: number;
@@ -85,15 +87,20 @@ export interface Presence {
   now: number;
 }
 
-export interface Finding {
-  check: "emptyField" | "openBracket" | "laterality" | "sexMismatch";
-  behaviour: "alert" | "prohibit";
-  words: string;
+/** A place that a check names in the engine's document. */
+export interface Place {
   block: number;
   item: number | null;
   start: number;
   end: number;
 }
+
+/** Something to look at before signing: the engine names a place, the page a range of its text. */
+export type Finding = {
+  check: string;
+  behaviour: "alert" | "prohibit";
+  words: string;
+} & (Place | { range: { from: number; to: number } });
 
 export interface PriorSummary {
   reportId: string;

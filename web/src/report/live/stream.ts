@@ -7,8 +7,8 @@ import { createParser } from "./sse";
 
 export interface LiveStream {
   /**
-   * Kinds: `change` (LiveChange), `presence` (Presence), `follow` (FollowRequest), `ended`
-   * ({reason}), and `connection` ({online}).
+   * Kinds: `change` (LiveChange), `presence` (Presence), `follow` (FollowRequest), `handover` (save
+   * and say so: another window takes the writing), `ended` ({reason}), and `connection` ({online}).
    */
   on(kind: string, handler: (data: unknown) => void): () => void;
   close(): void;

@@ -31,6 +31,10 @@ export interface Row {
   userEmail: string;
   ownerName: string;
   orders: Order[];
+  /** The order's priority (HL7 table 0485: S, A, R …); an older engine does not tell it. */
+  priority?: string | null;
+  /** When the order came (ISO 8601). */
+  orderedAt?: string;
   createdAt: number;
   updatedAt: number;
   signedAt: number | null;

@@ -45,6 +45,7 @@ export const COLUMNS: readonly Column[] = [
   { name: "mrn", sort: "mrn", from: 900 },
   { name: "study", sort: "study", from: 0 },
   { name: "accession", sort: "accession", from: 640 },
+  { name: "waiting", sort: "created", from: 560 },
   { name: "studyDate", sort: "studyDate", from: 760 },
   { name: "location", sort: "location", from: 1150 },
   { name: "owner", sort: "owner", from: 820 },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { formatTagDate } from "../../shared/i18n";
-import { personName } from "./words";
+import { formatDuration, formatTagDate } from "../../shared/i18n";
+import { personName, priorityOf, waitsSince } from "./words";
 
 describe("names and dates of orders", () => {
   it.each([
@@ -19,4 +19,36 @@ describe("names and dates of orders", () => {
     ["yesterday", "yesterday"],
     [undefined, ""],
   ])("%s reads %s", (given, shown) => expect(formatTagDate(given, "en-US")).toBe(shown));
+});
+
+describe("what is to be read first", () => {
+  it.each([
+    ["Ordered", "S", "STAT"],
+    ["Draft", "s", "STAT"],
+    ["Preliminary", "A", "ASAP"],
+    ["Ordered", "T", "T"],
+    ["Ordered", "R", ""],
+    ["Ordered", null, ""],
+    ["Ordered", undefined, ""],
+    ["Final", "S", ""],
+  ] as const)("%s with priority %s shows '%s'", (status, priority, shown) => {
+    expect(priorityOf(priority === undefined ? { status } : { status, priority })).toBe(shown);
+  });
+
+  it("waits since its order came, until it is signed", () => {
+    const row = { status: "Ordered", orderedAt: "2026-01-31T08:00:00Z", createdAt: 5 } as const;
+    expect(waitsSince(row)).toBe(Date.UTC(2026, 0, 31, 8));
+    expect(waitsSince({ status: "Draft", createdAt: 5 })).toBe(5);
+    expect(waitsSince({ ...row, status: "Addendum" })).toBeNull();
+  });
+
+  it.each([
+    [0, "0m"],
+    [59_000, "0m"],
+    [5 * 60_000, "5m"],
+    [125 * 60_000, "2h 5m"],
+    [120 * 60_000, "2h"],
+    [(49 * 60 + 7) * 60_000, "2d 1h"],
+    [-1, "0m"],
+  ])("%d ms read %s", (ms, shown) => expect(formatDuration(ms, "en-US")).toBe(shown));
 });

@@ -41,4 +41,22 @@ describe("the door to the engine", () => {
   it("has no value for an answer without a body", async () => {
     expect(await createApi({ token: null }, answering(204, null)).post("/x")).toBeUndefined();
   });
+
+  it("ends a call without an answer as unreachable, before and within the body", async () => {
+    const aborted = (signal: AbortSignal) =>
+      new Promise<never>((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason as Error)),
+      );
+    const silent = ((_path: string, init: RequestInit) =>
+      aborted(init.signal as AbortSignal)) as typeof fetch;
+    const broken = ((_path: string, init: RequestInit) =>
+      Promise.resolve({
+        ok: true,
+        text: () => aborted(init.signal as AbortSignal),
+      })) as unknown as typeof fetch;
+    for (const fetcher of [silent, broken]) {
+      const call = createApi({ token: null }, fetcher).post("/x", {}, { within: 5 });
+      await expect(call).rejects.toMatchObject({ status: 0, code: "timeout" });
+    }
+  });
 });

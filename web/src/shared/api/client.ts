@@ -22,8 +22,13 @@ export class ApiProblem extends Error {
   }
 }
 
+/** A call without an answer fails after this many milliseconds, as if there were no network. */
+export const ANSWER_WITHIN = 60_000;
+
 export interface CallOptions {
   signal?: AbortSignal;
+  /** Milliseconds until the call fails without an answer. */
+  within?: number;
   /** Lets the call outlive the page (64 kB at most). */
   keepalive?: boolean;
 }
@@ -35,7 +40,7 @@ export interface Api {
   put<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
   patch<T>(path: string, body?: unknown, options?: CallOptions): Promise<T>;
   delete<T>(path: string, options?: CallOptions): Promise<T>;
-  /** The answer as it is: for exports, images and streams. */
+  /** The answer as it is: for exports, images and streams. Has no time limit of its own. */
   raw(path: string, init?: RequestInit): Promise<Response>;
 }
 
@@ -53,7 +58,7 @@ export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(g
       });
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") throw error;
-      throw new ApiProblem(0, "unreachable", "");
+      throw unanswered(error);
     }
   }
 
@@ -63,14 +68,19 @@ export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(g
     body: unknown,
     options: CallOptions = {},
   ): Promise<T> {
-    const init: RequestInit = { method, ...options };
+    const { within = ANSWER_WITHIN, signal, ...rest } = options;
+    const limit = AbortSignal.timeout(within);
+    const either = signal ? AbortSignal.any([signal, limit]) : limit;
+    const init: RequestInit = { method, ...rest, signal: either };
     if (body !== undefined) {
       init.body = JSON.stringify(body);
       init.headers = { "Content-Type": "application/json" };
     }
     const response = await raw(path, init);
     if (!response.ok) throw await problemOf(response);
-    const text = await response.text();
+    const text = await response.text().catch((error: unknown) => {
+      throw unanswered(error);
+    });
     return (text ? JSON.parse(text) : undefined) as T;
   }
 
@@ -84,6 +94,13 @@ export function createApi(session: Session, fetcher: typeof fetch = fetch.bind(g
     raw,
   };
 }
+
+const unanswered = (error: unknown): ApiProblem =>
+  new ApiProblem(
+    0,
+    (error as Partial<Error>).name === "TimeoutError" ? "timeout" : "unreachable",
+    "",
+  );
 
 async function problemOf(response: Response): Promise<ApiProblem> {
   try {

@@ -17,6 +17,32 @@ export function formatTime(at: number): string {
   return new Intl.DateTimeFormat(locale.current, { timeStyle: "short" }).format(at);
 }
 
+/** How long something takes or waits, in its two largest units: days, hours, minutes. */
+export function formatDuration(ms: number, language = locale.current): string {
+  const minutes = Math.max(0, Math.floor(ms / 60_000));
+  const parts: [number, Intl.NumberFormatOptions["unit"]][] = [
+    [Math.floor(minutes / 1440), "day"],
+    [Math.floor(minutes / 60) % 24, "hour"],
+    [minutes % 60, "minute"],
+  ];
+  const first = parts.findIndex(([count]) => count > 0);
+  const shown = first < 0 ? parts.slice(2) : parts.slice(first, first + 2);
+  return shown
+    .filter(([count], index) => count > 0 || index === 0)
+    .map(([count, unit]) =>
+      new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: "narrow" }).format(count),
+    )
+    .join(" ");
+}
+
+/** A number of seconds as minutes and seconds (`4:05`), from one hour on with hours. */
+export function formatCountdown(seconds: number): string {
+  const two = (count: number) => String(Math.floor(count)).padStart(2, "0");
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes}:${two(seconds % 60)}`;
+  return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)}`;
+}
+
 const STEPS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400_000],
   ["hour", 3_600_000],
@@ -51,4 +77,35 @@ export function formatAge(text: string | undefined, language = locale.current): 
   if (!unit) return text ?? "";
   const style = { style: "unit", unit: AGES[unit as keyof typeof AGES], unitDisplay: "narrow" };
   return new Intl.NumberFormat(language, style as Intl.NumberFormatOptions).format(Number(count));
+}
+
+const DAY_MS = 86_400_000;
+/** DICOM's units: weeks up to three months, months up to two years. */
+const UNTIL = { days: 28, weeks: 92 };
+
+/**
+ * The age on a day of somebody who was born on another (dates of HL7, DICOM or ISO 8601), as DICOM
+ * writes it; empty when the dates are incomplete, wrong, or in the wrong order.
+ */
+export function ageBetween(birth: string | undefined, day: string | Date | undefined): string {
+  const born = dayOf(birth);
+  const on = day instanceof Date ? day : dayOf(day);
+  if (!born || !on || on < born) return "";
+  const before = on.getMonth() * 100 + on.getDate() < born.getMonth() * 100 + born.getDate();
+  const years = on.getFullYear() - born.getFullYear() - (before ? 1 : 0);
+  if (years > 130) return "";
+  const age = (count: number, unit: string) => String(count).padStart(3, "0") + unit;
+  if (years >= 2) return age(years, "Y");
+  const days = Math.round((on.getTime() - born.getTime()) / DAY_MS);
+  if (days < UNTIL.days) return age(Math.max(0, days), "D");
+  if (days < UNTIL.weeks) return age(Math.floor(days / 7), "W");
+  const since = (on.getFullYear() - born.getFullYear()) * 12 + on.getMonth() - born.getMonth();
+  return age(since - (on.getDate() < born.getDate() ? 1 : 0), "M");
+}
+
+function dayOf(text: string | undefined): Date | null {
+  const [, year, month, day] = /^(\d{4})-?(\d{2})-?(\d{2})/.exec(text ?? "") ?? [];
+  if (!day) return null;
+  const found = new Date(Number(year), Number(month) - 1, Number(day));
+  return found.getMonth() === Number(month) - 1 ? found : null;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatAge, locale, t } from ".";
+import { ageBetween, formatAge, formatCountdown, locale, t } from ".";
 
 describe("the words", () => {
   it("are found by area and name, with parameters in their places", () => {
@@ -16,7 +16,7 @@ describe("the words", () => {
 
   it("write numbers as the language does", async () => {
     await locale.set("de-DE");
-    expect(t("editor.cooling", { seconds: 12345 })).toContain("12.345");
+    expect(t("embedding.ending_idle", { seconds: 12345 })).toContain("12.345");
     await locale.set("xx");
     expect(locale.current).toBe("en-US");
   });
@@ -25,5 +25,32 @@ describe("the words", () => {
     expect(formatAge("035Y", "en-US")).toBe("35y");
     expect(formatAge("018M", "de-DE")).toBe("18 M");
     expect([formatAge("about 35"), formatAge(undefined)]).toEqual(["about 35", ""]);
+  });
+
+  it.each([
+    ["19800229", "20240228", "043Y"],
+    ["1980-02-29", "20240229101500", "044Y"],
+    ["20220510", "20240509", "023M"],
+    ["20220510", "20240510", "002Y"],
+    ["20240131", "20240429", "012W"],
+    ["20240101", "20240105", "004D"],
+    ["20240105", "20240105", "000D"],
+    ["20240106", "20240105", ""],
+    ["1980", "20240105", ""],
+    ["19801301", "20240105", ""],
+    ["", "20240105", ""],
+    ["18000101", "20240105", ""],
+  ])("compute the age of %s on %s", (birth, day, age) => {
+    expect(ageBetween(birth, day)).toBe(age);
+  });
+
+  it("count down in minutes and seconds", () => {
+    expect([0, 45, 60, 605, 3725].map(formatCountdown)).toEqual([
+      "0:00",
+      "0:45",
+      "1:00",
+      "10:05",
+      "1:02:05",
+    ]);
   });
 });

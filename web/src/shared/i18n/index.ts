@@ -1,8 +1,11 @@
 export { CODES, locale, t } from "./catalogue.svelte";
 export {
+  ageBetween,
   formatAge,
+  formatCountdown,
   formatDate,
   formatDateTime,
+  formatDuration,
   formatRelative,
   formatTagDate,
   formatTime,

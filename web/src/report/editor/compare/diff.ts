@@ -21,6 +21,7 @@ export function diffWords(before: string, after: string): Piece[] {
 export interface LinePair {
   before: Piece[] | null;
   after: Piece[] | null;
+  heading?: true;
 }
 
 /** Returns the lines of two texts side by side; null stands for a line the other side lacks. */

@@ -17,7 +17,22 @@ export interface Said {
   mood: "good" | "bad";
 }
 
+/** What has to be answered before a text is signed. Without findings it is the question itself. */
+export interface SignQuestion {
+  part: TextPart;
+  findings: Finding[];
+  sign: () => Promise<void>;
+}
+
 const MACROS_WITHIN = 2000; // ms: a text can be written without them as well
+/** An action without an answer is reported after this many milliseconds; it goes on. */
+const TOLD_AFTER = 4000;
+/** How long typed text may take to be saved before another window takes the writing over. */
+const HANDOVER_WITHIN = 2000;
+/** Nobody took over within this time: this window writes on. */
+const HANDED_OVER_WITHIN = 6000;
+/** A browser whose storage does not answer within this time is used as one without storage. */
+const JOURNAL_WITHIN = 3000;
 /** The engine's codes that mean: what is shown is not what there is. */
 const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
 
@@ -28,9 +43,11 @@ export class Desk {
   addendum = $state.raw<TextPart | null>(null);
   said = $state.raw<Said | null>(null);
   busy = $state(false);
-  findings = $state.raw<Finding[] | null>(null);
+  question = $state.raw<SignQuestion | null>(null);
   macros = $state.raw<Macro[]>([]);
   journaled = $state(true);
+  /** Whether the writing is being given to another window: nothing is typed any more. */
+  yielding = $state(false);
   readonly endpoints: Endpoints;
   #journal: Journal | null = null;
   #template: number | null = null;
@@ -46,15 +63,27 @@ export class Desk {
   }
 
   get editable(): boolean {
-    return this.can("edit");
+    return this.can("edit") && !this.yielding;
+  }
+
+  get unsaved(): boolean {
+    return [this.report, this.addendum].some((each) => each?.unsaved);
   }
 
   get #sending(): boolean {
     return [this.report, this.addendum].some((each) => each?.keeper.saving.phase === "saving");
   }
 
+  /** Whether text cannot be saved at present. */
+  get failing(): boolean {
+    return [this.report, this.addendum].some((each) => {
+      const { trouble = "", phase = "" } = each?.keeper.saving ?? {};
+      return trouble !== "" || phase === "refused";
+    });
+  }
+
   can(control: Control): boolean {
-    return this.page?.can.includes(control) ?? false;
+    return this.view === "report" && (this.page?.can.includes(control) ?? false);
   }
 
   /** Loads the report and opens its text. */
@@ -62,7 +91,8 @@ export class Desk {
     const macros = within(MACROS_WITHIN, this.loadMacros());
     const page = await this.endpoints.load();
     await macros; // a trigger that is typed before they are there would stay as it is
-    this.#journal = await openJournal(page.reportId, page.journalKey);
+    const journal = await within(JOURNAL_WITHIN, openJournal(page.reportId, page.journalKey));
+    this.#journal = journal ?? null;
     this.journaled = this.#journal !== null;
     this.report = new TextPart({
       name: "report",
@@ -72,8 +102,8 @@ export class Desk {
       unkept: () => (this.journaled = false),
       send: (content) => this.#saveReport(content),
     });
-    this.adopt(page);
     this.view = "report";
+    this.adopt(page);
   }
 
   async loadMacros(): Promise<void> {
@@ -87,6 +117,7 @@ export class Desk {
     this.#ahead = page.now - Date.now();
     const reading = this.page !== null && !this.editable;
     this.page = page;
+    if (!page.writable) this.yielding = false;
     this.report?.take(page.document);
     if (reading && this.editable) this.report?.writable();
     if (this.editable) this.report?.goOn();
@@ -148,6 +179,19 @@ export class Desk {
     } catch (error) {
       this.#notice(error);
     }
+  }
+
+  /**
+   * Another window takes the writing over: saves what is typed, within a bounded time, and tells
+   * the engine so. Where nobody takes over after all, this window writes on.
+   */
+  async handOver(save: () => Promise<void>): Promise<void> {
+    if (this.view !== "report" || this.yielding) return;
+    this.yielding = true;
+    await within(HANDOVER_WITHIN, save()).catch(() => undefined);
+    this.note();
+    await this.endpoints.handedOver().catch(() => undefined);
+    setTimeout(() => (this.yielding = false), HANDED_OVER_WITHIN);
   }
 
   #notice(error: unknown): void {
@@ -212,32 +256,42 @@ export class Desk {
 
   async #saveReport(content: ReportDocument): Promise<void> {
     const template = this.#template;
+    const send = (version: number) => this.endpoints.save(version, content, template);
     try {
-      this.adopt(await this.endpoints.save(this.page?.version ?? 0, content, template));
+      await this.#keep(this.report, content, () => send(this.page?.version ?? 0));
     } catch (error) {
       const problem = error instanceof ApiProblem ? error : null;
       if (problem?.code === "being_edited") this.adopt(await this.endpoints.load()); // says who writes
-      if (problem?.code !== "version_conflict") throw error;
-      await this.#settleConflict(content, problem);
+      throw error;
     }
     if (this.#template === template) this.#template = null;
   }
 
-  /**
-   * The engine has another version: our own save whose answer was lost, or a change beside the
-   * text, and the save goes on; another text, and a person decides.
-   */
-  async #settleConflict(content: ReportDocument, problem: ApiProblem): Promise<void> {
-    const page = await this.endpoints.load();
-    const known = this.report?.isStored(page.document) ?? false;
-    this.adopt(page);
-    if (canonical(page.document) === canonical(content)) return;
-    if (!known) throw problem;
-    this.adopt(await this.endpoints.save(page.version, content, this.#template));
+  async #saveAddendum(content: ReportDocument): Promise<void> {
+    const send = () => this.endpoints.saveAddendum(this.#draft()?.version ?? 0, content);
+    await this.#keep(this.addendum, content, send);
   }
 
-  async #saveAddendum(content: ReportDocument): Promise<void> {
-    this.adopt(await this.endpoints.saveAddendum(this.#draft()?.version ?? 0, content));
+  /**
+   * Saves a text. When the engine has another version, that is one of our own saves without an
+   * answer, or a change beside the text, and the save goes on; or another text, and a person decides.
+   */
+  async #keep(part: TextPart | null, content: ReportDocument, send: () => Promise<Page>) {
+    try {
+      return this.adopt(await send());
+    } catch (error) {
+      if (!(error instanceof ApiProblem) || error.code !== "version_conflict") throw error;
+      const page = await this.endpoints.load();
+      const document =
+        part === this.report
+          ? page.document
+          : page.addenda.findLast((each) => each.state === "draft")?.document;
+      const own = document !== undefined && (part?.isStored(document) ?? false);
+      this.adopt(page);
+      if (document && canonical(document) === canonical(content)) return;
+      if (!own) throw error;
+      this.adopt(await send());
+    }
   }
 
   /** Saves everything that is typed; rejects when that fails. */
@@ -259,6 +313,7 @@ export class Desk {
   /** Carries out what saves by itself, or saves nothing; false, and said, when it fails. */
   async tell(deed: () => Promise<void>, done: string): Promise<boolean> {
     this.busy = true;
+    const telling = setTimeout(() => this.say("shell.slow", "bad"), TOLD_AFTER);
     try {
       await deed();
       this.say(done);
@@ -267,6 +322,7 @@ export class Desk {
       this.explain(error);
       return false;
     } finally {
+      clearTimeout(telling);
       this.busy = false;
     }
   }
@@ -285,7 +341,10 @@ export class Desk {
       const page = await deed();
       if (page) this.adopt(page);
     } catch (error) {
-      if (error instanceof ApiProblem && STALE.includes(error.code)) await this.refresh();
+      const problem = error instanceof ApiProblem ? error : null;
+      // Without an answer nobody knows whether it was done: the page shows what the engine has.
+      if (problem?.status === 0) void this.refresh();
+      if (problem && STALE.includes(problem.code)) await this.refresh();
       this.#notice(error);
       throw error;
     }

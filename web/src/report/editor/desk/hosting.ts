@@ -29,7 +29,7 @@ const handlers = (host: HostBus): Partial<Record<ActionName, Handler>> => ({
   },
   create_addendum: deeds.createAddendum,
   cancel_addendum: deeds.cancelAddendum,
-  sign_addendum: deeds.signAddendum,
+  sign_addendum: (desk) => deeds.signAddendum(desk),
   unsign_addendum: deeds.unsignAddendum,
   apply_report_ai: applyFindings,
   select_next_bracket: (desk) => toBracket(desk, 1),

@@ -1,6 +1,7 @@
 // What is typed while an answer is on its way stays.
 import type { Editor } from "@tiptap/core";
 import { afterEach, expect, it } from "vitest";
+import { ApiProblem } from "../../../shared/api/client";
 import type { Journal } from "../saving/journal";
 import { insertText } from "../text/commands";
 import { fromText, plainText } from "../text/document";
@@ -13,6 +14,7 @@ Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
 Range.prototype.getBoundingClientRect = () => new DOMRect();
 
 let editor: Editor | undefined;
+let answer: () => Promise<void> = () => Promise.resolve();
 afterEach(() => editor?.destroy());
 
 function written(text: string, journal: Journal | null = null): TextPart & { editor: Editor } {
@@ -22,7 +24,7 @@ function written(text: string, journal: Journal | null = null): TextPart & { edi
     journal,
     version: () => 3,
     unkept: () => undefined,
-    send: () => Promise.resolve(),
+    send: () => answer(),
   });
   part.editor = editor = createEditor({
     place: document.body.appendChild(document.createElement("div")),
@@ -67,5 +69,39 @@ it("is not replaced by what this computer kept: a person decides", async () => {
   read(entry);
   await recovered;
   expect(plainText(part.content())).toContain("new");
-  expect(part.kept?.document).toEqual(entry.content);
+  expect(part.kept?.content).toEqual(entry.content);
+});
+
+it("is no conflict when the engine has an earlier save of ours that had no answer", async () => {
+  const part = written("one");
+  const typed = (text: string) => {
+    insertText(part.editor, text);
+    part.keeper.edited();
+  };
+  typed("two ");
+  const early = part.content();
+  answer = () => Promise.reject(new ApiProblem(0, "timeout", ""));
+  await expect(part.keeper.flush()).rejects.toThrow();
+  typed("three ");
+  answer = () => Promise.resolve();
+  expect(part.isStored(early)).toBe(true);
+  part.take(early); // what the page finds when it looks again
+  expect([part.theirs, part.keeper.dirty, plainText(part.content())]).toEqual([
+    null,
+    true,
+    expect.stringContaining("three"),
+  ]);
+  await part.keeper.flush();
+  expect(part.keeper.saving.phase).toBe("saved");
+});
+
+it("is not kept when another window has changed it back to what it was", async () => {
+  const part = written("one");
+  insertText(part.editor, "two ");
+  part.keeper.edited();
+  await part.keeper.flush();
+  const ours = part.content();
+  part.take(fromText("theirs"));
+  part.take(ours);
+  expect(part.content()).toEqual(ours);
 });

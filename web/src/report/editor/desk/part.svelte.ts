@@ -1,7 +1,7 @@
 // One text of the page (the report, or the addendum that is written): what the engine has, what
 // the editor shows, what this computer kept.
 import type { Editor } from "@tiptap/core";
-import type { Journal } from "../saving/journal";
+import type { Entry, Journal } from "../saving/journal";
 import { Keeper } from "../saving/keeper.svelte";
 import { recovery } from "../saving/recovery";
 import { replaceAll, showDocument } from "../text/commands";
@@ -18,12 +18,8 @@ export interface PartOptions {
   send: (content: ReportDocument) => Promise<void>;
 }
 
-/** Text that this computer kept and that is not in the report. */
-export interface Kept {
-  document: ReportDocument;
-  version: number;
-  at: number;
-}
+/** So many texts without an answer are remembered. */
+const MOST_UNANSWERED = 10;
 
 export class TextPart {
   readonly name: string;
@@ -31,13 +27,16 @@ export class TextPart {
   editor = $state.raw<Editor | null>(null);
   /** What the engine has, where that is not what is shown. */
   theirs = $state.raw<ReportDocument | null>(null);
-  kept = $state.raw<Kept | null>(null);
+  /** Text that this computer kept and that is not in the report. */
+  kept = $state.raw<Entry<ReportDocument> | null>(null);
   restoredAt = $state<number | null>(null);
   /** Whether the text is being thrown away: nothing is typed any more, and nothing saved. */
   held = $state(false);
   readonly #options: PartOptions;
   #stored: string;
   #sending = "";
+  /** Texts of saves without an answer: the engine may have any of them. */
+  #unanswered: string[] = [];
   #shown: ReportDocument;
 
   constructor(options: PartOptions) {
@@ -83,14 +82,24 @@ export class TextPart {
     // What was typed while the journal was read is not overwritten: a person decides.
     const typed = canonical(this.content()) !== canonical(this.#shown);
     const what = found === "restore" && typed ? "ask" : found;
-    if (what === "forget") await journal?.clear(name).catch(() => undefined);
+    if (what === "forget" && entry) await this.#forget(entry);
     if (what === "restore" && entry && this.editor) {
-      replaceAll(this.editor, entry.content);
       this.restoredAt = entry.at;
+      await this.#restore(entry);
     }
-    if (what === "ask" && entry) {
-      this.kept = { document: entry.content, version: entry.version, at: entry.at };
-    }
+    if (what === "ask" && entry) this.kept = entry;
+  }
+
+  /** Puts a kept text into the editor. Its entry goes once this window has noted the text. */
+  async #restore(entry: Entry<ReportDocument>): Promise<void> {
+    if (!this.editor) return;
+    replaceAll(this.editor, entry.content);
+    await this.keeper.note();
+    await this.#forget(entry);
+  }
+
+  async #forget(entry: Entry<ReportDocument>): Promise<void> {
+    await this.#options.journal?.forget(entry).catch(() => undefined);
   }
 
   /** The text may be written from now on: what was kept for this version goes back by itself. */
@@ -98,8 +107,8 @@ export class TextPart {
     const kept = this.kept;
     if (!kept || !this.editor || kept.version !== this.#options.version()) return;
     this.kept = null;
-    replaceAll(this.editor, kept.document);
     this.restoredAt = kept.at;
+    void this.#restore(kept);
   }
 
   /** The text is this window's to write: what was refused while another one wrote is saved now. */
@@ -112,9 +121,11 @@ export class TextPart {
   take(document: ReportDocument): void {
     const next = canonical(document);
     if (next === this.#stored) return;
-    if (next === this.#sending) {
+    const shown = canonical(this.content());
+    const earlier = this.#unanswered.includes(next) && this.keeper.dirty && next !== shown;
+    if (next === this.#sending || earlier) {
       this.#stored = next;
-    } else if (next === canonical(this.content())) {
+    } else if (next === shown) {
       this.#stored = next;
       void this.keeper.adopt();
     } else if (this.keeper.dirty) {
@@ -123,9 +134,10 @@ export class TextPart {
     } else this.show(document);
   }
 
-  /** Whether the engine's document is what it had before. */
+  /** Whether the engine's document is one that came from here, or that it had before. */
   isStored(document: ReportDocument): boolean {
-    return canonical(document) === this.#stored;
+    const text = canonical(document);
+    return text === this.#stored || this.#unanswered.includes(text);
   }
 
   /** Shows the engine's document in place of what stands here. */
@@ -148,8 +160,8 @@ export class TextPart {
   async decideKept(use: boolean): Promise<void> {
     const kept = this.kept;
     this.kept = null;
-    if (use && kept && this.editor) replaceAll(this.editor, kept.document);
-    else await this.#options.journal?.clear(this.name).catch(() => undefined);
+    if (use && kept) await this.#restore(kept);
+    else if (kept) await this.#forget(kept);
   }
 
   /** Holds the text while a deed throws it away; where that fails, it is there as before. */
@@ -170,8 +182,14 @@ export class TextPart {
   }
 
   async #send(content: ReportDocument): Promise<void> {
-    this.#sending = canonical(content);
-    await this.#options.send(content);
-    this.#stored = this.#sending;
+    const text = (this.#sending = canonical(content));
+    this.#unanswered = [...this.#unanswered, text].slice(-MOST_UNANSWERED);
+    try {
+      await this.#options.send(content);
+    } finally {
+      this.#sending = "";
+    }
+    this.#unanswered = [];
+    this.#stored = text;
   }
 }

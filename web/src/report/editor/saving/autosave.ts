@@ -3,6 +3,9 @@
 
 export type Phase = "saved" | "waiting" | "saving" | "offline" | "refused";
 
+/** `failing`: the service answers with errors, or does not answer in time. */
+export type Trouble = "" | "unreachable" | "failing";
+
 export interface Saving {
   readonly phase: Phase;
   /** Edits so far, and how many of them the engine has. */
@@ -15,6 +18,8 @@ export interface Saving {
   readonly savedAt: number | null;
   readonly retryAt: number;
   readonly failures: number;
+  /** Why the newest edits are not saved yet; stays until a save succeeds. */
+  readonly trouble: Trouble;
   /** The engine's code, where it refused. */
   readonly reason: string;
 }
@@ -29,6 +34,7 @@ export const FRESH: Saving = {
   savedAt: null,
   retryAt: 0,
   failures: 0,
+  trouble: "",
   reason: "",
 };
 
@@ -71,18 +77,35 @@ export function done(state: Saving, now: number): Saving {
     since: clean ? state.since : now,
     savedAt: now,
     failures: 0,
+    trouble: "",
     reason: "",
   };
 }
 
-/** The engine could not be reached: it is tried again, later and later. */
-export function lost(state: Saving, now: number): Saving {
+/** The user is told of a save without an answer so many milliseconds after the first edit. */
+const TOLD_AFTER = 4500;
+const ANSWERS_WITHIN = { least: 800, most: 2500 };
+
+/** Returns how long to wait for the answer to a save before the user is told. */
+export function patience(state: Saving, now: number): number {
+  const { least, most } = ANSWERS_WITHIN;
+  return Math.min(most, Math.max(least, state.since + TOLD_AFTER - now));
+}
+
+/** The save has no answer yet. It goes on, and the user is told. */
+export function delayed(state: Saving): Saving {
+  return state.sending === null ? state : { ...state, trouble: state.trouble || "failing" };
+}
+
+/** The engine has not kept the text, and may do so later: it is tried again, later and later. */
+export function lost(state: Saving, now: number, trouble: Trouble = "unreachable"): Saving {
   const wait = RETRIES[Math.min(state.failures, RETRIES.length - 1)] ?? 0;
   return {
     ...state,
     phase: "offline",
     sending: null,
     failures: state.failures + 1,
+    trouble,
     retryAt: now + wait,
   };
 }
@@ -94,7 +117,8 @@ export function refused(state: Saving, reason: string): Saving {
 
 /** What is shown is what the engine has. */
 export function adopted(state: Saving): Saving {
-  return { ...state, phase: "saved", kept: state.edits, sending: null, failures: 0, reason: "" };
+  const kept = state.edits;
+  return { ...state, phase: "saved", kept, sending: null, failures: 0, trouble: "", reason: "" };
 }
 
 /** A person has decided: what is here is to be saved. */

@@ -6,12 +6,18 @@ export interface Entry<Content> {
   /** The version of the report that it was typed on. */
   version: number;
   at: number;
+  /** The entry's id; an entry that was read has one. */
+  id?: string;
 }
 
 export interface Journal {
   keep<Content>(part: string, entry: Entry<Content>): Promise<void>;
+  /** Returns the newest text that a window left behind; that of an open window is not offered. */
   read<Content>(part: string): Promise<Entry<Content> | null>;
+  /** Removes what this window kept. */
   clear(part: string): Promise<void>;
+  /** Removes an entry that was read. */
+  forget(entry: Entry<unknown>): Promise<void>;
 }
 
 interface Row {
@@ -21,16 +27,24 @@ interface Row {
   data: ArrayBuffer;
 }
 
+interface Scope {
+  indexedDB?: IDBFactory;
+  crypto: Crypto;
+  navigator?: { locks?: LockManager };
+}
+
 const NAME = "report-journal";
 const STORE = "parts";
 /** What nobody came back for is forgotten after a week. */
 const FORGOTTEN_AFTER = 7 * 24 * 3600 * 1000;
+/** Between a part's name and the window that wrote the entry. */
+const WINDOW = "#";
 
 /** Opens the journal of a report; null where this browser can keep nothing safely. */
 export async function openJournal(
   reportId: string,
   key: string,
-  scope: { indexedDB?: IDBFactory; crypto: Crypto } = globalThis,
+  scope: Scope = globalThis,
 ): Promise<Journal | null> {
   try {
     const { subtle } = scope.crypto;
@@ -39,10 +53,35 @@ export async function openJournal(
     const bytes = Uint8Array.from(atob(key), (each) => each.charCodeAt(0));
     const secret = await subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
     await forgetOld(database, Date.now() - FORGOTTEN_AFTER);
-    return new SealedJournal(database, reportId, secret, scope.crypto);
+    const windows = openWindows(scope.navigator?.locks, scope.crypto);
+    return new SealedJournal(database, reportId, secret, scope.crypto, windows);
   } catch {
     return null; // storage is denied here (a frame, a private window)
   }
+}
+
+/** The windows of this browser: each holds a lock under its own name for as long as it is open. */
+interface Windows {
+  readonly own: string;
+  areOpen(): Promise<ReadonlySet<string>>;
+}
+
+let present: Windows | null = null;
+
+function openWindows(locks: LockManager | undefined, crypto: Crypto): Windows {
+  if (present) return present;
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  const own = Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
+  const nameOf = (window: string) => `${NAME}${WINDOW}${window}`;
+  // Held until the window is gone, however it goes.
+  void locks?.request(nameOf(own), () => new Promise(() => undefined)).catch(() => undefined);
+  return (present = {
+    own,
+    async areOpen() {
+      const held = (await locks?.query())?.held ?? [];
+      return new Set(held.map((each) => (each.name ?? "").slice(nameOf("").length)));
+    },
+  });
 }
 
 class SealedJournal implements Journal {
@@ -50,12 +89,20 @@ class SealedJournal implements Journal {
   readonly #report: string;
   readonly #secret: CryptoKey;
   readonly #crypto: Crypto;
+  readonly #windows: Windows;
 
-  constructor(database: IDBDatabase, report: string, secret: CryptoKey, crypto: Crypto) {
+  constructor(
+    database: IDBDatabase,
+    report: string,
+    secret: CryptoKey,
+    crypto: Crypto,
+    windows: Windows,
+  ) {
     this.#database = database;
     this.#report = report;
     this.#secret = secret;
     this.#crypto = crypto;
+    this.#windows = windows;
   }
 
   async keep<Content>(part: string, entry: Entry<Content>): Promise<void> {
@@ -68,11 +115,29 @@ class SealedJournal implements Journal {
   }
 
   async read<Content>(part: string): Promise<Entry<Content> | null> {
-    const id = this.#id(part);
-    const row = await finished<Row | undefined>(this.#store("readonly").get(id));
-    if (!row) return null;
+    const name = `${this.#report}/${part}`;
+    const range = IDBKeyRange.bound(name, `${name}${WINDOW}\uffff`);
+    const rows = await finished<Row[]>(this.#store("readonly").getAll(range));
+    const open = await this.#windows.areOpen();
+    const left = rows.filter((row) => !open.has(row.id.slice(name.length + WINDOW.length)));
+    for (const row of left.sort((one, other) => other.at - one.at)) {
+      const entry = await this.#unseal<Content>(row);
+      if (entry) return { ...entry, id: row.id };
+    }
+    return null;
+  }
+
+  async clear(part: string): Promise<void> {
+    await finished(this.#store("readwrite").delete(this.#id(part)));
+  }
+
+  async forget({ id }: Entry<unknown>): Promise<void> {
+    if (id !== undefined) await finished(this.#store("readwrite").delete(id));
+  }
+
+  async #unseal<Content>(row: Row): Promise<Entry<Content> | null> {
     try {
-      const sealing = this.#sealing(id, row.iv);
+      const sealing = this.#sealing(row.id, row.iv);
       const plain = await this.#crypto.subtle.decrypt(sealing, this.#secret, row.data);
       return JSON.parse(new TextDecoder().decode(plain)) as Entry<Content>;
     } catch {
@@ -80,12 +145,8 @@ class SealedJournal implements Journal {
     }
   }
 
-  async clear(part: string): Promise<void> {
-    await finished(this.#store("readwrite").delete(this.#id(part)));
-  }
-
   #id(part: string): string {
-    return `${this.#report}/${part}`;
+    return `${this.#report}/${part}${WINDOW}${this.#windows.own}`;
   }
 
   #sealing(id: string, iv: Uint8Array<ArrayBuffer>): AesGcmParams {

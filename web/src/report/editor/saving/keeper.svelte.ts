@@ -5,6 +5,7 @@ import type { ReportDocument } from "../text/document";
 import {
   adopted,
   begun,
+  delayed,
   done,
   due,
   edited,
@@ -14,6 +15,7 @@ import {
   lost,
   PACE,
   type Pace,
+  patience,
   refused,
   resumed,
   type Saving,
@@ -135,11 +137,15 @@ export class Keeper {
 
   async #save(): Promise<void> {
     this.saving = begun(this.saving);
+    const wait = patience(this.saving, Date.now());
+    const telling = setTimeout(() => (this.saving = delayed(this.saving)), wait);
     try {
       await this.#options.send(this.#options.content());
     } catch (error) {
       this.#failed(error);
       throw error;
+    } finally {
+      clearTimeout(telling);
     }
     this.saving = done(this.saving, Date.now());
     if (this.dirty) this.#plan();
@@ -148,13 +154,11 @@ export class Keeper {
 
   #failed(error: unknown): void {
     const problem = error instanceof ApiProblem ? error : null;
-    const passing = problem === null || problem.status === 0 || problem.status === 429;
-    const broken = problem !== null && problem.status >= 502;
-    if (passing || broken || problem.code === "changed") {
-      this.saving = lost(this.saving, Date.now());
-      void this.note();
-      this.#plan();
-    } else this.refuse(problem.code);
+    if (problem && isRefusal(problem)) return this.refuse(problem.code);
+    const unreachable = problem?.status === 0 && problem.code !== "timeout";
+    this.saving = lost(this.saving, Date.now(), unreachable ? "unreachable" : "failing");
+    void this.note();
+    this.#plan();
   }
 
   #hurry(): void {
@@ -170,4 +174,16 @@ export class Keeper {
     const wait = Math.max(0, at - Date.now());
     this.#timer = setTimeout(() => void this.flush().catch(() => undefined), wait);
   }
+}
+
+/** Statuses of a refusal that are no decision about the text. */
+const PASSING = [408, 425, 429];
+
+/**
+ * Whether the engine has decided about the text, so that trying again is no use. Server errors and
+ * the pages of a proxy are no decision; `changed` says that two changes met.
+ */
+function isRefusal({ status, code }: ApiProblem): boolean {
+  if (status < 400 || status >= 500 || PASSING.includes(status)) return false;
+  return code !== "changed" && code !== "no_problem_body";
 }

@@ -19,10 +19,13 @@ class Shelf implements Journal {
     this.kept.delete(part);
     return Promise.resolve();
   }
+  forget(): Promise<void> {
+    return Promise.resolve();
+  }
 }
 
 /** A text that is typed into, and an engine that answers as it is told. */
-function desk(answers: (Error | null)[] = [], full = false) {
+function desk(answers: (Error | Promise<void> | null)[] = [], full = false) {
   const shelf = new Shelf();
   const sent: string[] = [];
   let text = "";
@@ -36,7 +39,8 @@ function desk(answers: (Error | null)[] = [], full = false) {
     unkept,
     send: async (content) => {
       const answer = answers.shift();
-      if (answer) throw answer;
+      if (answer instanceof Error) throw answer;
+      await answer;
       sent.push(plainText(content));
     },
   });
@@ -108,6 +112,47 @@ describe("a text that is kept", () => {
     keeper.resume();
     await vi.advanceTimersByTimeAsync(2000);
     expect(sent).toEqual(["a"]);
+  });
+
+  it.each([
+    new ApiProblem(500, "internal_error", ""),
+    new ApiProblem(501, "no_problem_body", ""),
+    new ApiProblem(503, "busy", ""),
+    new ApiProblem(599, "no_problem_body", ""),
+    new ApiProblem(429, "too_many_requests", ""),
+    new ApiProblem(408, "no_problem_body", ""),
+    new ApiProblem(403, "no_problem_body", ""), // a proxy's page: the engine has not refused
+    new ApiProblem(0, "timeout", ""),
+    new SyntaxError("a page in place of the answer"),
+  ])("is saved by itself after $status $code", async (problem) => {
+    const { keeper, sent, type, shelved } = desk([problem, problem]);
+    type("a");
+    await vi.advanceTimersByTimeAsync(1500);
+    expect([keeper.saving.phase, keeper.saving.trouble, shelved()]).toEqual([
+      "offline",
+      "failing",
+      "a",
+    ]);
+    await vi.advanceTimersByTimeAsync(6000);
+    expect([keeper.saving.phase, keeper.saving.trouble, sent]).toEqual(["saved", "", ["a"]]);
+  });
+
+  it("is reported as not saved within five seconds, also while somebody types on", async () => {
+    const { keeper, type } = desk([new Promise(() => undefined)]);
+    for (let count = 0; count < 48; count += 1) {
+      type("x");
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    expect([keeper.saving.phase, keeper.saving.trouble]).toEqual(["saving", "failing"]);
+  });
+
+  it("is not reported as not saved while answers come", async () => {
+    const { keeper, type } = desk();
+    for (let count = 0; count < 100; count += 1) {
+      type("x");
+      await vi.advanceTimersByTimeAsync(100);
+      expect(keeper.saving.trouble).toBe("");
+    }
   });
 
   it("is sent to its last letter before anybody signs", async () => {

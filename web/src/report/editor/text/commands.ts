@@ -3,15 +3,22 @@ import type { Editor } from "@tiptap/core";
 import { closeHistory } from "@tiptap/pm/history";
 import { Fragment, Slice, type Node as Inner } from "@tiptap/pm/model";
 import { TextSelection, type Transaction } from "@tiptap/pm/state";
+import type { EditorView } from "@tiptap/pm/view";
 import { allBrackets, bracketsBetween, neighbour, type Range } from "./brackets";
 import { toEditor } from "./convert";
 import { inlineText, type ReportDocument } from "./document";
 import type { Macro } from "./macros";
 
+/** An editor, or its view: what is changed is the view's state. */
+type Changed = Pick<EditorView, "state" | "dispatch"> | Editor;
+
+const viewOf = (changed: Changed) => ("view" in changed ? changed.view : changed);
+
 /** Makes a change a step of its own for undo, whatever was typed just before or after it. */
-function asStep(editor: Editor, tr: Transaction): void {
-  editor.view.dispatch(closeHistory(tr));
-  editor.view.dispatch(closeHistory(editor.state.tr));
+function asStep(changed: Changed, tr: Transaction): void {
+  const view = viewOf(changed);
+  view.dispatch(closeHistory(tr));
+  view.dispatch(closeHistory(view.state.tr));
 }
 
 /** Selects a range and shows it. */
@@ -37,7 +44,12 @@ export function bracketBy(editor: Editor, direction: 1 | -1): boolean {
 }
 
 /** Puts a document at the selection: one line goes into the line, more become lines. */
-export function insertDocument(editor: Editor, document: ReportDocument, replace?: Range): void {
+export function insertDocument(
+  editor: Changed,
+  document: ReportDocument,
+  replace?: Range,
+  after = "",
+): void {
   const { state } = editor;
   const range = replace ?? state.selection;
   const node = state.schema.nodeFromJSON(toEditor(document));
@@ -49,7 +61,9 @@ export function insertDocument(editor: Editor, document: ReportDocument, replace
   const tr = state.tr.replaceRange(range.from, range.to, slice);
   const end = tr.mapping.map(range.to);
   const bracket = bracketsBetween(tr.doc, range.from, Math.max(range.from, end))[0];
-  const place = bracket ?? { from: end, to: end };
+  if (after && !bracket) tr.insertText(after, end);
+  const last = end + after.length;
+  const place = bracket ?? { from: last, to: last };
   tr.setSelection(TextSelection.between(tr.doc.resolve(place.from), tr.doc.resolve(place.to)));
   asStep(editor, tr.scrollIntoView());
 }
@@ -57,17 +71,23 @@ export function insertDocument(editor: Editor, document: ReportDocument, replace
 const openness = (node: Inner): number => (node.type.name === "paragraph" ? 1 : 0);
 
 /** Puts text in as text, whatever it looks like: lines become lines. */
-export function insertText(editor: Editor, text: string): void {
+export function insertText(editor: Changed, text: string): void {
   const content = text.split("\n").map((line) => {
     return { type: "paragraph" as const, content: [{ type: "text" as const, text: line }] };
   });
   insertDocument(editor, { type: "doc", content });
 }
 
-/** Expands a macro whose trigger stands before the caret. */
-export function expandMacro(editor: Editor, macro: Macro): boolean {
+/**
+ * Expands a macro whose trigger stands before the caret. `typed` is the space that expanded it: it
+ * follows the macro's text, unless that has a bracket to fill in, or ends a line or with a space.
+ */
+export function expandMacro(editor: Editor, macro: Macro, typed = ""): boolean {
   const { from } = editor.state.selection;
-  insertDocument(editor, macro.document, { from: from - macro.trigger.length, to: from });
+  const last = macro.document.content.at(-1);
+  const ends = last?.type === "paragraph" ? inlineText(last.content) : "";
+  const after = ends && !/\s$/.test(ends) ? typed : "";
+  insertDocument(editor, macro.document, { from: from - macro.trigger.length, to: from }, after);
   return true;
 }
 

@@ -148,6 +148,23 @@ describe("macros", () => {
     expect(press(other, "Tab")).toBe(true);
     expect(text(other)).toBe("A\nB");
   });
+
+  it.each([
+    ["Lungs clear.", "Lungs clear. |"],
+    ["A\nB", "A\nB |"],
+    ["ends with a space ", "ends with a space |"],
+    ["", "|"],
+  ])("keep the space that expanded them: %j", (value, wanted) => {
+    const here = open(fromText(".x"), [macro(".x", value)]);
+    select(here, { from: 3, to: 3 });
+    press(here, " ");
+    here.view.dispatch(here.state.tr.insertText("|"));
+    expect(text(here)).toBe(wanted);
+    const tabbed = open(fromText(".x"), [macro(".x", value)]);
+    select(tabbed, { from: 3, to: 3 });
+    press(tabbed, "Tab");
+    expect(text(tabbed)).toBe(value);
+  });
 });
 
 describe("lines", () => {

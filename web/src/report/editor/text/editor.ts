@@ -1,6 +1,8 @@
 // Makes an editor over a document of ours. Knows neither the engine nor when a text is saved.
 import { Editor, Extension } from "@tiptap/core";
 import { history, redo, undo } from "@tiptap/pm/history";
+import type { EditorView } from "@tiptap/pm/view";
+import { insertText } from "./commands";
 import { BracketHighlights } from "./highlights";
 import { EditorKeys } from "./keys";
 import { cleanPasted } from "./pasting";
@@ -20,6 +22,19 @@ const Undo = Extension.create({
     return { "Mod-z": back, "Mod-y": forth, "Shift-Mod-z": forth };
   },
 });
+
+/**
+ * Text of several lines that dictation software, text expanders and input methods put in. The
+ * browser would write its line ends into the paragraph, and the caret would end before the end.
+ */
+function insertLines(view: EditorView, event: InputEvent): boolean {
+  const { inputType, data } = event;
+  if (!inputType.startsWith("insert") || inputType === "insertFromPaste") return false;
+  if (!view.editable || !data || !/[\r\n]/.test(data)) return false;
+  event.preventDefault();
+  insertText(view, data.replace(/\r\n?/g, "\n"));
+  return true;
+}
 
 export interface EditorOptions {
   place: HTMLElement;
@@ -44,9 +59,14 @@ export function createEditor(options: EditorOptions): Editor {
     content: toEditor(options.document),
     editable: options.editable,
     injectCSS: false,
+    textDirection: "auto",
     enableInputRules: false,
     enablePasteRules: false,
-    editorProps: { attributes: options.attributes, transformPastedHTML: cleanPasted },
+    editorProps: {
+      attributes: options.attributes,
+      transformPastedHTML: cleanPasted,
+      handleDOMEvents: { beforeinput: insertLines },
+    },
     onUpdate: options.onEdit,
     onTransaction: options.onSelect,
   });

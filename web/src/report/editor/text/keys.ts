@@ -45,9 +45,9 @@ export const EditorKeys = Extension.create<KeyOptions>({
   addOptions: () => ({ macros: () => [] }),
   addKeyboardShortcuts() {
     const { editor, options } = this;
-    const expand = (only: (macro: Macro) => boolean): boolean => {
+    const expand = (only: (macro: Macro) => boolean, typed = ""): boolean => {
       const macro = macroBefore(before(editor), options.macros());
-      return macro !== undefined && only(macro) && expandMacro(editor, macro);
+      return macro !== undefined && only(macro) && expandMacro(editor, macro, typed);
     };
     // Escape lets the next Tab leave the text, as without brackets it does anyway.
     let leaving = false;
@@ -63,7 +63,7 @@ export const EditorKeys = Extension.create<KeyOptions>({
         leaving = true;
         return false;
       },
-      Space: () => expand(expandsBySpace),
+      Space: () => expand(expandsBySpace, " "),
       Enter: () => enter(editor),
       "Shift-Enter": () => enter(editor),
       Backspace: () => backspace(editor),

@@ -14,7 +14,7 @@ const Paragraph = Node.create({
   content: "text*",
   priority: 1000,
   parseHTML: () => [{ tag: "p" }],
-  renderHTML: () => ["p", 0],
+  renderHTML: ({ HTMLAttributes }) => ["p", HTMLAttributes, 0],
 });
 
 const Section = Node.create({
@@ -24,14 +24,14 @@ const Section = Node.create({
   marks: "",
   defining: true,
   parseHTML: () => ["h1", "h2", "h3", "h4", "h5", "h6"].map((tag) => ({ tag })),
-  renderHTML: () => ["h2", 0],
+  renderHTML: ({ HTMLAttributes }) => ["h2", HTMLAttributes, 0],
 });
 
 const Item = Node.create({
   name: "listItem",
   content: "text*",
   parseHTML: () => [{ tag: "li" }],
-  renderHTML: () => ["li", 0],
+  renderHTML: ({ HTMLAttributes }) => ["li", HTMLAttributes, 0],
 });
 
 const list = (name: string, tag: string) =>
@@ -40,7 +40,7 @@ const list = (name: string, tag: string) =>
     group: "block",
     content: "listItem+",
     parseHTML: () => [{ tag }],
-    renderHTML: () => [tag, 0],
+    renderHTML: ({ HTMLAttributes }) => [tag, HTMLAttributes, 0],
   });
 
 const emphasis = (name: string, tags: readonly string[], shown: string) =>

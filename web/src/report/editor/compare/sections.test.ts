@@ -1,0 +1,70 @@
+import { describe, expect, it } from "vitest";
+import { fromText, type ReportDocument } from "../text/document";
+import type { Piece } from "./diff";
+import { diffReports } from "./sections";
+
+const read = (pieces: Piece[] | null) => pieces?.map((each) => each.text).join("") ?? null;
+const differs = (pieces: Piece[] | null) =>
+  pieces === null || pieces.some((each) => each.kind !== "same");
+const table = (before: ReportDocument, after: ReportDocument) =>
+  diffReports(before, after).map((pair) => [
+    read(pair.before),
+    read(pair.after),
+    differs(pair.before) || differs(pair.after),
+  ]);
+
+describe("two reports side by side", () => {
+  it("have sections of the same heading beside each other, whatever its case and colon", () => {
+    const before = fromText("FINDINGS:\nLungs clear.\nIMPRESSION:\nNormal.");
+    const after: ReportDocument = {
+      type: "doc",
+      content: [
+        { type: "section", title: "Findings" },
+        { type: "paragraph", content: [{ type: "text", text: "Lungs clear." }] },
+        { type: "section", title: "Impression" },
+        { type: "paragraph", content: [{ type: "text", text: "Normal." }] },
+      ],
+    };
+    expect(table(before, after)).toEqual([
+      ["FINDINGS:", "Findings", false],
+      ["Lungs clear.", "Lungs clear.", false],
+      ["IMPRESSION:", "Impression", false],
+      ["Normal.", "Normal.", false],
+    ]);
+  });
+
+  it("are aligned where a section is missing, new, or in another place", () => {
+    const before = fromText("Technique:\nCT.\nFindings:\nNodule.\nImpression:\nSame.");
+    const after = fromText("Impression:\nSame.\nComparison:\nNone.\nFindings:\nNodule.");
+    expect(table(before, after)).toEqual([
+      ["Technique:", null, true],
+      ["CT.", null, true],
+      ["Impression:", "Impression:", false],
+      ["Same.", "Same.", false],
+      [null, "Comparison:", true],
+      [null, "None.", true],
+      ["Findings:", "Findings:", false],
+      ["Nodule.", "Nodule.", false],
+    ]);
+  });
+
+  it("lose no line: each line of both is shown once", () => {
+    const before = fromText("Above.\nFINDINGS\nA\nFINDINGS\nB\nEND OF REPORT\n\nLast: 4 mm.");
+    const after = fromText("findings:\nA2\nOther:\nEnd of report:\nlast");
+    const rows = table(before, after);
+    const left = rows.map(([one]) => one).filter((each) => each !== null);
+    const right = rows.map(([, other]) => other).filter((each) => each !== null);
+    expect([...left].sort()).toEqual(
+      ["Above.", "FINDINGS", "A", "FINDINGS", "B", "END OF REPORT", "", "Last: 4 mm."].sort(),
+    );
+    expect([...right].sort()).toEqual(
+      ["findings:", "A2", "Other:", "End of report:", "last"].sort(),
+    );
+  });
+
+  it("take no sentence for a heading", () => {
+    const before = fromText("Nodule measures 4 mm.\nCT and MRI:");
+    const after = fromText("nodule measures 4 mm.\nCT and MRI:");
+    expect(table(before, after)[0]?.[2]).toBe(true);
+  });
+});
