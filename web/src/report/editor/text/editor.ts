@@ -1,6 +1,9 @@
 // Makes an editor over a document of ours. Knows neither the engine nor when a text is saved.
 import { Editor, Extension } from "@tiptap/core";
 import { history, redo, undo } from "@tiptap/pm/history";
+import { Plugin } from "@tiptap/pm/state";
+import { tableEditing } from "@tiptap/pm/tables";
+import type { EditorView } from "@tiptap/pm/view";
 import { BracketHighlights } from "./highlights";
 import { EditorKeys } from "./keys";
 import { cleanPasted } from "./pasting";
@@ -12,13 +15,24 @@ import type { Macro } from "./macros";
 /** Saving is no part of it: undo goes back over as many saves as there were. */
 const Undo = Extension.create({
   name: "undo",
-  addProseMirrorPlugins: () => [history({ depth: 500, newGroupDelay: 600 })],
-  addKeyboardShortcuts() {
-    const { editor } = this;
-    const back = () => undo(editor.state, editor.view.dispatch);
-    const forth = () => redo(editor.state, editor.view.dispatch);
-    return { "Mod-z": back, "Mod-y": forth, "Shift-Mod-z": forth };
-  },
+  addProseMirrorPlugins: () => [
+    history({ depth: 500, newGroupDelay: 600 }),
+    new Plugin({ props: { handleKeyDown: undoByKey } }),
+  ],
+});
+
+/** Ctrl+Z, Ctrl+Y, Ctrl+Shift+Z, whatever Caps Lock makes of the letters. */
+function undoByKey(view: EditorView, event: KeyboardEvent): boolean {
+  if (!(event.ctrlKey || event.metaKey) || event.altKey) return false;
+  const key = event.key.toLowerCase();
+  if (key !== "z" && key !== "y") return false;
+  const back = key === "z" && !event.shiftKey;
+  return (back ? undo : redo)(view.state, view.dispatch);
+}
+
+const Tables = Extension.create({
+  name: "tables",
+  addProseMirrorPlugins: () => [tableEditing({ allowTableNodeSelection: true })],
 });
 
 export interface EditorOptions {
@@ -30,6 +44,8 @@ export interface EditorOptions {
   macros: () => readonly Macro[];
   onEdit: () => void;
   onSelect: () => void;
+  /** Sees keys before the editor does; true: they are done with. */
+  onKey?: (event: KeyboardEvent) => boolean;
 }
 
 export function createEditor(options: EditorOptions): Editor {
@@ -39,6 +55,7 @@ export function createEditor(options: EditorOptions): Editor {
       ...SCHEMA,
       EditorKeys.configure({ macros: options.macros }),
       Undo,
+      Tables,
       BracketHighlights,
     ],
     content: toEditor(options.document),
@@ -46,7 +63,11 @@ export function createEditor(options: EditorOptions): Editor {
     injectCSS: false,
     enableInputRules: false,
     enablePasteRules: false,
-    editorProps: { attributes: options.attributes, transformPastedHTML: cleanPasted },
+    editorProps: {
+      attributes: options.attributes,
+      transformPastedHTML: cleanPasted,
+      handleKeyDown: (_, event) => options.onKey?.(event) ?? false,
+    },
     onUpdate: options.onEdit,
     onTransaction: options.onSelect,
   });
