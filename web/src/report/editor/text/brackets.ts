@@ -105,3 +105,15 @@ export function choices(label: string): string[] {
   const named = parts.map((each) => each.trim()).filter(Boolean);
   return named.length > 1 ? named : [];
 }
+
+/** Returns the choices of the bracket or field that is selected as a whole. */
+export function choicesAt(doc: Inner, { from, to }: Range): string[] {
+  const $from = doc.resolve(from);
+  const block = $from.parent;
+  if (!block.isTextblock || to > $from.end()) return [];
+  const start = $from.start();
+  const text = block.textBetween(from - start, to - start);
+  if (/^\[[^[\]]*\]$/.test(text)) return choices(text);
+  const field = fieldsIn(block, start).find((each) => each.from === from && each.to === to);
+  return field ? choices(field.label) : [];
+}

@@ -73,7 +73,8 @@ function cellOf({ $from }: Selection): Inner | null {
 function leaveTable(editor: Editor, direction: 1 | -1): boolean {
   const { selection, tr, schema } = editor.state;
   const { $from } = selection;
-  if (!selection.empty || $from.depth < 4 || $from.node(1).type.name !== "table") return false;
+  if (selection instanceof CellSelection || $from.depth < 4) return false;
+  if ($from.node(1).type.name !== "table") return false;
   const outermost = direction === 1 ? tr.doc.childCount - 1 : 0;
   const row = direction === 1 ? $from.node(1).childCount - 1 : 0;
   if ($from.index(0) !== outermost || $from.index(1) !== row) return false;
@@ -103,6 +104,7 @@ function before(editor: Editor): string {
 
 export const EditorKeys = Extension.create<KeyOptions>({
   name: "editorKeys",
+  priority: 200, // before the keys of the tables
   addOptions: () => ({ macros: () => [] }),
   addKeyboardShortcuts() {
     const { editor, options } = this;

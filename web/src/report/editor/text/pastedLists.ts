@@ -8,6 +8,16 @@ interface Item {
   number: number;
 }
 
+/** The attribute that holds the style of a pasted element. */
+export const STYLE = "data-style";
+
+/** Returns the value of a style's property, in small letters; empty where it is not set. */
+export function styleOf(element: Element, property: string): string {
+  const declared = new RegExp(`(?:^|;)\\s*${property}\\s*:\\s*([^;]+)`, "i");
+  const value = declared.exec(element.getAttribute(STYLE) ?? "")?.[1] ?? "";
+  return value.trim().toLowerCase();
+}
+
 const NUMBER = /^\(?(?:(\d+)(?:\.\d+)*|[a-z]|[ivxlcdm]+)[.)]/i;
 const NUMBER_CLASS = /\bMsoListNumber(\d?)/;
 const BULLET_CLASS = /\bMsoListBullet(\d?)/;
@@ -32,8 +42,7 @@ export function listsFromParagraphs(body: HTMLElement): void {
 }
 
 function itemAt(element: Element): Item | null {
-  const style = element.getAttribute("style") ?? "";
-  const level = /mso-list:[^;]*\blevel(\d+)/i.exec(style)?.[1];
+  const level = /\blevel(\d+)/.exec(styleOf(element, "mso-list"))?.[1];
   const names = element.className;
   const named = NUMBER_CLASS.exec(names) ?? BULLET_CLASS.exec(names);
   if (!level && !named) return null;
@@ -47,8 +56,8 @@ function itemAt(element: Element): Item | null {
 
 /** Removes the bullet or number that Word wrote into a paragraph, and returns it. */
 function takeMarker(element: Element): string {
-  const ignored = [...element.querySelectorAll("[style]")].filter((each) =>
-    /mso-list:\s*ignore/i.test(each.getAttribute("style") ?? ""),
+  const ignored = [...element.querySelectorAll(`[${STYLE}]`)].filter(
+    (each) => styleOf(each, "mso-list") === "ignore",
   );
   if (ignored.length) {
     for (const each of ignored) each.remove();
@@ -103,9 +112,9 @@ function unwrapWebLists(body: HTMLElement): void {
     const ordered = list.matches("ol");
     const level = Number(item.getAttribute("data-aria-level")) || 1;
     const number = Number(list.getAttribute("start")) || 1;
-    line.setAttribute("style", `mso-list:l0 level${level}`);
+    line.setAttribute(STYLE, `mso-list:l0 level${level}`);
     const marker = item.ownerDocument.createElement("span");
-    marker.setAttribute("style", "mso-list:Ignore");
+    marker.setAttribute(STYLE, "mso-list:Ignore");
     marker.append(ordered ? `${number}.` : "·");
     line.append(marker, ...item.childNodes);
     const wrapper = list.parentElement?.matches(".ListContainerWrapper")

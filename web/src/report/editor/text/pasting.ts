@@ -1,7 +1,7 @@
 // What is pasted: markup of Word, Google Docs, spreadsheets and web pages, reduced to what a
 // report holds before the editor parses it. Parsed by an inert document: nothing runs or loads.
 import { MAX_COLUMNS, MAX_LIST_DEPTH } from "./document";
-import { listsFromParagraphs } from "./pastedLists";
+import { listsFromParagraphs, STYLE, styleOf } from "./pastedLists";
 
 const DROPPED = "script, style, meta, link, title, img, svg, object, iframe, colgroup, col";
 const HEADINGS = "h1, h2, h3, h4, h5, h6";
@@ -11,7 +11,9 @@ const INSIDE_ITEM = `p, div, blockquote, pre, table, tr, td, th, section, articl
 
 /** Returns markup whose list items are one line with sublists, and whose tables are plain grids. */
 export function cleanPasted(html: string): string {
-  const { body } = new DOMParser().parseFromString(html, "text/html");
+  // The page's policy forbids styles in markup, also in an inert document: they are read as data.
+  const unstyled = html.replace(/(<[^<>]*?\s)style(\s*=)/gi, `$1${STYLE}$2`);
+  const { body } = new DOMParser().parseFromString(unstyled, "text/html");
   const all = (selector: string) => [...body.querySelectorAll(selector)];
   for (const each of all(`${DROPPED}, .Apple-interchange-newline`)) each.remove();
   listsFromParagraphs(body);
@@ -23,30 +25,29 @@ export function cleanPasted(html: string): string {
   for (const each of all("table").reverse()) tidyTable(each as HTMLTableElement);
   if (body.querySelector(":scope > br")) wrapText(body);
   for (const each of all("br").reverse()) splitAt(each);
+  for (const each of all(`[${STYLE}]`)) each.removeAttribute(STYLE);
   return body.innerHTML;
 }
 
 /** Google Docs wraps everything in a `<b>` that is not bold, and says what is bold by styles. */
 function emphasisFromStyles(body: HTMLElement): void {
-  for (const each of body.querySelectorAll<HTMLElement>("b, strong, i, em, u")) {
+  for (const each of body.querySelectorAll("b, strong, i, em, u")) {
     if (isPlain(each)) each.replaceWith(...each.childNodes);
   }
-  for (const each of body.querySelectorAll<HTMLElement>("span[style]")) {
-    const { fontWeight, fontStyle } = each.style;
-    if (isBold(fontWeight)) wrapContent(each, "strong");
-    if (fontStyle === "italic") wrapContent(each, "em");
-    if (/underline/.test(decoration(each)) && !each.closest("a")) wrapContent(each, "u");
+  for (const each of body.querySelectorAll(`span[${STYLE}]`)) {
+    if (isBold(styleOf(each, "font-weight"))) wrapContent(each, "strong");
+    if (styleOf(each, "font-style") === "italic") wrapContent(each, "em");
+    if (decoration(each).includes("underline") && !each.closest("a")) wrapContent(each, "u");
   }
 }
 
-const isBold = (weight: string): boolean => /^bold/.test(weight) || Number(weight) >= 600;
-const decoration = ({ style }: HTMLElement): string =>
-  style.textDecorationLine || style.textDecoration;
+const isBold = (weight: string): boolean => weight.startsWith("bold") || Number(weight) >= 600;
+const decoration = (element: Element): string => styleOf(element, "text-decoration(?:-line)?");
 
-function isPlain(element: HTMLElement): boolean {
-  const { fontWeight, fontStyle } = element.style;
-  if (element.matches("b, strong")) return fontWeight !== "" && !isBold(fontWeight);
-  if (element.matches("i, em")) return fontStyle === "normal";
+function isPlain(element: Element): boolean {
+  const weight = styleOf(element, "font-weight");
+  if (element.matches("b, strong")) return weight !== "" && !isBold(weight);
+  if (element.matches("i, em")) return styleOf(element, "font-style") === "normal";
   return decoration(element) === "none";
 }
 
