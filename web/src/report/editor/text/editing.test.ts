@@ -99,6 +99,14 @@ const NESTED = doc(
   line("end"),
 );
 
+const at = (of: Editor, wanted: string, offset = 0) => {
+  let found = -1;
+  of.state.doc.descendants((node, position) => {
+    if (node.text === wanted) found = position;
+  });
+  select(of, { from: found + offset, to: found + offset });
+};
+
 describe("a document in the editor", () => {
   it("comes out as it went in: every block, mark and field", () => {
     expect(canonical(fromEditor(open(EVERYTHING).state.doc))).toBe(canonical(EVERYTHING));
@@ -253,14 +261,6 @@ describe("lines", () => {
     expect(kindAt(here.state)).toBe("paragraph");
   });
 
-  const at = (of: Editor, wanted: string, offset = 0) => {
-    let found = -1;
-    of.state.doc.descendants((node, position) => {
-      if (node.text === wanted) found = position;
-    });
-    select(of, { from: found + offset, to: found + offset });
-  };
-
   it("of a list move in and out, and take their sublists along", () => {
     const here = open(NESTED);
     const shift = { shiftKey: true, altKey: true };
@@ -324,6 +324,27 @@ describe("what comes in from elsewhere", () => {
     expect(text(here)).toBe("a<b>1</b>\n<i>2b");
   });
 
+  it("goes into list items and table cells line by line", () => {
+    const here = open(NESTED);
+    at(here, "c", 1);
+    insertText(here, " one\ntwo");
+    expect(text(here)).toMatch(/^- a\n {2}1\. b\n {2}2\. c one\n[^]*two\n[^]*- d\n/);
+    const other = open(NESTED);
+    at(other, "12", 2);
+    insertText(other, " mm\nnew");
+    expect(text(other)).toContain("4R     12 mm\n- new  new\nend");
+    const table = fromEditor(other.state.doc).content[1];
+    expect(table).toMatchObject({ type: "table", content: [{}, { content: [{}, {}] }] });
+  });
+
+  it("comes back as it was when it is copied within the text", () => {
+    const here = open(NESTED);
+    here.commands.selectAll();
+    const { dom } = here.view.serializeForClipboard(here.state.selection.content());
+    here.view.pasteHTML(dom.innerHTML, new Event("paste") as ClipboardEvent);
+    expect(canonical(fromEditor(here.state.doc))).toBe(canonical(NESTED));
+  });
+
   it("can be undone and redone by keys, also with Caps Lock", () => {
     const here = open(fromText("mine"));
     replaceAll(here, fromText("theirs"));
@@ -352,7 +373,7 @@ describe("what comes in from elsewhere", () => {
   it("is reduced to what a report holds when it is pasted", () => {
     const html =
       '<script>alert(1)</script><ul><li><p>a</p><ul><li>b</li></ul></li></ul><p>c<br>d<img src="x"></p>';
-    expect(cleanPasted(html)).toBe("<ul><li>a <ul><li>b</li></ul></li></ul><p>c</p><p>d</p>");
+    expect(cleanPasted(html)).toBe("<ul><li>a<ul><li>b</li></ul></li></ul><p>c</p><p>d</p>");
   });
 
   it("is kept or removed when it was suggested", () => {

@@ -76,7 +76,9 @@ function flattenItem(item: Element): void {
   );
   for (const each of sublists) each.remove();
   for (const block of item.querySelectorAll(INSIDE_ITEM)) {
-    block.replaceWith(...(block.previousSibling ? [" "] : []), ...block.childNodes, " ");
+    const before = block.previousSibling ? [" "] : [];
+    const after = block.nextSibling ? [" "] : [];
+    block.replaceWith(...before, ...block.childNodes, ...after);
   }
   for (const each of item.querySelectorAll("br")) each.replaceWith(" ");
   if (depthOf(item) < MAX_LIST_DEPTH) item.append(...sublists);
