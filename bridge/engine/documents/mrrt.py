@@ -99,7 +99,7 @@ class _Reader(HTMLParser):
         self._lists: list[list[Item]] = []  # those that are open, the innermost last
         self._rows: list[list[TableCell]] | None = None
         self._cell: list[Paragraph | ListBlock] | None = None
-        self._area: str | None = None
+        self._area: tuple[str, list[str]] | None = None  # name, default text
 
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -159,7 +159,7 @@ class _Reader(HTMLParser):
         elif tag == "option" and self._select is not None:
             self._chosen = "selected" in values
         elif tag == "textarea":
-            self._area = name
+            self._area = name, []
 
     @override
     def handle_endtag(self, tag: str) -> None:
@@ -180,14 +180,17 @@ class _Reader(HTMLParser):
             label = PICK.join(options) if len(options) > 1 else name
             self._inlines.append(Field(label, self._choice))
         elif tag == "textarea" and self._area is not None:
-            self._inlines.append(Field(self._area))
-            self._area = None
+            (name, default), self._area = self._area, None
+            self._inlines.append(Field(name, " ".join("".join(default).split())))
 
     @override
     def handle_data(self, data: str) -> None:
         if self._counts["title"]:
             self.title = self.title or data
-        if self._silent() or self._area is not None:
+        if self._silent():
+            return
+        if self._area is not None:
+            self._area[1].append(data)
             return
         text = " ".join(data.split())
         if self._select is not None:

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from bridge.engine.rules.defaults import BRACKET, is_default
 from bridge.engine.rules.document import (
     Block,
     Document,
@@ -98,7 +99,6 @@ class _Line:
 
 
 MOST_FINDINGS = 1000
-_BRACKET = re.compile(r"\[[^\[\]]*\]")
 _SENTENCE = re.compile(r"(?:[^.!?;\u3002\uff01\uff1f\uff1b]|(?<=\d)\.(?=\d))+")
 
 
@@ -156,7 +156,7 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
 
 
 def _empty_fields(lines: Sequence[_Line]) -> Iterator[Finding]:
-    """Find fields of a template without a value, sections without a text, a report without any."""
+    """Find fields without value or default text, sections without a text, an empty report."""
     if not any(line.text.strip() for line in lines if not line.heading):
         yield Finding(Check.EMPTY_FIELD, 0, 0, 0, "")
         return
@@ -166,7 +166,7 @@ def _empty_fields(lines: Sequence[_Line]) -> Iterator[Finding]:
                 yield line.finding(Check.EMPTY_FIELD, 0, len(line.text))
             continue
         for start, each in _placed(line.content):
-            if isinstance(each, Field) and not each.value.strip():
+            if isinstance(each, Field) and not each.value.strip() and not is_default(each.label):
                 yield line.finding(Check.EMPTY_FIELD, start, start + len(inline_text((each,))))
 
 
@@ -180,13 +180,13 @@ def _has_text(following: Sequence[_Line]) -> bool:
 
 
 def _open_brackets(lines: Sequence[_Line]) -> Iterator[Finding]:
-    """Find brackets in what was typed; a template's own are fields."""
+    """Find typed brackets without default text; a template's own are fields."""
     for line in lines:
         if line.heading:
             continue
         fields = {start for start, each in _placed(line.content) if isinstance(each, Field)}
-        for match in _BRACKET.finditer(line.text):
-            if match.start() not in fields:
+        for match in BRACKET.finditer(line.text):
+            if match.start() not in fields and not is_default(match[1]):
                 yield line.finding(Check.OPEN_BRACKET, *match.span())
 
 

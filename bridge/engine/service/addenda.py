@@ -21,6 +21,7 @@ from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.service import feed, releases
 from bridge.engine.service.finding import group_of, key_of, lock_report
 from bridge.engine.service.lifecycle import (
+    accept_default_text,
     addenda_of,
     document_json,
     open_addendum,
@@ -129,6 +130,7 @@ def sign(
     take(work, report, Event.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
         raise RuleBroken(Reason.EMPTY_ADDENDUM)
+    accept_default_text(addendum)
     signer = person(work, report.site_id, signer_id)
     ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
     addendum.state = AddendumState.SIGNED

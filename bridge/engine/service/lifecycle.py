@@ -32,7 +32,8 @@ from bridge.engine.records.tables import (
 )
 from bridge.engine.rules.authority import Deed, Role, permits
 from bridge.engine.rules.cooling import is_cooling
-from bridge.engine.rules.document import from_text, to_json
+from bridge.engine.rules.defaults import accept_defaults, has_defaults
+from bridge.engine.rules.document import from_text, parse, plain_text, to_json
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import AddendumState, Origin
@@ -129,6 +130,13 @@ def _described(found: Any) -> dict[str, Any]:
 def document_json(row: Report | Addendum) -> dict[str, Any]:
     """Return the document's JSON, made of the plain text where none was stored."""
     return row.document if row.document is not None else to_json(from_text(row.content_text))
+
+
+def accept_default_text(row: Report | Addendum) -> None:
+    """Make the default text in brackets the text of what is about to be signed."""
+    if has_defaults(row.content_text):
+        row.document = accept_defaults(document_json(row))
+        row.content_text = plain_text(parse(row.document))
 
 
 def addenda_of(work: Work, report: Report) -> list[Addendum]:

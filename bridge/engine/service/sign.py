@@ -20,6 +20,7 @@ from bridge.engine.service import feed, releases
 from bridge.engine.service.around import Around
 from bridge.engine.service.finding import key_of, lock_report
 from bridge.engine.service.lifecycle import (
+    accept_default_text,
     author_read,
     document_json,
     gather,
@@ -152,6 +153,7 @@ def _signature(
     time_zone: str | None,
 ) -> Words:
     """Let the report say that it is signed; give what keeps the signing."""
+    accept_default_text(report)
     content = document_json(report)
     triples = list(map(_triple, orders))
     report.signed_at = work.now

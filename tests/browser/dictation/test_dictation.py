@@ -176,3 +176,16 @@ def test_microphones_are_chosen(room: ReadingRoom, page: Page) -> None:
     page.reload()
     page.click("#microphones")
     expect(page.locator("#microphone option:checked")).to_have_text(names[-1])
+
+
+def test_the_recorder_has_a_key(room: ReadingRoom, page: Page) -> None:
+    """F4 starts and stops it from the text, and leaves the caret where it is."""
+    opened(page, room, SPEAKING)
+    page.keyboard.press("F4")
+    until(page, "Boolean(window.speaker)")
+    expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "true")
+    page.evaluate("speaker.say('no effusion period')")
+    expect(page.locator("#text")).to_have_text("No effusion.")
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.press("F4")
+    expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "false")

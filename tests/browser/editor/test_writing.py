@@ -159,7 +159,9 @@ def test_emphasis_headings_and_lists_are_kept(room: ReadingRoom, page: Page) -> 
     page.reload()
     expect(page.locator("#text")).to_be_visible()
     markup = page.inner_html("#text")
-    assert "<h2>Findings</h2><ul><li><strong>bold</strong> plain</li></ul><p>end</p>" in markup
+    assert (
+        "<h2>Findings</h2><ul><li><p><strong>bold</strong> plain</p></li></ul><p>end</p>" in markup
+    )
 
 
 def test_checks_before_signing(room: ReadingRoom, page: Page) -> None:

@@ -195,3 +195,39 @@ def test_the_account_of_the_session_decides(room: ReadingRoom, worklist: Page) -
     proceed.click()
     expect(worklist.get_by_text("PATIENT, 001").first).to_be_visible()
     assert ADA in room.call("GET", "worklist?SiteID=SITE1&Accession=A1").text
+
+
+def test_back_at_the_row_that_was_opened(room: ReadingRoom, worklist: Page) -> None:
+    """By the report's key and by the browser's way back: same view, row and focus."""
+    worklist.keyboard.press("5")
+    worklist.get_by_role("button", name="Patient").click()
+    worklist.locator("[role=grid]").focus()
+    worklist.keyboard.press("ArrowDown")
+    expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 2")
+    for way_back in (lambda: worklist.keyboard.press("Alt+w"), worklist.go_back):
+        worklist.keyboard.press("Enter")
+        expect(worklist.locator("#text")).to_be_focused()
+        way_back()
+        expect(rows(worklist)).to_have_count(3)
+        expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 2")
+        expect(worklist.locator("[role=grid]")).to_be_focused()
+
+
+def test_sign_and_next(room: ReadingRoom, worklist: Page) -> None:
+    """The report is signed and the next one of the list is open; after the last, the worklist."""
+    worklist.keyboard.press("ArrowDown")
+    worklist.keyboard.press("Enter")
+    expect(worklist.get_by_text("PATIENT, 002").first).to_be_visible()
+    worklist.locator("#text").focus()
+    worklist.keyboard.type("Normal.")
+    worklist.keyboard.press("Control+Shift+Enter")
+    expect(worklist.get_by_text("PATIENT, 003").first).to_be_visible()
+    assert room.status("A2", "P2") == "Final"
+    worklist.locator("#text").focus()
+    worklist.keyboard.type("See [where].")
+    worklist.locator("#sign-next").click()
+    worklist.locator("#sign-anyway").click()
+    worklist.wait_for_url("**/reporting/worklist")
+    assert room.status("A3", "P3") == "Final"
+    expect(rows(worklist)).to_have_count(1)
+    expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 1")

@@ -119,3 +119,10 @@ def test_ten_thousand_levels_are_read_in_one_go() -> None:
     """Depth costs no stack."""
     _, document = read_template("<div>" * 10_000 + "deep" + "</div>" * 10_000)
     assert plain_text(document) == "deep"
+
+
+def test_a_text_area_keeps_its_default_text() -> None:
+    """What stands in it is the field's value, in one line."""
+    markup = "<section><p><textarea name='Lungs'>\n Clear.\n No effusion.</textarea></p></section>"
+    _, document = read_template(f"<html><body>{markup}</body></html>")
+    assert document.content == (Paragraph((Field("Lungs", "Clear. No effusion."),)),)

@@ -20,7 +20,7 @@ from bridge.engine.records.tables import (
     Signature,
 )
 from bridge.engine.rules.authority import Role
-from bridge.engine.rules.document import from_text
+from bridge.engine.rules.document import from_text, to_json
 from bridge.engine.rules.identity import Triple
 from bridge.engine.service import addenda
 from bridge.engine.service.assigning import open_for, unassign
@@ -321,3 +321,22 @@ def write_addendum(ward: Ward, order: Triple, text: str) -> None:
 def ward_addenda(work: Work, order: Triple) -> list[Addendum]:
     """Return the addenda there are."""
     return addenda.addenda_of(work, lock_report(work, order).report)
+
+
+def test_signing_accepts_default_text_on_every_path(ward: Ward) -> None:
+    """No bracket of default text is in what is signed, stored and released; a request stays."""
+    draft = "Lungs: [Unremarkable.] Nodule [size]."
+    order = ward.draft("A1", text=draft)
+
+    ward.do(sign, order)
+
+    wanted = "Lungs: Unremarkable. Nodule [size]."
+    with ward.work() as work:
+        report = lock_report(work, order).report
+        assert (report.content_text, report.document) == (wanted, to_json(from_text(wanted)))
+        kept = work.session.exec(select(Signature)).one()
+        assert (kept.content_text, kept.document) == (wanted, report.document)
+        addenda.create(work, report, ward.ann)
+        addenda.save(work, report, from_text(draft))
+        signed = addenda.sign(work, report, ward.ann)
+        assert (signed.content_text, signed.document) == (wanted, report.document)

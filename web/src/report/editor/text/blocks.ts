@@ -1,95 +1,195 @@
-// Turning lines into headings, paragraphs and list items, and back. A line is a text block: a
-// section, a paragraph, or one item of a list; neighbours of one list kind stand in one list.
-import type { Fragment, Node as Inner, NodeType, Schema } from "@tiptap/pm/model";
+// Lines: sections, paragraphs and list items, changed into each other and indented. The lines of
+// a table cell stay in their cell; a table between selected lines stays as it is.
+import { Fragment, type Node as Inner, type NodeType, type Schema } from "@tiptap/pm/model";
 import { TextSelection, type EditorState, type Transaction } from "@tiptap/pm/state";
+import { MAX_LIST_DEPTH } from "./document";
 
 export type LineKind = "section" | "paragraph" | "bulletList" | "orderedList";
 
 interface Line {
   kind: LineKind;
+  /** Of a list item: how many lists it is in, less one. */
+  level: number;
   content: Fragment;
+  /** Where the text of the line begins in the document. */
+  start: number;
   selected: boolean;
+  /** A table, which is no line. */
+  block?: Inner;
 }
+
+interface BlockRange {
+  from: number;
+  to: number;
+  blocks: { node: Inner; at: number }[];
+  /** Whether the lines are those of a table cell, which holds no sections. */
+  inCell: boolean;
+}
+
+const LISTS: readonly string[] = ["bulletList", "orderedList"];
+const isList = (kind: string): boolean => LISTS.includes(kind);
 
 /** Returns the kind of the line that a selection begins in. */
 export function kindAt(state: EditorState): LineKind {
-  return state.selection.$from.node(1).type.name as LineKind;
+  const { $from } = state.selection;
+  for (let depth = $from.depth; depth > 0; depth -= 1) {
+    const name = $from.node(depth).type.name;
+    if (isList(name)) return name as LineKind;
+  }
+  return $from.parent.type.name === "section" ? "section" : "paragraph";
 }
 
 /** Returns a transaction that makes the selected lines `kind`, or paragraphs if they all are. */
 export function toggleKind(state: EditorState, kind: LineKind): Transaction {
-  const range = topRange(state);
-  const lines = linesBetween(state, range);
+  const range = blockRange(state);
+  const lines = linesOf(state, range);
   const chosen = lines.filter((each) => each.selected);
   const wanted = chosen.every((each) => each.kind === kind) ? "paragraph" : kind;
-  return replaceLines(state, range, lines, wanted);
+  return withKind(state, range, lines, wanted);
 }
 
 /** Returns a transaction that makes the selected lines `kind`, whatever they are. */
 export function setKind(state: EditorState, kind: LineKind): Transaction {
-  const range = topRange(state);
-  return replaceLines(state, range, linesBetween(state, range), kind);
+  const range = blockRange(state);
+  return withKind(state, range, linesOf(state, range), kind);
 }
 
-interface TopRange {
-  from: number;
-  to: number;
-  first: number;
-  last: number;
+/** Returns a transaction that moves the selected items a level in or out; null where none can. */
+export function indent(state: EditorState, by: 1 | -1): Transaction | null {
+  const range = blockRange(state);
+  const lines = linesOf(state, range);
+  const changed = lines.map((line, index) => {
+    if (!line.selected || !isList(line.kind)) return line;
+    const before = lines[index - 1];
+    const deepest = before && isList(before.kind) ? before.level + 1 : 0;
+    const level = Math.min(line.level + by, by > 0 ? deepest : line.level, MAX_LIST_DEPTH - 1);
+    return { ...line, level: Math.max(0, level) };
+  });
+  if (changed.every((line, index) => line.level === lines[index]?.level)) return null;
+  return replaceLines(state, range, lines, changed);
 }
 
-function topRange(state: EditorState): TopRange {
+function withKind(
+  state: EditorState,
+  range: BlockRange,
+  lines: readonly Line[],
+  kind: LineKind,
+): Transaction {
+  const wanted = range.inCell && kind === "section" ? "paragraph" : kind;
+  const changed = lines.map((each) => {
+    if (!each.selected) return each;
+    return { ...each, kind: wanted, level: isList(wanted) && isList(each.kind) ? each.level : 0 };
+  });
+  return replaceLines(state, range, lines, changed);
+}
+
+function blockRange(state: EditorState): BlockRange {
   const { $from, $to } = state.selection;
-  return { from: $from.before(1), to: $to.after(1), first: $from.index(0), last: $to.index(0) };
-}
-
-function linesBetween(state: EditorState, range: TopRange): Line[] {
-  const { $from, $to } = state.selection;
-  const lines: Line[] = [];
-  for (let index = range.first; index <= range.last; index += 1) {
-    const block = state.doc.child(index);
-    const kind = block.type.name as LineKind;
-    if (block.isTextblock) {
-      lines.push({ kind, content: block.content, selected: true });
-      continue;
+  let depth = $from.sharedDepth($to.pos);
+  while (depth > 0 && !["tableCell", "tableHeader"].includes($from.node(depth).type.name))
+    depth -= 1;
+  const parent = $from.node(depth);
+  const first = $from.index(depth);
+  const last = Math.min($to.indexAfter(depth), parent.childCount) - 1;
+  const blocks: BlockRange["blocks"] = [];
+  parent.forEach((node, offset, index) => {
+    if (index >= first && index <= Math.max(first, last)) {
+      blocks.push({ node, at: $from.start(depth) + offset });
     }
-    block.forEach((item, _offset, number) => {
-      const before = index === range.first && number < $from.index(1);
-      const after = index === range.last && number > $to.index(1);
-      lines.push({ kind, content: item.content, selected: !before && !after });
+  });
+  const end = blocks.at(-1);
+  const from = blocks[0]?.at ?? 0;
+  return { from, to: end ? end.at + end.node.nodeSize : from, blocks, inCell: depth > 0 };
+}
+
+function linesOf(state: EditorState, range: BlockRange): Line[] {
+  const { from, to } = state.selection;
+  const lines: Line[] = [];
+  const add = (node: Inner, at: number, kind: LineKind, level: number): void => {
+    const start = at + 1;
+    const selected = start + node.content.size >= from && start <= to;
+    lines.push({ kind, level, content: node.content, start, selected });
+  };
+  const addList = (list: Inner, at: number, level: number): void => {
+    list.forEach((item, offset) => {
+      item.forEach((child, place) => {
+        const position = at + 1 + offset + 1 + place;
+        if (child.isTextblock) add(child, position, list.type.name as LineKind, level);
+        else addList(child, position, level + 1);
+      });
     });
+  };
+  for (const { node, at } of range.blocks) {
+    const kind = node.type.name;
+    if (node.isTextblock) add(node, at, kind as LineKind, 0);
+    else if (isList(kind)) addList(node, at, 0);
+    else {
+      const nothing = { content: Fragment.empty, start: at, selected: false, level: 0 };
+      lines.push({ ...nothing, kind: "paragraph", block: node });
+    }
   }
   return lines;
 }
 
 function replaceLines(
   state: EditorState,
-  range: TopRange,
-  lines: readonly Line[],
-  wanted: LineKind,
+  range: BlockRange,
+  before: readonly Line[],
+  after: readonly Line[],
 ): Transaction {
-  const changed = lines.map((each) => (each.selected ? { ...each, kind: wanted } : each));
-  const blocks = blocksOf(state.schema, changed);
+  const blocks = blocksOf(state.schema, after);
   const tr = state.tr.replaceWith(range.from, range.to, blocks);
-  const { anchor, head } = state.selection;
-  const place = placeInLines(state, range, blocks);
-  return tr.setSelection(TextSelection.create(tr.doc, place(anchor), place(head))).scrollIntoView();
+  const starts = startsOf(blocks, range.from);
+  const place = (position: number): number => {
+    const index = before.findLastIndex((each) => each.start <= position);
+    return (starts[index] ?? range.from) + position - (before[index]?.start ?? position);
+  };
+  const { $anchor, $head } = state.selection;
+  return tr
+    .setSelection(
+      TextSelection.between(tr.doc.resolve(place($anchor.pos)), tr.doc.resolve(place($head.pos))),
+    )
+    .scrollIntoView();
 }
 
 function blocksOf(schema: Schema, lines: readonly Line[]): Inner[] {
   const blocks: Inner[] = [];
+  let items: Line[] = [];
+  const close = (): void => {
+    blocks.push(...listsOf(schema, items, 0));
+    items = [];
+  };
   for (const line of lines) {
-    const type = schema.nodes[line.kind] as NodeType;
-    if (type.isTextblock) {
-      blocks.push(type.create(null, fitting(schema, type, line.content)));
+    if (isList(line.kind)) {
+      items.push(line);
       continue;
     }
-    const item = (schema.nodes["listItem"] as NodeType).create(null, line.content);
-    const last = blocks.at(-1);
-    if (last?.type === type) blocks[blocks.length - 1] = last.copy(last.content.addToEnd(item));
-    else blocks.push(type.create(null, item));
+    close();
+    const type = schema.nodes[line.kind] as NodeType;
+    blocks.push(line.block ?? type.create(null, fitting(schema, type, line.content)));
   }
+  close();
   return blocks;
+}
+
+/** Builds the lists of one level; deeper items go into the item before them. */
+function listsOf(schema: Schema, items: readonly Line[], level: number): Inner[] {
+  const lists: Inner[] = [];
+  let index = 0;
+  while (index < items.length) {
+    const line = items[index] as Line;
+    let next = index + 1;
+    while (next < items.length && (items[next] as Line).level > level) next += 1;
+    const text = (schema.nodes["paragraph"] as NodeType).create(null, line.content);
+    const below = listsOf(schema, items.slice(index + 1, next), level + 1);
+    const item = (schema.nodes["listItem"] as NodeType).create(null, [text, ...below]);
+    const type = schema.nodes[line.kind] as NodeType;
+    const last = lists.at(-1);
+    if (last?.type === type) lists[lists.length - 1] = last.copy(last.content.addToEnd(item));
+    else lists.push(type.create(null, item));
+    index = next;
+  }
+  return lists;
 }
 
 /** A heading bears no marks. */
@@ -99,23 +199,20 @@ function fitting(schema: Schema, type: NodeType, content: Fragment): Inner | Fra
   return text ? schema.text(text) : null;
 }
 
-/** Returns where a position of the old lines is in the new ones: same line, same offset. */
-function placeInLines(state: EditorState, range: TopRange, blocks: readonly Inner[]) {
+/** Returns where the lines of blocks begin, in document order. */
+function startsOf(blocks: readonly Inner[], from: number): number[] {
   const starts: number[] = [];
-  let at = range.from;
+  let at = from;
   for (const block of blocks) {
-    if (block.isTextblock) starts.push(at + 1);
-    else block.forEach((_item, offset) => starts.push(at + 1 + offset + 1));
+    if (block.type.name === "table") starts.push(at);
+    else if (block.isTextblock) starts.push(at + 1);
+    else {
+      const inside = at + 1;
+      block.descendants((node, position) => {
+        if (node.isTextblock) starts.push(inside + position + 1);
+      });
+    }
     at += block.nodeSize;
   }
-  return (position: number): number => {
-    const $position = state.doc.resolve(position);
-    let line = 0;
-    for (let index = range.first; index < $position.index(0); index += 1) {
-      const block = state.doc.child(index);
-      line += block.isTextblock ? 1 : block.childCount;
-    }
-    if (!state.doc.child($position.index(0)).isTextblock) line += $position.index(1);
-    return (starts[line] ?? range.from + 1) + $position.parentOffset;
-  };
+  return starts;
 }

@@ -1,5 +1,5 @@
-// Brackets `[…]` in a document: where they are, and which comes next. A template's open fields
-// read as brackets, so what is typed, dictated or filled in by a template is found alike.
+// Brackets `[…]` and fields with default text: where they are, and which comes next. A template's
+// open fields read as brackets, so what is typed, dictated or filled in by a template is found alike.
 import type { Node as Inner } from "@tiptap/pm/model";
 
 export interface Range {
@@ -32,22 +32,71 @@ export function bracketsBetween(doc: Inner, from: number, to: number): Range[] {
   return found;
 }
 
-/** Returns every bracket of a document. */
-export function allBrackets(doc: Inner): Range[] {
-  return bracketsBetween(doc, 0, doc.content.size);
+/** A place that Tab visits. */
+export interface Stop extends Range {
+  /** Whether it is a bracket; otherwise a field that holds the text that it was given. */
+  open: boolean;
 }
 
-/** Returns the bracket after (or before) a selection; past the end it begins anew. */
+/** Returns every bracket of a document, and every field that still holds its default text. */
+export function allStops(doc: Inner): Stop[] {
+  const open = bracketsBetween(doc, 0, doc.content.size).map((each) => ({ ...each, open: true }));
+  return [...open, ...defaultsIn(doc)].sort((one, other) => one.from - other.from);
+}
+
+function defaultsIn(doc: Inner): Stop[] {
+  const found: Stop[] = [];
+  doc.descendants((node, position) => {
+    if (node.isTextblock) {
+      for (const field of fieldsIn(node, position + 1)) {
+        if (field.given && field.text === field.given && !/[[\]]/.test(field.text)) {
+          found.push({ from: field.from, to: field.to, open: false });
+        }
+      }
+    }
+  });
+  return found;
+}
+
+interface FieldRange extends Range {
+  id: unknown;
+  label: string;
+  given: string;
+  text: string;
+}
+
+/** Returns the fields of a text block; one may be cut into several text nodes. */
+export function fieldsIn(block: Inner, start: number): FieldRange[] {
+  const fields: FieldRange[] = [];
+  block.forEach((node, offset) => {
+    const attrs = node.marks.find((mark) => mark.type.name === "field")?.attrs;
+    if (!attrs) return;
+    const from = start + offset;
+    const text = node.text ?? "";
+    const last = fields.at(-1);
+    if (last?.to === from && last.id === attrs["id"]) {
+      last.to = from + node.nodeSize;
+      last.text += text;
+      return;
+    }
+    const [label, given] = [String(attrs["label"]), String(attrs["given"])];
+    fields.push({ from, to: from + node.nodeSize, id: attrs["id"], label, given, text });
+  });
+  return fields;
+}
+
+/** Returns the stop after (or before) a selection; past the end the open ones begin anew. */
 export function neighbour(
-  brackets: readonly Range[],
+  stops: readonly Stop[],
   selection: Range,
   direction: 1 | -1,
-): Range | undefined {
+): Stop | undefined {
+  const open = stops.filter((each) => each.open);
   if (direction === 1) {
     const here = (each: Range) => each.from === selection.from && each.to === selection.to;
-    return brackets.find((each) => each.from >= selection.from && !here(each)) ?? brackets[0];
+    return stops.find((each) => each.from >= selection.from && !here(each)) ?? open[0];
   }
-  return brackets.findLast((each) => each.to <= selection.from) ?? brackets.at(-1);
+  return stops.findLast((each) => each.to <= selection.from) ?? open.at(-1);
 }
 
 /** Returns the choices that a label offers: `one / two / three`, two at least. */
@@ -55,4 +104,16 @@ export function choices(label: string): string[] {
   const parts = label.replace(/^\[|\]$/g, "").split(/\s+\/\s+|\|/);
   const named = parts.map((each) => each.trim()).filter(Boolean);
   return named.length > 1 ? named : [];
+}
+
+/** Returns the choices of the bracket or field that is selected as a whole. */
+export function choicesAt(doc: Inner, { from, to }: Range): string[] {
+  const $from = doc.resolve(from);
+  const block = $from.parent;
+  if (!block.isTextblock || to > $from.end()) return [];
+  const start = $from.start();
+  const text = block.textBetween(from - start, to - start);
+  if (/^\[[^[\]]*\]$/.test(text)) return choices(text);
+  const field = fieldsIn(block, start).find((each) => each.from === from && each.to === to);
+  return field ? choices(field.label) : [];
 }

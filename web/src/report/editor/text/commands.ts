@@ -4,9 +4,9 @@ import { closeHistory } from "@tiptap/pm/history";
 import { Fragment, Slice, type Node as Inner } from "@tiptap/pm/model";
 import { TextSelection, type Transaction } from "@tiptap/pm/state";
 import type { EditorView } from "@tiptap/pm/view";
-import { allBrackets, bracketsBetween, neighbour, type Range } from "./brackets";
+import { allStops, bracketsBetween, neighbour, type Range } from "./brackets";
 import { toEditor } from "./convert";
-import { inlineText, type ReportDocument } from "./document";
+import { blockLines, inlineText, itemParts, type ReportDocument } from "./document";
 import type { Macro } from "./macros";
 
 /** An editor, or its view: what is changed is the view's state. */
@@ -25,18 +25,17 @@ function asStep(changed: Changed, tr: Transaction): void {
 export function select(editor: Editor, range: Range): void {
   const { state, view } = editor;
   const size = state.doc.content.size;
-  const selection = TextSelection.create(
-    state.doc,
-    Math.min(range.from, size),
-    Math.min(range.to, size),
+  const selection = TextSelection.between(
+    state.doc.resolve(Math.min(range.from, size)),
+    state.doc.resolve(Math.min(range.to, size)),
   );
   view.dispatch(state.tr.setSelection(selection).scrollIntoView());
 }
 
-/** Selects the next or the previous bracket; false where there is none. */
+/** Selects the next or previous bracket or field with default text; false where there is none. */
 export function bracketBy(editor: Editor, direction: 1 | -1): boolean {
   const { doc, selection } = editor.state;
-  const found = neighbour(allBrackets(doc), selection, direction);
+  const found = neighbour(allStops(doc), selection, direction);
   if (!found) return false;
   select(editor, found);
   editor.view.focus();
@@ -76,6 +75,14 @@ export function insertText(editor: Changed, text: string): void {
     return { type: "paragraph" as const, content: [{ type: "text" as const, text: line }] };
   });
   insertDocument(editor, { type: "doc", content });
+}
+
+/** Puts a choice in place of the selection; a field stays one, so that it can be changed again. */
+export function insertChoice(editor: Editor, word: string): void {
+  const { from, to } = editor.state.selection;
+  const tr = editor.state.tr.insertText(word, from, to);
+  const end = tr.doc.resolve(from + word.length);
+  asStep(editor, tr.setSelection(TextSelection.near(end, -1)).scrollIntoView());
 }
 
 /**
@@ -134,21 +141,22 @@ function removeStretch(parent: Inner, tr: Editor["state"]["tr"], { from, to }: R
   else tr.delete(from, to);
 }
 
-/** Returns the range of a place that a check names: block, list item, characters. */
+/** Returns the range of a place that a check names: block, line of a list or table, characters. */
 export function rangeOf(
   doc: Inner,
   place: { block: number; item: number | null; start: number; end: number },
 ): Range | null {
   if (place.block >= doc.childCount) return null;
-  let at = 1;
+  let at = 0;
   for (let index = 0; index < place.block; index += 1) at += doc.child(index).nodeSize;
   const block = doc.child(place.block);
-  if (block.isTextblock) return { from: at + place.start, to: at + place.end };
-  const item = place.item ?? 0;
-  for (let index = 0; index < item && index < block.childCount; index += 1) {
-    at += block.child(index).nodeSize;
-  }
-  return { from: at + 1 + place.start, to: at + 1 + place.end };
+  const lines: number[] = [];
+  if (block.isTextblock) lines.push(at + 1);
+  block.descendants((node, position) => {
+    if (node.isTextblock) lines.push(at + 1 + position + 1);
+  });
+  const line = lines[block.isTextblock ? 0 : (place.item ?? 0)];
+  return line === undefined ? null : { from: line + place.start, to: line + place.end };
 }
 
 /** Returns a document's first line, for lists. */
@@ -156,5 +164,6 @@ export function firstLine(document: ReportDocument): string {
   const block = document.content[0];
   if (!block) return "";
   if (block.type === "section") return block.title;
-  return inlineText(block.type === "paragraph" ? block.content : (block.items[0] ?? []));
+  if (block.type === "list") return inlineText(itemParts(block.items[0] ?? []).text);
+  return blockLines(block)[0] ?? "";
 }

@@ -1,7 +1,20 @@
 // Between the engine's document and the editor's: one to one, in both directions.
 import type { JSONContent } from "@tiptap/core";
 import type { Node as Inner } from "@tiptap/pm/model";
-import { MARKS, runText, type Block, type Inline, type ReportDocument } from "./document";
+import {
+  itemParts,
+  MARKS,
+  runText,
+  tableGrid,
+  type Block,
+  type Inline,
+  type List,
+  type ListItem,
+  type Paragraph,
+  type ReportDocument,
+  type Table,
+  type TableCell,
+} from "./document";
 
 let fields = 0;
 
@@ -16,11 +29,30 @@ function blockNode(block: Block): JSONContent | null {
     return line("section", block.title ? [{ type: "text", text: block.title }] : []);
   }
   if (block.type === "paragraph") return line("paragraph", runNodes(block.content));
-  if (!block.items.length) return null;
-  return {
-    type: block.ordered ? "orderedList" : "bulletList",
-    content: block.items.map((item) => line("listItem", runNodes(item))),
-  };
+  if (block.type === "table") return tableNode(block);
+  return listNode(block);
+}
+
+function listNode(list: List): JSONContent | null {
+  if (!list.items.length) return null;
+  const items = list.items.map((item) => {
+    const { text, sublists } = itemParts(item);
+    const below = sublists.map(listNode).filter((each) => each !== null);
+    return { type: "listItem", content: [line("paragraph", runNodes(text)), ...below] };
+  });
+  return { type: list.ordered ? "orderedList" : "bulletList", content: items };
+}
+
+function tableNode(table: Table): JSONContent | null {
+  const rows = tableGrid(table).map((row) => {
+    return { type: "tableRow", content: row.map(cellNode) };
+  });
+  return rows.length ? { type: "table", content: rows } : null;
+}
+
+function cellNode({ type, content }: TableCell): JSONContent {
+  const blocks = content.map(blockNode).filter((each) => each !== null);
+  return { type, content: blocks.length ? blocks : [line("paragraph", [])] };
 }
 
 const line = (type: string, content: JSONContent[]): JSONContent =>
@@ -31,7 +63,7 @@ function runNodes(runs: readonly Inline[] = []): JSONContent[] {
     const text = runText(run);
     if (!text) return [];
     if (run.type === "field") {
-      const attrs = { label: run.label, id: String(++fields) };
+      const attrs = { label: run.label, id: String(++fields), given: run.value };
       return [{ type: "text", text, marks: [{ type: "field", attrs }] }];
     }
     const marks = run.marks?.map((type) => ({ type }));
@@ -48,11 +80,39 @@ export function fromEditor(doc: Inner): ReportDocument {
 
 function blockOf(node: Inner): Block {
   if (node.type.name === "section") return { type: "section", title: node.textContent };
+  if (node.type.name === "table") return tableOf(node);
+  return partOf(node);
+}
+
+function partOf(node: Inner): Paragraph | List {
   if (node.type.name === "paragraph") return { type: "paragraph", content: runsOf(node) };
-  const items: Inline[][] = [];
-  node.forEach((item) => items.push(runsOf(item)));
+  const items: ListItem[] = [];
+  node.forEach((item) => items.push(itemOf(item)));
   return { type: "list", ordered: node.type.name === "orderedList", items };
 }
+
+function itemOf(node: Inner): ListItem {
+  const item: ListItem = [];
+  node.forEach((child) => {
+    if (child.isTextblock) item.push(...runsOf(child));
+    else item.push(partOf(child) as List);
+  });
+  return item;
+}
+
+function tableOf(node: Inner): Table {
+  const content = childrenOf(node).map((row) => {
+    return { type: "tableRow" as const, content: childrenOf(row).map(cellOf) };
+  });
+  return { type: "table", content };
+}
+
+function cellOf(node: Inner): TableCell {
+  const type = node.type.name === "tableHeader" ? "tableHeader" : "tableCell";
+  return { type, content: childrenOf(node).map(partOf) };
+}
+
+const childrenOf = (node: Inner): Inner[] => Array.from(node.children);
 
 /** Text of one field may be cut into nodes (a composition): it is one run all the same. */
 function runsOf(parent: Inner): Inline[] {

@@ -31,10 +31,33 @@ export interface Paragraph {
 export interface List {
   type: "list";
   ordered: boolean;
-  items: Inline[][];
+  items: ListItem[];
 }
 
-export type Block = Section | Paragraph | List;
+/** The text of an item, and then its sublists. */
+export type ListItem = (Inline | List)[];
+
+export interface TableCell {
+  type: "tableCell" | "tableHeader";
+  content: (Paragraph | List)[];
+}
+
+export interface TableRow {
+  type: "tableRow";
+  content: TableCell[];
+}
+
+/** A row that is shorter than others ends with empty cells. */
+export interface Table {
+  type: "table";
+  content: TableRow[];
+}
+
+export type Block = Section | Paragraph | List | Table;
+
+/** Limits of the engine: lists in each other, and columns of a table. */
+export const MAX_LIST_DEPTH = 9;
+export const MAX_COLUMNS = 63;
 
 export interface ReportDocument {
   type: "doc";
@@ -52,13 +75,65 @@ export function inlineText(content: readonly Inline[]): string {
   return content.map(runText).join("");
 }
 
-/** Returns the lines of a block: a list has one for each item. */
+/** Returns the text of a list item, and its sublists. */
+export function itemParts(item: ListItem): { text: Inline[]; sublists: List[] } {
+  const text = item.filter((each): each is Inline => each.type !== "list");
+  return { text, sublists: item.filter((each): each is List => each.type === "list") };
+}
+
+/** Returns the rows of a table at equal length; none where there are no cells. */
+export function tableGrid(table: Table): TableCell[][] {
+  const width = Math.max(0, ...table.content.map((row) => row.content.length));
+  if (!width) return [];
+  return table.content.map(({ content }) => {
+    const missing = Array.from({ length: width - content.length }, (): TableCell => {
+      return { type: "tableCell", content: [] };
+    });
+    return [...content, ...missing];
+  });
+}
+
+/** Returns the lines of a block: a list has one for each item, a table its rows in columns. */
 export function blockLines(block: Block): string[] {
   if (block.type === "section") return [block.title];
   if (block.type === "paragraph") return [inlineText(block.content)];
-  return block.items.map((item, index) => {
-    return (block.ordered ? `${index + 1}. ` : "- ") + inlineText(item);
+  if (block.type === "table") return tableLines(block);
+  return block.items.flatMap((item, index) => {
+    const { text, sublists } = itemParts(item);
+    const line = (block.ordered ? `${index + 1}. ` : "- ") + inlineText(text);
+    return [line, ...sublists.flatMap(blockLines).map((each) => `  ${each}`)];
   });
+}
+
+const WIDEST_PADDED = 40;
+const WIDE =
+  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff01-\uff60]/gu;
+
+const columns = (text: string): number =>
+  text.replace(/\p{Mn}/gu, "").length + (text.match(WIDE)?.length ?? 0);
+
+/** Aligns the columns by spaces, as the engine's plain text does. */
+function tableLines(table: Table): string[] {
+  const rows = tableGrid(table).map((row) => row.map(cellLines));
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.min(WIDEST_PADDED, Math.max(0, ...rows.flatMap((row) => row[column] ?? []).map(columns))),
+  );
+  return rows.flatMap((row) => {
+    const height = Math.max(1, ...row.map((lines) => lines.length));
+    return Array.from({ length: height }, (_, line) => {
+      const cells = row.map((lines, column) => {
+        const text = lines[line] ?? "";
+        return text + " ".repeat(Math.max(0, (widths[column] ?? 0) - columns(text)));
+      });
+      return cells.join("  ").trimEnd();
+    });
+  });
+}
+
+function cellLines(cell: TableCell): string[] {
+  const lines = cell.content.flatMap(blockLines);
+  while (lines.length && !lines.at(-1)?.trim()) lines.pop();
+  return lines;
 }
 
 /** Returns the text alone, as the engine derives it. */
@@ -85,7 +160,18 @@ export function canonical(document: ReportDocument): string {
 function canonicalBlock(block: Block): unknown {
   if (block.type === "section") return ["section", block.title];
   if (block.type === "paragraph") return ["paragraph", canonicalRuns(block.content)];
-  return ["list", block.ordered, block.items.map(canonicalRuns)];
+  if (block.type === "table")
+    return ["table", tableGrid(block).map((row) => row.map(canonicalCell))];
+  const items = block.items.map((item) => {
+    const { text, sublists } = itemParts(item);
+    return [canonicalRuns(text), ...sublists.map(canonicalBlock)];
+  });
+  return ["list", block.ordered, items];
+}
+
+function canonicalCell({ type, content }: TableCell): unknown {
+  const blocks = content.length ? content : [{ type: "paragraph" as const, content: [] }];
+  return [type, ...blocks.map(canonicalBlock)];
 }
 
 function canonicalRuns(runs: readonly Inline[] = []): unknown[] {

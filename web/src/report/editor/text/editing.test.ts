@@ -1,9 +1,10 @@
 import type { Editor } from "@tiptap/core";
 import { afterEach, describe, expect, it } from "vitest";
-import { allBrackets, choices, neighbour } from "./brackets";
+import { allStops, choices, neighbour } from "./brackets";
 import { kindAt, toggleKind, type LineKind } from "./blocks";
 import {
   bracketBy,
+  insertChoice,
   insertDocument,
   insertText,
   rangeOf,
@@ -62,10 +63,56 @@ const EVERYTHING = doc(
   { type: "list", ordered: false, items: [[{ type: "field", label: "", value: "" }]] },
 );
 
+const words = (text: string) => ({ type: "text" as const, text });
+const line = (text: string) => ({ type: "paragraph" as const, content: text ? [words(text)] : [] });
+const NESTED = doc(
+  {
+    type: "list",
+    ordered: false,
+    items: [
+      [words("a"), { type: "list", ordered: true, items: [[words("b")], [words("c")]] }],
+      [words("d")],
+    ],
+  },
+  {
+    type: "table",
+    content: [
+      {
+        type: "tableRow",
+        content: [
+          { type: "tableHeader", content: [line("Node")] },
+          { type: "tableHeader", content: [line("mm")] },
+        ],
+      },
+      {
+        type: "tableRow",
+        content: [
+          {
+            type: "tableCell",
+            content: [line("4R"), { type: "list", ordered: false, items: [[words("new")]] }],
+          },
+          { type: "tableCell", content: [line("12")] },
+        ],
+      },
+    ],
+  },
+  line("end"),
+);
+
+const at = (of: Editor, wanted: string, offset = 0) => {
+  let found = -1;
+  of.state.doc.descendants((node, position) => {
+    if (node.text === wanted) found = position;
+  });
+  select(of, { from: found + offset, to: found + offset });
+};
+
 describe("a document in the editor", () => {
   it("comes out as it went in: every block, mark and field", () => {
     expect(canonical(fromEditor(open(EVERYTHING).state.doc))).toBe(canonical(EVERYTHING));
     expect(text(open(doc()))).toBe("");
+    expect(canonical(fromEditor(open(NESTED).state.doc))).toBe(canonical(NESTED));
+    expect(text(open(NESTED))).toBe("- a\n  1. b\n  2. c\n- d\nNode   mm\n4R     12\n- new\nend");
   });
 
   it("keeps a field's label while its bracket is typed over", () => {
@@ -104,6 +151,43 @@ describe("brackets", () => {
     expect(press(open(fromText("x")), "Tab")).toBeFalsy();
   });
 
+  it("and fields with default text are visited by Tab, until they are changed", () => {
+    const run = (label: string, value: string) => ({ type: "field" as const, label, value });
+    const here = open(
+      doc({
+        type: "paragraph",
+        content: [
+          run("lungs", "Clear."),
+          words(" "),
+          run("size", ""),
+          words(" "),
+          run("bones", "Intact."),
+        ],
+      }),
+    );
+    const seen = Array.from({ length: 4 }, () => (press(here, "Tab"), selected(here)));
+    expect(seen).toEqual(["Clear.", "[size]", "Intact.", "[size]"]);
+    here.view.dispatch(here.state.tr.insertText("4 mm"));
+    press(here, "Tab");
+    expect(selected(here)).toBe("Intact.");
+    here.view.dispatch(here.state.tr.insertText("Fracture."));
+    expect(press(here, "Tab")).toBeFalsy();
+    press(here, "Tab", { shiftKey: true });
+    expect(selected(here)).toBe("Clear.");
+    expect(text(here)).toBe("Clear. 4 mm Fracture.");
+  });
+
+  it("keep their field when a choice fills them", () => {
+    const field = { type: "field" as const, label: "left / right", value: "" };
+    const here = open(doc({ type: "paragraph", content: [field, words(" lung")] }));
+    bracketBy(here, 1);
+    insertChoice(here, "right");
+    expect(fromEditor(here.state.doc).content[0]).toMatchObject({
+      content: [{ type: "field", label: "left / right", value: "right" }, {}],
+    });
+    expect(here.state.selection.empty).toBe(true);
+  });
+
   it("are marked where they are typed, and no longer when they are closed", () => {
     const here = open(fromText("a\nb [c]"));
     expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(1);
@@ -119,7 +203,7 @@ describe("brackets", () => {
     expect(choices("[left / right]")).toEqual(["left", "right"]);
     expect(choices("[mm/cm]")).toEqual([]);
     expect(neighbour([], { from: 0, to: 0 }, 1)).toBeUndefined();
-    expect(allBrackets(open(fromText("no [unclosed")).state.doc)).toEqual([]);
+    expect(allStops(open(fromText("no [unclosed")).state.doc)).toEqual([]);
   });
 });
 
@@ -194,6 +278,51 @@ describe("lines", () => {
     expect(kindAt(here.state)).toBe("paragraph");
   });
 
+  it("of a list move in and out, and take their sublists along", () => {
+    const here = open(NESTED);
+    const shift = { shiftKey: true, altKey: true };
+    at(here, "d");
+    press(here, "ArrowRight", shift);
+    expect(text(here)).toMatch(/^- a\n {2}1\. b\n {2}2\. c\n {2}- d\n/);
+    press(here, "ArrowLeft", shift);
+    expect(canonical(fromEditor(here.state.doc))).toBe(canonical(NESTED));
+    expect(press(here, "ArrowLeft", shift)).toBeFalsy();
+    at(here, "c");
+    press(here, "Backspace");
+    expect(text(here)).toMatch(/^- a\n {2}1\. b\n1\. c\n- d\n/);
+    press(here, "Backspace");
+    expect(text(here)).toMatch(/^- a\n {2}1\. b\nc\n- d\n/);
+    press(here, "Backspace");
+    expect(text(here)).toMatch(/^- a\n {2}1\. bc\n- d\n/);
+    at(here, "bc", 2);
+    press(here, "Delete");
+    expect(text(here)).toMatch(/^- a\n {2}1\. bcd\nNode/);
+  });
+
+  it("of a list are split by Enter, and an empty one goes a level out", () => {
+    const here = open(NESTED);
+    at(here, "c", 1);
+    press(here, "Enter");
+    here.view.dispatch(here.state.tr.insertText("x"));
+    expect(text(here)).toMatch(/^- a\n {2}1\. b\n {2}2\. c\n {2}3\. x\n- d\n/);
+    press(here, "Enter");
+    press(here, "Enter");
+    here.view.dispatch(here.state.tr.insertText("y"));
+    expect(text(here)).toMatch(/ {2}3\. x\n1\. y\n- d\n/);
+  });
+
+  it("of a table cell change within their cell", () => {
+    const here = open(NESTED);
+    at(here, "12");
+    here.view.dispatch(toggleKind(here.state, "orderedList"));
+    expect(kindAt(here.state)).toBe("orderedList");
+    here.view.dispatch(toggleKind(here.state, "section"));
+    expect(text(here)).toContain("4R     12");
+    here.commands.selectAll();
+    here.view.dispatch(toggleKind(here.state, "bulletList"));
+    expect(text(here)).toMatch(/Node {3}mm\n4R {5}12\n- new\n- end$/);
+  });
+
   it("go on as a paragraph below a heading", () => {
     const here = open(doc({ type: "section", title: "Findings" }));
     select(here, { from: 9, to: 9 });
@@ -212,6 +341,41 @@ describe("what comes in from elsewhere", () => {
     expect(text(here)).toBe("a<b>1</b>\n<i>2b");
   });
 
+  it("goes into list items and table cells line by line", () => {
+    const here = open(NESTED);
+    at(here, "c", 1);
+    insertText(here, " one\ntwo");
+    expect(text(here)).toMatch(/^- a\n {2}1\. b\n {2}2\. c one\n[^]*two\n[^]*- d\n/);
+    const other = open(NESTED);
+    at(other, "12", 2);
+    insertText(other, " mm\nnew");
+    expect(text(other)).toContain("4R     12 mm\n- new  new\nend");
+    const table = fromEditor(other.state.doc).content[1];
+    expect(table).toMatchObject({ type: "table", content: [{}, { content: [{}, {}] }] });
+  });
+
+  it("comes back as it was when it is copied within the text", () => {
+    const here = open(NESTED);
+    here.commands.selectAll();
+    const { dom } = here.view.serializeForClipboard(here.state.selection.content());
+    here.view.pasteHTML(dom.innerHTML, new Event("paste") as ClipboardEvent);
+    expect(canonical(fromEditor(here.state.doc))).toBe(canonical(NESTED));
+  });
+
+  it("can be undone and redone by keys, also with Caps Lock", () => {
+    const here = open(fromText("mine"));
+    replaceAll(here, fromText("theirs"));
+    const key = (letter: string, shiftKey = false) =>
+      press(here, letter, { ctrlKey: true, shiftKey });
+    key("Z");
+    expect(text(here)).toBe("mine");
+    key("Y");
+    expect(text(here)).toBe("theirs");
+    key("z");
+    key("z", true);
+    expect(text(here)).toBe("theirs");
+  });
+
   it("can be undone as one step", () => {
     const here = open(fromText("mine"));
     replaceAll(here, fromText("theirs"));
@@ -226,7 +390,7 @@ describe("what comes in from elsewhere", () => {
   it("is reduced to what a report holds when it is pasted", () => {
     const html =
       '<script>alert(1)</script><ul><li><p>a</p><ul><li>b</li></ul></li></ul><p>c<br>d<img src="x"></p>';
-    expect(cleanPasted(html)).toBe("<ul><li>a </li><li>b</li></ul><p>c</p><p>d</p>");
+    expect(cleanPasted(html)).toBe("<ul><li>a<ul><li>b</li></ul></li></ul><p>c</p><p>d</p>");
   });
 
   it("is kept or removed when it was suggested", () => {
@@ -253,5 +417,12 @@ describe("what comes in from elsewhere", () => {
     expect(named(1, null, 10, 16)).toBe("[size]");
     expect(named(3, 0, 1, 3)).toBe("ne");
     expect(named(9, null, 0, 1)).toBeNull();
+    const nested = open(NESTED).state.doc;
+    const inside = (block: number, item: number, end: number) => {
+      const range = rangeOf(nested, { block, item, start: 0, end });
+      return range && nested.textBetween(range.from, range.to);
+    };
+    expect([inside(0, 2, 1), inside(0, 3, 1)]).toEqual(["c", "d"]);
+    expect([inside(1, 3, 3), inside(1, 4, 2)]).toEqual(["new", "12"]);
   });
 });

@@ -1,6 +1,8 @@
 // Makes an editor over a document of ours. Knows neither the engine nor when a text is saved.
 import { Editor, Extension } from "@tiptap/core";
 import { history, redo, undo } from "@tiptap/pm/history";
+import { Plugin } from "@tiptap/pm/state";
+import { tableEditing } from "@tiptap/pm/tables";
 import type { EditorView } from "@tiptap/pm/view";
 import { insertText } from "./commands";
 import { BracketHighlights } from "./highlights";
@@ -14,13 +16,24 @@ import type { Macro } from "./macros";
 /** Saving is no part of it: undo goes back over as many saves as there were. */
 const Undo = Extension.create({
   name: "undo",
-  addProseMirrorPlugins: () => [history({ depth: 500, newGroupDelay: 600 })],
-  addKeyboardShortcuts() {
-    const { editor } = this;
-    const back = () => undo(editor.state, editor.view.dispatch);
-    const forth = () => redo(editor.state, editor.view.dispatch);
-    return { "Mod-z": back, "Mod-y": forth, "Shift-Mod-z": forth };
-  },
+  addProseMirrorPlugins: () => [
+    history({ depth: 500, newGroupDelay: 600 }),
+    new Plugin({ props: { handleKeyDown: undoByKey } }),
+  ],
+});
+
+/** Ctrl+Z, Ctrl+Y, Ctrl+Shift+Z, whatever Caps Lock makes of the letters. */
+function undoByKey(view: EditorView, event: KeyboardEvent): boolean {
+  if (!(event.ctrlKey || event.metaKey) || event.altKey) return false;
+  const key = event.key.toLowerCase();
+  if (key !== "z" && key !== "y") return false;
+  const back = key === "z" && !event.shiftKey;
+  return (back ? undo : redo)(view.state, view.dispatch);
+}
+
+const Tables = Extension.create({
+  name: "tables",
+  addProseMirrorPlugins: () => [tableEditing({ allowTableNodeSelection: true })],
 });
 
 /**
@@ -45,6 +58,8 @@ export interface EditorOptions {
   macros: () => readonly Macro[];
   onEdit: () => void;
   onSelect: () => void;
+  /** Sees keys before the editor does; true: they are done with. */
+  onKey?: (event: KeyboardEvent) => boolean;
 }
 
 export function createEditor(options: EditorOptions): Editor {
@@ -54,6 +69,7 @@ export function createEditor(options: EditorOptions): Editor {
       ...SCHEMA,
       EditorKeys.configure({ macros: options.macros }),
       Undo,
+      Tables,
       BracketHighlights,
     ],
     content: toEditor(options.document),
@@ -66,6 +82,7 @@ export function createEditor(options: EditorOptions): Editor {
       attributes: options.attributes,
       transformPastedHTML: cleanPasted,
       handleDOMEvents: { beforeinput: insertLines },
+      handleKeyDown: (_, event) => options.onKey?.(event) ?? false,
     },
     onUpdate: options.onEdit,
     onTransaction: options.onSelect,

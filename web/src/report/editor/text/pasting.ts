@@ -1,31 +1,217 @@
-// What is pasted: markup is reduced to what a report can hold, before the editor parses it.
-// Parsed by an inert document, so that nothing of it runs or is loaded.
+// What is pasted: markup of Word, Google Docs, spreadsheets and web pages, reduced to what a
+// report holds before the editor parses it. Parsed by an inert document: nothing runs or loads.
+import { MAX_COLUMNS, MAX_LIST_DEPTH } from "./document";
+import { listsFromParagraphs, STYLE, styleOf } from "./pastedLists";
 
-const BLOCKS = "p, div, blockquote, pre, table, tr, td, th, section, article";
+const DROPPED = "script, style, meta, link, title, img, svg, object, iframe, colgroup, col";
+const HEADINGS = "h1, h2, h3, h4, h5, h6";
+const BLOCKS = `p, div, blockquote, pre, table, ul, ol, section, article, header, footer, ${HEADINGS}`;
+const LINES = `p, div, pre, blockquote, section, article, header, footer, ${HEADINGS}`;
+const INSIDE_ITEM = `p, div, blockquote, pre, table, tr, td, th, section, article, ${HEADINGS}`;
 
-/** Returns markup in which each list item is one line, and nested lists lie behind their item. */
+/** Returns markup whose list items are one line with sublists, and whose tables are plain grids. */
 export function cleanPasted(html: string): string {
-  const inert = new DOMParser().parseFromString(html, "text/html");
-  inert
-    .querySelectorAll("script, style, meta, link, title, img, svg, object, iframe")
-    .forEach((each) => {
-      each.remove();
-    });
-  inert.querySelectorAll("li > ul, li > ol").forEach((nested) => {
-    const items = [...nested.querySelectorAll(":scope > li")];
-    nested.closest("li")?.after(...items);
-    nested.remove();
+  // The page's policy forbids styles in markup, also in an inert document: they are read as data.
+  const unstyled = html.replace(/(<[^<>]*?\s)style(\s*=)/gi, `$1${STYLE}$2`);
+  const { body } = new DOMParser().parseFromString(unstyled, "text/html");
+  const all = (selector: string) => [...body.querySelectorAll(selector)];
+  for (const each of all(`${DROPPED}, .Apple-interchange-newline`)) each.remove();
+  listsFromParagraphs(body);
+  emphasisFromStyles(body);
+  for (const each of all("p")) emptyIfBlank(each);
+  for (const each of all("ul > ul, ul > ol, ol > ul, ol > ol")) intoItemBefore(each);
+  for (const each of all("li")) flattenItem(each);
+  for (const each of all("ol[start]").reverse()) keepNumbers(each as HTMLOListElement);
+  for (const each of all("table").reverse()) tidyTable(each as HTMLTableElement);
+  if (body.querySelector(":scope > br")) wrapText(body);
+  for (const each of all("br").reverse()) splitAt(each);
+  for (const each of all(`[${STYLE}]`)) each.removeAttribute(STYLE);
+  return body.innerHTML;
+}
+
+/** Google Docs wraps everything in a `<b>` that is not bold, and says what is bold by styles. */
+function emphasisFromStyles(body: HTMLElement): void {
+  for (const each of body.querySelectorAll("b, strong, i, em, u")) {
+    if (isPlain(each)) each.replaceWith(...each.childNodes);
+  }
+  for (const each of body.querySelectorAll(`span[${STYLE}]`)) {
+    if (isBold(styleOf(each, "font-weight"))) wrapContent(each, "strong");
+    if (styleOf(each, "font-style") === "italic") wrapContent(each, "em");
+    if (decoration(each).includes("underline") && !each.closest("a")) wrapContent(each, "u");
+  }
+}
+
+const isBold = (weight: string): boolean => weight.startsWith("bold") || Number(weight) >= 600;
+const decoration = (element: Element): string => styleOf(element, "text-decoration(?:-line)?");
+
+function isPlain(element: Element): boolean {
+  const weight = styleOf(element, "font-weight");
+  if (element.matches("b, strong")) return weight !== "" && !isBold(weight);
+  if (element.matches("i, em")) return styleOf(element, "font-style") === "normal";
+  return decoration(element) === "none";
+}
+
+function wrapContent(element: Element, tag: string): void {
+  const wrapped = element.ownerDocument.createElement(tag);
+  wrapped.append(...element.childNodes);
+  element.append(wrapped);
+}
+
+/** Word writes an empty line as a paragraph with a hard space. */
+function emptyIfBlank(paragraph: Element): void {
+  if (!isFilled(paragraph) && !paragraph.querySelector("br")) paragraph.replaceChildren();
+}
+
+/** Lists right in a list, as Google Docs writes them, belong to the item before them. */
+function intoItemBefore(list: Element): void {
+  const before = list.previousElementSibling;
+  if (before?.matches("li")) before.append(list);
+  else list.replaceWith(...list.childNodes);
+}
+
+/** An item is one line, and then its sublists; what is deeper than the engine's lists moves up. */
+function flattenItem(item: Element): void {
+  const sublists = [...item.querySelectorAll("ul, ol")].filter(
+    (each) => each.parentElement?.closest("li") === item,
+  );
+  for (const each of sublists) each.remove();
+  for (const block of item.querySelectorAll(INSIDE_ITEM)) {
+    const before = block.previousSibling ? [" "] : [];
+    const after = block.nextSibling ? [" "] : [];
+    block.replaceWith(...before, ...block.childNodes, ...after);
+  }
+  for (const each of item.querySelectorAll("br")) each.replaceWith(" ");
+  if (depthOf(item) < MAX_LIST_DEPTH) item.append(...sublists);
+  else item.after(...sublists.flatMap((each) => [...each.children]));
+}
+
+function depthOf(item: Element): number {
+  let depth = 0;
+  for (let at = item.parentElement; at; at = at.parentElement) if (at.matches("ul, ol")) depth += 1;
+  return depth;
+}
+
+/** A report's list begins with 1: one that goes on with another number keeps it as text. */
+function keepNumbers(list: HTMLOListElement): void {
+  if (list.start === 1 || list.closest("li")) return;
+  let number = list.start;
+  for (const item of [...list.children]) {
+    const sublists = [...item.children].filter((each) => each.matches("ul, ol"));
+    const line = list.ownerDocument.createElement("p");
+    for (const each of sublists) each.remove();
+    line.append(`${number}. `, ...item.childNodes);
+    list.before(line, ...sublists);
+    number += 1;
+  }
+  list.remove();
+}
+
+/** Gives merged cells their empty neighbours; a table that only lays out becomes its lines. */
+function tidyTable(table: HTMLTableElement): void {
+  const outer = table.parentElement?.closest("td, th");
+  const grid = gridOf(table);
+  const width = Math.max(0, ...grid.map((row) => row.length));
+  const caption = table.caption;
+  if (caption) table.before(renamed(caption, "p"));
+  caption?.remove();
+  if (outer || width > MAX_COLUMNS || (width <= 1 && grid.length <= 1)) {
+    table.replaceWith(...grid.flatMap((row) => linesOfRow(row)));
+    return;
+  }
+  for (const section of table.querySelectorAll(":scope > thead, :scope > tfoot, :scope > tbody")) {
+    section.remove();
+  }
+  table.replaceChildren();
+  for (const cells of grid) {
+    const row = table.insertRow();
+    row.append(...cells);
+    while (row.cells.length < width) row.append(table.ownerDocument.createElement("td"));
+  }
+}
+
+function gridOf(table: HTMLTableElement): HTMLTableCellElement[][] {
+  // Word ends a table with merged cells by a row without height.
+  const rows = [...table.rows].filter((row) => row.getAttribute("height") !== "0" || isFilled(row));
+  const grid: HTMLTableCellElement[][] = rows.map(() => []);
+  rows.forEach((row, y) => {
+    let x = 0;
+    for (const cell of [...row.cells]) {
+      while (grid[y]?.[x]) x += 1;
+      const [wide, tall] = [Math.min(cell.colSpan, MAX_COLUMNS), cell.rowSpan || rows.length];
+      for (let down = 0; down < Math.min(tall, rows.length - y); down += 1) {
+        for (let right = 0; right < wide; right += 1) {
+          const first = down === 0 && right === 0;
+          const line = grid[y + down] as HTMLTableCellElement[];
+          line[x + right] = first ? tidyCell(cell) : table.ownerDocument.createElement("td");
+        }
+      }
+      x += wide;
+    }
   });
-  inert.querySelectorAll("li").forEach((item) => {
-    item.querySelectorAll(BLOCKS).forEach((block) => block.replaceWith(...block.childNodes, " "));
-  });
-  inert.querySelectorAll("br").forEach((each) => {
-    const line = each.closest("p, div, li, h1, h2, h3, h4, h5, h6");
-    if (!line) return;
-    const rest = line.cloneNode() as Element;
-    while (each.nextSibling) rest.append(each.nextSibling);
-    line.after(rest);
-    each.remove();
-  });
-  return inert.body.innerHTML;
+  return grid.map((row) =>
+    Array.from(row, (each) => each ?? table.ownerDocument.createElement("td")),
+  );
+}
+
+const isFilled = (element: Element): boolean => /[^\s\u00a0]/.test(element.textContent);
+
+/** A cell holds paragraphs and lists. */
+function tidyCell(cell: HTMLTableCellElement): HTMLTableCellElement {
+  const header = cell.nodeName === "TH" || cell.closest("thead") !== null;
+  for (const each of cell.querySelectorAll(HEADINGS)) each.replaceWith(renamed(each, "p"));
+  wrapText(cell);
+  const tidy = cell.ownerDocument.createElement(header ? "th" : "td");
+  tidy.append(...cell.childNodes);
+  return tidy;
+}
+
+/** The lines of a row that is no row of a table: its cells behind each other in one line. */
+function linesOfRow(row: HTMLTableCellElement[]): Node[] {
+  if (row.length === 1) return [...(row[0]?.childNodes ?? [])];
+  const text = row.map((each) => each.textContent.trim()).filter(Boolean);
+  const line = row[0]?.ownerDocument.createElement("p");
+  line?.append(text.join(" | "));
+  return line ? [line] : [];
+}
+
+function renamed(element: Element, tag: string): Element {
+  const other = element.ownerDocument.createElement(tag);
+  other.append(...element.childNodes);
+  return other;
+}
+
+/** Puts text beside blocks into paragraphs of its own; a line break between blocks is an empty one. */
+function wrapText(parent: Element): void {
+  let line: Element | null = null;
+  for (const node of [...parent.childNodes]) {
+    const block = node.nodeType === 1 && holdsBlock(node as Element);
+    const spaces = node.nodeType === 3 && !node.textContent?.trim();
+    if (block) line = null;
+    else if (line) line.append(node);
+    else if (!spaces && node.nodeType !== 8) {
+      line = parent.ownerDocument.createElement("p");
+      node.replaceWith(line);
+      if (node.nodeName !== "BR") line.append(node);
+    }
+  }
+}
+
+const holdsBlock = (element: Element): boolean =>
+  element.matches(BLOCKS) || element.querySelector(BLOCKS) !== null;
+
+/** A line break begins a new line of the same kind. */
+function splitAt(lineBreak: Element): void {
+  let line = lineBreak.closest(LINES);
+  if (line?.querySelector(BLOCKS)) {
+    wrapText(line);
+    line = lineBreak.closest(LINES);
+  }
+  if (!line || line.querySelector(BLOCKS)) return;
+  const rest = line.ownerDocument.createRange();
+  rest.setStartAfter(lineBreak);
+  rest.setEnd(line, line.childNodes.length);
+  const next = line.cloneNode() as Element;
+  next.append(rest.extractContents());
+  lineBreak.remove();
+  line.after(next);
 }

@@ -10,7 +10,7 @@ const PlainText = Node.create({ name: "text", group: "inline" });
 
 const Paragraph = Node.create({
   name: "paragraph",
-  group: "block",
+  group: "block cellBlock",
   content: "text*",
   priority: 1000,
   parseHTML: () => [{ tag: "p" }],
@@ -29,7 +29,8 @@ const Section = Node.create({
 
 const Item = Node.create({
   name: "listItem",
-  content: "text*",
+  content: "paragraph (bulletList | orderedList)*",
+  defining: true,
   parseHTML: () => [{ tag: "li" }],
   renderHTML: ({ HTMLAttributes }) => ["li", HTMLAttributes, 0],
 });
@@ -37,10 +38,44 @@ const Item = Node.create({
 const list = (name: string, tag: string) =>
   Node.create({
     name,
-    group: "block",
+    group: "block cellBlock",
     content: "listItem+",
     parseHTML: () => [{ tag }],
     renderHTML: ({ HTMLAttributes }) => [tag, HTMLAttributes, 0],
+  });
+
+const Table = Node.create({
+  name: "table",
+  group: "block",
+  content: "tableRow+",
+  isolating: true,
+  extendNodeSchema: (extension) => (extension.name === "table" ? { tableRole: "table" } : {}),
+  parseHTML: () => [{ tag: "table" }],
+  renderHTML: () => ["table", ["tbody", 0]],
+});
+
+const Row = Node.create({
+  name: "tableRow",
+  content: "(tableCell | tableHeader)+",
+  extendNodeSchema: (extension) => (extension.name === "tableRow" ? { tableRole: "row" } : {}),
+  parseHTML: () => [{ tag: "tr" }],
+  renderHTML: () => ["tr", 0],
+});
+
+/** Cells are not merged; the spans are what the table editing of ProseMirror reads. */
+const cell = (name: string, tag: string, tableRole: string) =>
+  Node.create({
+    name,
+    content: "cellBlock+",
+    isolating: true,
+    addAttributes: () => ({
+      colspan: { default: 1, rendered: false, parseHTML: () => 1 },
+      rowspan: { default: 1, rendered: false, parseHTML: () => 1 },
+      colwidth: { default: null, rendered: false, parseHTML: () => null },
+    }),
+    extendNodeSchema: (extension) => (extension.name === name ? { tableRole } : {}),
+    parseHTML: () => [{ tag }],
+    renderHTML: () => [tag, 0],
   });
 
 const emphasis = (name: string, tags: readonly string[], shown: string) =>
@@ -58,7 +93,7 @@ const Suggested = Mark.create({
   renderHTML: () => ["span", { class: "suggested", "data-suggested": "" }, 0],
 });
 
-/** `id` tells neighbours with the same label apart. */
+/** `id` tells neighbours with the same label apart; `given` is the text that it came with. */
 const Field = Mark.create({
   name: "field",
   excludes: "_",
@@ -69,6 +104,7 @@ const Field = Mark.create({
       renderHTML: (attributes: Record<string, unknown>) => ({ "data-field": attributes["label"] }),
     },
     id: { default: "", rendered: false },
+    given: { default: "", rendered: false },
   }),
   parseHTML: () => [{ tag: "span[data-field]" }],
   renderHTML: ({ HTMLAttributes }) => ["span", { ...HTMLAttributes, class: "field" }, 0],
@@ -82,6 +118,10 @@ export const SCHEMA: Extensions = [
   list("bulletList", "ul"),
   list("orderedList", "ol"),
   Item,
+  Table,
+  Row,
+  cell("tableCell", "td", "cell"),
+  cell("tableHeader", "th", "header_cell"),
   emphasis("bold", ["strong", "b"], "strong"),
   emphasis("italic", ["em", "i"], "em"),
   emphasis("underline", ["u"], "u"),

@@ -1,0 +1,124 @@
+"""The report by keyboard alone: pick lists, default text, dialogs, undo, saving."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.editor.test_writing import opened, saved, selected
+from tests.browser.reading_room import ReadingRoom
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def field(label: str, value: str = "") -> dict[str, str]:
+    """Return a field of a template."""
+    return {"type": "field", "label": label, "value": value}
+
+
+def line(text: str, *fields: dict[str, str]) -> dict[str, object]:
+    """Return a line of a template: text, and then fields."""
+    return {"type": "paragraph", "content": [{"type": "text", "text": text}, *fields]}
+
+
+def templated(room: ReadingRoom, page: Page, *content: dict[str, object]) -> None:
+    """Open a report with a template."""
+    document = {"type": "doc", "content": list(content)}
+    room.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": document})
+    opened(page, room, reportingApp={"ApplyTemplate": 7})
+    page.click("#text p >> nth=0", position={"x": 1, "y": 5})
+    page.keyboard.press("Control+Home")
+
+
+def test_a_pick_list_opens_at_its_bracket_and_is_chosen_by_arrows(
+    room: ReadingRoom, page: Page
+) -> None:
+    """Arrows move, Enter takes; Escape closes; a list that was answered opens again."""
+    templated(
+        room,
+        page,
+        line("Heart: ", field("normal / enlarged / not seen")),
+        line("Lungs: ", field("clear|opaque")),
+    )
+    page.keyboard.press("Tab")
+    choices = page.locator(".choices")
+    expect(choices.locator(".active")).to_have_text("normal")
+    bracket, box = page.locator("#text .bracket").first.bounding_box(), choices.bounding_box()
+    assert bracket
+    assert box
+    assert abs(box["x"] - bracket["x"]) < 10
+    assert 0 <= box["y"] - (bracket["y"] + bracket["height"]) < 20
+    page.keyboard.press("ArrowDown")
+    expect(choices.locator(".active")).to_have_text("enlarged")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(choices.locator(".active")).to_have_text("not seen")
+    page.keyboard.press("Enter")
+    expect(choices).to_have_count(0)
+    page.keyboard.press("Tab")
+    expect(choices.locator(".active")).to_have_text("clear")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    saved(page)
+    assert room.content() == "Heart: not seen\nLungs: opaque"
+
+
+def test_default_text_is_visited_and_signed_without_brackets(room: ReadingRoom, page: Page) -> None:
+    """Tab selects it to be replaced; what is left is text when the report is signed."""
+    templated(
+        room,
+        page,
+        line("Lungs: ", field("Unremarkable.")),
+        line("Heart: ", field("heart", "Normal in size.")),
+        line("Bones: ", field("Intact.")),
+    )
+    page.keyboard.press("Tab")
+    assert selected(page) == "[Unremarkable.]"
+    page.keyboard.press("Tab")
+    assert selected(page) == "Normal in size."
+    page.keyboard.press("Tab")
+    assert selected(page) == "[Intact.]"
+    page.keyboard.type("Old fracture.")
+    saved(page)
+    page.click("#sign")
+    page.wait_for_selector("#unsign:visible")
+    wanted = "Lungs: Unremarkable.\nHeart: Normal in size.\nBones: Old fracture."
+    assert room.content() == wanted
+    expect(page.locator("#text")).to_have_text(wanted.replace("\n", ""))
+
+
+def test_dialogs_give_the_focus_back(room: ReadingRoom, page: Page) -> None:
+    """To the button that asked, to the menu that hides it, or to the text."""
+    opened(page, room)
+    page.fill("#text", "See [where].")
+    saved(page)
+    page.click("#sign")
+    expect(page.locator("#checks")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#sign")).to_be_focused()
+    page.focus("#text")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#checks")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#text")).to_be_focused()
+    page.click("#more summary")
+    page.click("#discard")
+    expect(page.locator("#confirm")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#more summary")).to_be_focused()
+
+
+def test_caps_lock_changes_no_command(room: ReadingRoom, page: Page) -> None:
+    """Undo, redo and save by the letters that Caps Lock makes."""
+    opened(page, room)
+    page.focus("#text")
+    page.keyboard.type("one")
+    text = page.locator("#text")
+    page.keyboard.press("Control+Z")
+    expect(text).to_have_text("")
+    page.keyboard.press("Control+Y")
+    expect(text).to_have_text("one")
+    page.keyboard.press("Control+z")
+    expect(text).to_have_text("")
+    page.keyboard.press("Control+Shift+z")
+    expect(text).to_have_text("one")
+    page.keyboard.press("Control+S")
+    expect(page.locator("#say")).to_have_text("Saved.")

@@ -1,0 +1,82 @@
+"""What is pasted from Word and Google Docs, in a real browser: lists, emphasis, tables."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.editor.writing import opened, phase
+from tests.browser.reading_room import ReadingRoom
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PASTE = """
+([selector, html]) => {
+  const clipboardData = new DataTransfer();
+  clipboardData.setData("text/html", html);
+  const event = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+  document.querySelector(selector).dispatchEvent(event);
+}
+"""
+
+
+def paste(page: Page, html: str) -> None:
+    """Paste markup at the caret, as the clipboard of another program gives it."""
+    page.focus("#text")
+    page.evaluate(PASTE, ["#text", html])
+
+
+def word(marker: str, text: str, level: int = 1) -> str:
+    """Return a list paragraph as Word for Windows writes it."""
+    return (
+        f"<p class=MsoListParagraph style='text-indent:-18.0pt;mso-list:l0 level{level} lfo1'>"
+        "<![if !supportLists]><span style='font-family:Symbol'><span style='mso-list:Ignore'>"
+        f"{marker}<span style='font:7.0pt \"Times New Roman\"'>&nbsp;&nbsp; </span></span></span>"
+        f"<![endif]><span lang=EN-US>{text}<o:p></o:p></span></p>"
+    )
+
+
+def test_word_lists_are_saved_as_lists(room: ReadingRoom, page: Page) -> None:
+    """Bullets and numbers of Word are list items, without the characters that Word writes."""
+    opened(page, room.launch())
+    between = "<p class=MsoNormal>Impression<o:p></o:p></p>"
+    markup = [word("·", "Nodule"), word("·", "Effusion"), between, word("1.", "a"), word("2.", "b")]
+    paste(
+        page, f"<html><body><!--StartFragment-->{''.join(markup)}<!--EndFragment--></body></html>"
+    )
+    expect(page.locator("#text ul > li")).to_have_text(["Nodule", "Effusion"])
+    expect(page.locator("#text ol > li")).to_have_text(["a", "b"])
+    phase(page, "saved")
+    assert room.content() == "- Nodule\n- Effusion\nImpression\n1. a\n2. b"
+
+
+def test_google_docs_are_bold_only_where_they_say_so(room: ReadingRoom, page: Page) -> None:
+    """The `<b>` around everything is no emphasis; nested lists stay nested."""
+    opened(page, room.launch())
+    paste(
+        page,
+        '<meta charset="utf-8"><b style="font-weight:normal;" id="docs-internal-guid-1">'
+        '<p dir="ltr"><span style="font-weight:400">Plain </span>'
+        '<span style="font-weight:700">bold</span></p><ul><li aria-level="1"><p>outer</p></li>'
+        '<ul><li aria-level="2"><p>inner</p></li></ul></ul></b>',
+    )
+    expect(page.locator("#text strong")).to_have_text(["bold"])
+    expect(page.locator("#text ul ul > li")).to_have_text(["inner"])
+
+
+def test_a_table_keeps_its_rows_and_can_be_left(room: ReadingRoom, page: Page) -> None:
+    """Rows and cells come as such; Tab goes from cell to cell, an arrow key to a line below."""
+    opened(page, room.launch())
+    cells = [("Node", "Size"), ("4R", "12 mm")]
+    rows = "".join(
+        f"<tr>{''.join(f'<td><p class=MsoNormal>{cell}</p></td>' for cell in row)}</tr>"
+        for row in cells
+    )
+    paste(page, f"<table class=MsoTableGrid border=1>{rows}</table>")
+    expect(page.locator("#text tr")).to_have_count(2)
+    expect(page.locator("#text tr").last.locator("td")).to_have_text(["4R", "12 mm"])
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.type("4L")
+    expect(page.locator("#text td").nth(2)).to_have_text("4L")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.type("below")
+    expect(page.locator("#text > p")).to_have_text(["below"])
