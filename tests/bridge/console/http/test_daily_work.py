@@ -1,5 +1,9 @@
 """What people look for, look after and add to: orders, concerns, codes, drafts."""
 
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+
 import pytest
 
 from bridge.runtime.step import now_ms
@@ -88,6 +92,56 @@ def test_an_order_is_found_by_each_of_its_numbers(office: Office) -> None:
     for number in ("A40", "PL-40", " FI-40 "):
         assert find(office, "operator", accession=number) == ["A40"]
     assert find(office, "operator", accession="nobody's") == []
+
+
+@pytest.fixture
+def restoring() -> Iterator[ExitStack]:
+    """Undo what a test changes in the data directory, which the tests of this module share."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_an_accession_mapped_from_another_field_finds_the_message(
+    office: Office, restoring: ExitStack
+) -> None:
+    """OBR-20 as the accession: by it the search and order tracking find order and message."""
+    orders = office.settings.home / "mappings" / "orders.yaml"
+    written = orders.read_text("utf-8")
+    accession = "  Accession: {from: OBR-20, required: true}\n"
+    changed = re.sub(r"(?m)^  Accession:.*\n(?:    .*\n)*", accession, written, count=1)
+    assert accession in changed
+    orders.write_text(changed, "utf-8")
+    restoring.callback(orders.write_text, written, "utf-8")
+    payload = order(41).replace(b"||A41||||||CT", b"||||ACC-41||||CT")
+    assert b"ACC-41" in payload
+    message = office.store("orders", payload)
+    office.index()
+    key = Key("SITE1", "M41", "ACC-41")
+    with office.database.write() as connection:
+        order_saving.save(connection, [IndexedOrder(key, "ordered", message, message)])
+
+    wanted = {"kind": "order", "number": "ACC-41"}
+    found = office.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
+    assert [each["id"] for each in found] == [message]
+    tracked = office.call("editor1", "POST", "/api/orders/find", {"accession": "ACC-41"}).json()
+    assert [each["accession"] for each in tracked["orders"]] == ["ACC-41"]
+    assert [each["id"] for each in tracked["messages"]] == [message]
+    assert "received" in {each["kind"] for each in tracked["steps"]}
+
+
+def test_order_tracking_shows_the_message_that_changed_an_order_under_another_number(
+    office: Office,
+) -> None:
+    """A cancel that has the placer number alone; not for somebody who may not see its site."""
+    first = office.store("orders", order(42, accession="A42"))
+    other = office.store("north", order(43, accession="A43"))
+    office.index()
+    with office.database.write() as connection:
+        known = IndexedOrder(Key("SITE1", "M42", "A42"), "cancelled", first, other)
+        order_saving.save(connection, [known])
+    for who, wanted in (("editor", [other, first]), ("editor1", [first])):
+        told = office.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
+        assert [each["id"] for each in told["messages"]] == wanted
 
 
 def test_a_patient_is_asked_for_only_with_bodies(office: Office) -> None:
