@@ -53,8 +53,12 @@ def try_(
         str, typer.Option(help="Whose site, time zone and charset hold for files; else UTC, UTF-8.")
     ] = "",
     orders: Annotated[
-        str, typer.Option(help="What reads the orders that a definition of results answers.")
-    ] = "orders",
+        str,
+        typer.Option(
+            help="The definition that reads the orders of results; default: the version that"
+            " each message was stored with, for files the listener's."
+        ),
+    ] = "",
     validate: Annotated[
         bool, typer.Option("--validate", help="Hold them against their version's structure too.")
     ] = False,
