@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bridge.cli.application import application
 from bridge.cli.show import one, rows
 from bridge.operations import troubles
-from bridge.operations.channels import Kind, note_circuits, pause
+from bridge.operations.channels import LOADED_FOR, Circuit, Kind, note_circuits, note_loaded, pause
 from bridge.wiring.stores import bridge_database
 from config.settings import FILE_NAME
 
@@ -40,15 +40,18 @@ def test_what_a_sender_wrote_is_not_obeyed(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_state_of_destinations(tmp_path: Path) -> None:
-    """What does not answer, could not begin or is paused is not said to run."""
+    """Only what a node has loaded, answers and accepts is said to run."""
     home, now = tmp_path / "home", time.time_ns() // 1_000_000
     run = CliRunner().invoke
     assert run(application, ["init", str(home)]).exit_code == 0
-    names = ("well", "mute", "stuck", "held")
+    names = ("well", "mute", "stuck", "held", "late", "gone", "nope")
     written = [f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:9"\n' for name in names]
     (home / FILE_NAME).write_text(SETTINGS + "".join(written), "utf-8")
     with bridge_database(home) as database:
-        note_circuits(database, {"well": None, "mute": now, "held": now})
+        told = {"well": None, "mute": now, "held": now, "nope": None}
+        note_circuits(database, {n: Circuit(at, int(n == "nope")) for n, at in told.items()})
+        note_loaded(database, Kind.DESTINATION, {"well", "mute", "held", "nope"}, now)
+        note_loaded(database, Kind.DESTINATION, {"gone"}, now - LOADED_FOR)
         troubles.note(database, Kind.DESTINATION, "node", {"stuck": "no such file"}, now)
         pause(database, Kind.DESTINATION, "held", now, "ada")
     found = run(application, ["destinations", "list"], env={"BRIDGE_HOME": str(home)}).stdout
@@ -56,5 +59,6 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
     lines = [line.split("  ") for line in found.splitlines()[1:]]
     assert [next(cell for cell in line[2:] if cell) for line in lines] == [
         "running", "not answering", "could not begin", "paused",
+        "not running", "not running", "refusing",
     ]  # fmt: skip
     assert "no such file" in found
