@@ -25,8 +25,11 @@ def check(home: Home, name: _Name = None) -> None:
     from mappings.compiler import check as find_mistakes
     from mappings.events import Severity
 
+    folder = home / "mappings"
+    if not folder.is_dir():
+        raise typer.BadParameter(f"there is no folder {folder}", param_hint="--home")
     install()
-    issues = find_mistakes(home / "mappings", name)
+    issues = find_mistakes(folder, name)
     for issue in issues:
         print(issue)
     if any(issue.severity is Severity.ERROR for issue in issues):

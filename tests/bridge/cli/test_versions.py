@@ -256,3 +256,12 @@ def test_results_are_tried_on_files_as_a_listener_reads_them(home: Home) -> None
     assert "|P1|OWN-20|" in result_of(home, home.order)
     assert "|P1|OWN-20|" not in result_of(home, home.order, "--orders", "orders")
     assert home.run("try", "results", home.order, "--orders", "results").exit_code != 0
+
+
+def test_a_check_of_no_folder_fails(home: Home) -> None:
+    """A data directory that is not there has no definitions that could be good."""
+    elsewhere = ["mapping", "check", "--home", str(home.folder / "nothing")]
+    result = CliRunner().invoke(application, elsewhere)
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+    assert home.run("check").exit_code == 0

@@ -1,11 +1,14 @@
 """What people look for, look after and add to: orders, concerns, codes, drafts."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from typer.testing import CliRunner
 
+from bridge.cli.application import application
 from bridge.runtime.step import now_ms
 from bridge.store import concerns, merged_patients, order_saving, unknown_codes
 from bridge.store.concerns import Subject
@@ -142,6 +145,45 @@ def test_order_tracking_shows_the_message_that_changed_an_order_under_another_nu
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
         told = office.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
         assert [each["id"] for each in told["messages"]] == wanted
+
+
+@pytest.mark.parametrize(
+    "option", ["--accession=A1", "--placer= P1 ", "--filler=F1", "--patient=M1"]
+)
+def test_commands_find_by_number(office: Office, option: str) -> None:
+    """Messages by the index of numbers, deliveries by the orders; on record, without the number."""
+    ran = {
+        group: CliRunner().invoke(
+            application, [group, "list", option, "--json", "--home", str(office.settings.home)]
+        )
+        for group in ("messages", "deliveries")
+    }
+    for kind, ours in (("messages", office.messages), ("deliveries", office.deliveries)):
+        assert ran[kind].exit_code == 0, ran[kind].output
+        assert [each["id"] for each in json.loads(ran[kind].stdout)] == [ours["SITE1"]]
+    number = option.partition("=")[2].strip()
+    events = office.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    assert any(each["subject"].startswith("deliveries by") for each in events)
+    assert not any(number in each["subject"] for each in events)
+
+
+def test_commands_find_by_control_id(office: Office) -> None:
+    """MSH-10 of what came in, and of what was sent; one number at a time."""
+
+    def found(group: str, *options: str) -> list[int]:
+        command = [group, "list", *options, "--json", "--home", str(office.settings.home)]
+        result = CliRunner().invoke(application, command)
+        assert result.exit_code == 0, result.output
+        return [each["id"] for each in json.loads(result.stdout)]
+
+    assert found("messages", "--control-id", "C2") == [office.messages["SITE2"]]
+    assert found("messages", "--control-id", "C2", "--listener", "orders") == []
+    assert found("deliveries", "--control-id", "D2") == [office.deliveries["SITE2"]]
+    assert found("deliveries", "--control-id", "C2") == []
+    assert found("deliveries", "--order", "nobody's") == []
+    command = ["messages", "list", "--patient", "M1", "--order", "A1"]
+    both = CliRunner().invoke(application, [*command, "--home", str(office.settings.home)])
+    assert both.exit_code == 2
 
 
 def test_a_patient_is_asked_for_only_with_bodies(office: Office) -> None:
