@@ -75,7 +75,8 @@ def list_(
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery with its message and the last reply. Patient data: for your eyes only."""
-    from bridge.cli.show import one, readable, times
+    from bridge.cli.show import one, times
+    from bridge.console.tree import readable
     from bridge.queue import browse
     from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database

@@ -75,18 +75,22 @@ def list_(
 @group.command()
 def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one message with its acknowledgment. Patient data: for your eyes only."""
-    from bridge.cli.show import one, readable, times
+    from bridge.cli.show import one, times
+    from bridge.console.tree import readable
     from bridge.queue import browse
+    from bridge.wiring.channels import charset_of
     from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database
+    from config import load
 
     with (
         bridge_database(home) as database,
         audited(home, database, "read", ("message", str(message_id))),
     ):
         detail = browse.message(database, message_id)
+        charset = charset_of(load(home), database, detail.row.listener)
     shown = times(asdict(detail.row)) | {"notes": detail.notes}
-    texts = {"payload": readable(detail.payload), "ack": readable(detail.ack)}
+    texts = {"payload": readable(detail.payload, charset), "ack": readable(detail.ack, charset)}
     one(shown, texts, as_json=as_json)
 
 

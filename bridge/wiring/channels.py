@@ -65,6 +65,12 @@ def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
     return rows
 
 
+def charset_of(settings: Settings, database: Database, listener: str) -> str:
+    """Return the charset of a listener's messages that declare none; UTF-8 where it is gone."""
+    known = current(settings, database).listener
+    return next((each.charset for each in known if each.name == listener), "utf-8")
+
+
 def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
     """Refuse a name that the settings do not have, where nothing was found of it."""
     if name is not None:

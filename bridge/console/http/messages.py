@@ -110,11 +110,12 @@ def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, An
 
 def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
     detail = found(backstage, message_id)
+    charset = backstage.plant.charset(detail.row.listener)
     return {
-        "raw": readable(detail.payload),
-        "tree": tree(detail.payload),
+        "raw": readable(detail.payload, charset),
+        "tree": tree(detail.payload, charset),
         "mapped": backstage.plant.mapped(detail),
-        "ack": readable(detail.ack),
+        "ack": readable(detail.ack, charset),
         "notes": detail.notes,
     }
 

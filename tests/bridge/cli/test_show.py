@@ -62,3 +62,17 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
         "not running", "not running", "refusing",
     ]  # fmt: skip
     assert "no such file" in found
+
+
+def test_embedded_documents_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    """Base64 on the terminal says how long it is; JSON has it whole, and other text is whole."""
+    document, words = "JVBERi0x" * 4000, "word " * 400
+    text = f"OBX|1|ED|PDF^R||^application^pdf^Base64^{document}=||||||F\nOBX|2|TX|||{words}"
+    one({"id": 1}, {"payload": text}, as_json=False)
+    shown = capsys.readouterr().out
+    assert document not in shown
+    assert "32001 characters" in shown
+    assert "||||||F\n" in shown
+    assert words.strip() in shown
+    one({"id": 1}, {"payload": text}, as_json=True)
+    assert document in capsys.readouterr().out

@@ -167,6 +167,18 @@ def test_commands_find_by_number(office: Office, option: str) -> None:
     assert not any(number in each["subject"] for each in events)
 
 
+@pytest.mark.parametrize("msh18", ["8859/1", ""])
+def test_a_message_is_shown_in_its_own_character_set(office: Office, msh18: str) -> None:
+    """As letters: by MSH-18, else by the bytes; in the console and on the command line."""
+    text = order(44, msh10=f"C44{msh18}", name="Ó BRIAIN^SEÁN").decode()
+    payload = text.replace("UNICODE UTF-8", msh18).encode("iso8859-1")
+    message = office.store("orders", payload)
+    content = office.call("editor", "GET", f"/api/messages/{message}/content").json()
+    assert "|Ó BRIAIN^SEÁN|" in content["raw"]
+    command = ["messages", "show", str(message), "--home", str(office.settings.home)]
+    assert "|Ó BRIAIN^SEÁN|" in CliRunner().invoke(application, command).stdout
+
+
 def test_commands_find_by_control_id(office: Office) -> None:
     """MSH-10 of what came in, and of what was sent; one number at a time."""
 
