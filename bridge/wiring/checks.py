@@ -27,7 +27,7 @@ from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
 from config.private_files import Exposure, close, wider
 from config.quantities import Address
-from config.remains import remains
+from config.remains import further_mistakes, remains
 from config.sections import Destination
 from mappings import compiler
 from mappings import events as mapping_events
@@ -49,7 +49,9 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
     try:
         settings = load(home)
     except SettingsError as error:
-        return placed(home, [*_errors(error), *_mappings(home), *_what_is_left(home)])
+        mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
+        known = [Finding(Severity.ERROR, each.place, each.message) for each in mistakes]
+        return placed(home, [*known, *_mappings(home), *_what_is_left(home)])
     down = unanswered(settings)
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
