@@ -50,9 +50,10 @@ def further_mistakes(home: Path) -> list[Mistake]:
     file = home / FILE_NAME
     try:
         text, found = _without_wrong_lines(file.read_text("utf-8"), file)
-        parse(text, home, file)
     except (OSError, ValueError):
         return []
+    try:
+        parse(text, home, file)
     except SettingsError as error:
         return [*found, *error.mistakes]
     return found

@@ -117,9 +117,13 @@ def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, S
         return {each["name"]: each["state"] for each in rows}
 
     until(lambda: states() == {"orders": "running"})
+    assert f"address=http://127.0.0.1:{house.http_port}/console" in house.log()
     try:
-        file.write_text(before + f'[[listener]]\nname = "late"\nbind = "127.0.0.1:{free_port()}"\n')
+        file.write_text(
+            before + f'[[listener]]\nname = "late"\nbind = "127.0.0.1:{free_port()}"\nsite = "S"\n'
+        )
         assert states() == {"orders": "running", "late": "not running"}
+        assert "listener late: no running node has loaded it" in house.bridge("check")
     finally:
         file.write_text(before)
 
