@@ -53,7 +53,9 @@ def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bo
         return _show_written(mapping, reader, samples, as_json)
     told, good = [], True
     for number, sample in enumerate(samples, start=1):
-        trial = try_message(mapping, sample.payload, sample.defaults, sample.charset)
+        trial = try_message(
+            mapping, sample.payload, sample.defaults, sample.charset, components=True
+        )
         found = () if validate is None else validate(sample.payload)
         good &= trial.accepted and not any(each.grave for each in found)
         if as_json:

@@ -109,7 +109,7 @@ class _Plant:
             return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
         received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
         defaults = Defaults(listener.site, listener.time_zone, received)
-        trial = try_message(mapping, detail.payload, defaults, listener.charset)
+        trial = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
         issues = [f"{each}" for each in trial.issues]
         return {
             "accepted": trial.accepted,
