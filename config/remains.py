@@ -4,6 +4,7 @@ What is left of settings without their mistakes: enough to look for the mistakes
 Never served from: what is left out has its default.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,21 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import SettingsError as EnvironmentMistake
 
-from config.errors import SettingsError
+from config.errors import Mistake, SettingsError
 from config.reading import read
-from config.settings import FILE_NAME, Settings
+from config.settings import FILE_NAME, Settings, parse
 
+_LINE = re.compile(r":(\d+)(:\d+)?")
+_MOST_LINES = 20
 _ROUNDS = 5  # a model is asked for the whole only once its parts are right
 
 
 def remains(home: Path) -> Settings | None:
     """Give the settings of a home without what is wrong in them; None when nothing can be read."""
+    file = home / FILE_NAME
     try:
-        values = read((home / FILE_NAME).read_text("utf-8"), home / FILE_NAME)
+        text, _ = _without_wrong_lines(file.read_text("utf-8"), file)
+        values = read(text, file)
     except (OSError, ValueError, SettingsError):
         return None
     values.pop("home", None)
@@ -38,6 +43,39 @@ def remains(home: Path) -> Settings | None:
         else:
             return settings.model_copy(update={"home": home.absolute()})
     return None
+
+
+def further_mistakes(home: Path) -> list[Mistake]:
+    """Find the mistakes of bridge.toml beside its lines that are no TOML, and all such lines."""
+    file = home / FILE_NAME
+    try:
+        text, found = _without_wrong_lines(file.read_text("utf-8"), file)
+    except (OSError, ValueError):
+        return []
+    try:
+        parse(text, home, file)
+    except SettingsError as error:
+        return [*found, *error.mistakes]
+    return found
+
+
+def _without_wrong_lines(text: str, file: Path) -> tuple[str, list[Mistake]]:
+    """Empty the lines that are no TOML, so that the others keep their numbers."""
+    lines, found = text.split("\n"), list[Mistake]()
+    for _ in range(_MOST_LINES):
+        try:
+            read("\n".join(lines), file)
+        except SettingsError as error:
+            (mistake, *_) = error.mistakes
+            number = _LINE.fullmatch(mistake.place.removeprefix(str(file)))
+            at = int(number[1]) - 1 if number else len(lines)
+            if at >= len(lines) or not lines[at].strip():
+                break
+            found.append(mistake)
+            lines[at] = ""
+        else:
+            break
+    return "\n".join(lines), found
 
 
 def _leave_out(values: Any, place: Sequence[Any]) -> None:

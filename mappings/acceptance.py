@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mappings.hl7.header import Header
 from mappings.hl7.refusals import (
     Refusal,
+    UnknownSender,
     UnsupportedEvent,
     UnsupportedMessage,
     UnsupportedProcessingId,
@@ -30,6 +31,7 @@ VERSIONS = frozenset(
 )
 PROCESSING = frozenset({"P", "D", "T"})
 """Tables 0104 and 0103: what MSH-12 and MSH-11 can be."""
+_FIRST_OF_SENDER = 3  # MSH-3
 _CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
 
 
@@ -44,15 +46,20 @@ class Sender:
 
     def matches(self, header: Header) -> bool:
         """Compare the first components, ends trimmed."""
-        return all(
-            not pattern or like(pattern)(_first(value, header))
-            for pattern, value in (
-                (self.application, header.sending_application),
-                (self.facility, header.sending_facility),
-                (self.receiving_application, header.receiving_application),
-                (self.receiving_facility, header.receiving_facility),
-            )
+        return self.mismatch(header) is None
+
+    def mismatch(self, header: Header) -> int | None:
+        """Return the number of the first field of MSH that does not match; None: all do."""
+        fields = (
+            (self.application, header.sending_application),
+            (self.facility, header.sending_facility),
+            (self.receiving_application, header.receiving_application),
+            (self.receiving_facility, header.receiving_facility),
         )
+        for number, (pattern, value) in enumerate(fields, start=_FIRST_OF_SENDER):
+            if pattern and not like(pattern)(_first(value, header)):
+                return number
+        return None
 
 
 def _first(value: bytes, header: Header) -> str:
@@ -72,9 +79,13 @@ class Acceptance:
 
     def takes(self, header: Header) -> bool:
         """Say whether type, trigger and sender are ours; dispatches on MSH-9.1 and 9.2 alone."""
-        code = header.message_code
-        known = (code, header.trigger) in self.messages or (code, ANY) in self.messages
+        known = self.knows(header)
         return known and (not self.senders or any(s.matches(header) for s in self.senders))
+
+    def knows(self, header: Header) -> bool:
+        """Say whether type and trigger are ours, whoever sends them."""
+        code = header.message_code
+        return (code, header.trigger) in self.messages or (code, ANY) in self.messages
 
     def refusals(self, header: Header) -> list[Refusal]:
         """Say what else about the header is not acceptable; an empty set accepts anything."""
@@ -87,7 +98,16 @@ class Acceptance:
 
 
 def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> Refusal:
-    """Say why none of these takes a header: its type is unknown, or only its trigger."""
+    """
+    Say why none of these takes a header: its sender, its trigger or its type is unknown.
+
+    Of several patterns of senders, the one that matches furthest names the field.
+    """
+    acceptances = list(acceptances)
+    senders = [sender for each in acceptances if each.knows(header) for sender in each.senders]
+    if senders:
+        furthest = max(sender.mismatch(header) or 0 for sender in senders)
+        return UnknownSender(f"MSH-{furthest}")
     types = {code for each in acceptances for code, _ in each.messages}
     known = header.message_code in types
     return UnsupportedEvent() if known else UnsupportedMessage()

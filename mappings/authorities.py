@@ -34,7 +34,7 @@ def identifiers(scope: Scope, segment: str, field: int) -> list[Identifier]:
     """Read all identifiers of a field, in order; names of authorities in one case."""
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
     return [
-        Identifier(number.strip(), _said(namespace).casefold(), _said(universal), _said(kind))
+        Identifier(_said(number), _said(namespace).casefold(), _said(universal), _said(kind))
         for row in scope.every(segment)
         for number, namespace, universal, kind in zip(*map(row.values, parts), strict=True)
     ]

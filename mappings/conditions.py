@@ -17,6 +17,10 @@ from mappings.scope import Scope
 Condition = Callable[[Scope], bool]
 Test = Callable[[str], bool]
 
+_NOTHING_TO_HOLD = "`any` lists no condition"
+_NOTHING_TO_NEGATE = "`not` has no condition"
+_NO_VALUE = "no value passes all of these tests"
+_BLANKS = "values are compared without blanks around them, and a null as an empty text"
 TESTS = ("is", "in", "not", "matches", "present", "absent")
 
 
@@ -26,14 +30,18 @@ def compile_condition(node: Node, notebook: Notebook) -> Condition:
     meanings = notebook.meanings
     for key, below in notebook.mapping(node).items():
         if key == "any":
+            if not notebook.items(below):
+                notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_HOLD}")
             some = [compile_condition(each, notebook) for each in notebook.items(below)]
             parts.append(meanings.note(_any(some), Some(meanings.each(some))))
         elif key == "not":
+            if below.value == {}:
+                notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_NEGATE}")
             part = compile_condition(below, notebook)
             parts.append(meanings.note(_not(part), Unless(meanings.of(part))))
         else:
             getter = compile_path(key, below.at_key(), notebook)
-            parts.append(_of(getter, compile_test(below, notebook), meanings))
+            parts.append(_of(getter, compile_condition_test(below, notebook), meanings))
     if len(parts) == 1:
         return parts[0]
     return meanings.note(_all(parts), Every(meanings.each(parts)))
@@ -45,6 +53,50 @@ def compile_test(node: Node, notebook: Notebook) -> Test:
         return frozenset(notebook.texts(node)).__contains__
     tests = [_TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()]
     return lambda value: all(test(value) for test in tests)
+
+
+def compile_condition_test(node: Node, notebook: Notebook, *, of_field: bool = True) -> Test:
+    """
+    Compile the test of a condition; one that no value can pass is noted.
+
+    `of_field`: the value is a field's, so that it has no blanks around it, and a null is nothing.
+    """
+    passes = compile_test(node, notebook)
+    if not isinstance(node.value, dict):
+        _note_never(notebook.texts(node), passes, node, notebook, of_field)
+        return passes
+    entries = notebook.mapping(node, TESTS)
+    listed = next((entries[word] for word in ("is", "in") if word in entries), None)
+    wants = _wants(entries, notebook)
+    if listed is not None:
+        _note_never(notebook.texts(listed), passes, node, notebook, of_field)
+    elif wants == {True, False}:
+        notebook.warn(node, "dead", "never true: a value cannot be present and absent")
+    elif wants == {False}:
+        _note_never([""], passes, node, notebook, of_field)
+    return passes
+
+
+def _note_never(
+    candidates: list[str], passes: Test, node: Node, notebook: Notebook, of_field: bool
+) -> None:
+    """Note a test that none of the only values that could pass it does pass."""
+    possible = [
+        each for each in candidates if not of_field or (each == each.strip() and each != NULL)
+    ]
+    if not any(passes(each) for each in possible):
+        why = _BLANKS if candidates and not possible else _NO_VALUE
+        notebook.warn(node, "dead", f"never true: {why}")
+
+
+def _wants(entries: dict[str, Node], notebook: Notebook) -> set[bool]:
+    """Say whether a test wants a value to be there, or not to be; both, where it says both."""
+    flags = [
+        notebook.flag(entries[word], default=True) is (word == "present")
+        for word in ("present", "absent")
+        if word in entries
+    ]
+    return set(flags)
 
 
 def _is(node: Node, notebook: Notebook) -> Test:

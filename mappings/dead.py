@@ -40,6 +40,9 @@ def without_effect(entries: dict[str, Node], notebook: Notebook) -> None:
         if key in entries and not any(each in entries for each in needed):
             names = " or ".join(f"`{each}`" for each in needed)
             notebook.warn(entries[key].at_key(), "unused", f"`{key}` needs {names}")
+    default = entries.get("default")
+    if default is not None and default.value in ("", None):
+        notebook.warn(default, "dead", "an empty default has no effect")
     required = entries.get("required")
     if required is not None and FLAGS.get(_text(required).lower(), False) and _defaulted(entries):
         message = "never refuses: there is always a value"

@@ -6,6 +6,7 @@ and at the order control, and at nothing that cannot refuse.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,6 +41,14 @@ class Examination:
         if not self.issues:  # nearly always
             return ()
         return tuple(issue.refusal for issue in self.issues if issue.refusal is not None)
+
+
+class Subjects(NamedTuple):
+    """The sites, patient ids and order numbers that a definition reads in a message."""
+
+    sites: frozenset[str] = frozenset()
+    patients: frozenset[str] = frozenset()
+    orders: frozenset[str] = frozenset()
 
 
 class Inspection(NamedTuple):
@@ -120,14 +129,27 @@ class InboundMapping:
         """Name the patients a message is about, `SITE|MRN`; a merge names two or more."""
         return self._lanes(self.plan.scopes(message, defaults))
 
-    def sites(self, message: Message, defaults: Defaults) -> frozenset[str]:
-        """Name the sites a message speaks of; none where the mapping cannot tell."""
+    def subjects(self, message: Message, defaults: Defaults) -> Subjects:
+        """
+        Return what a message is about; parts that the definition cannot read are left out.
+
+        Only identifiers are read: a mistake in another field hides none of them.
+        """
         try:
             scopes = self.plan.scopes(message, defaults)
-            found = frozenset(self.plan.site(scope) for scope in scopes) if scopes else None
         except (Refusal, RuleFailed):
-            return frozenset()
-        return (frozenset({defaults.site}) if found is None else found) - {""}
+            return Subjects()
+        sites: set[str] = set()
+        patients: set[str] = set()
+        orders: set[str] = set()
+        with suppress(Refusal, RuleFailed):
+            sites.update([self.plan.site(scope) for scope in scopes] if scopes else [defaults.site])
+        with suppress(Refusal, RuleFailed):
+            patients.update(mrn for _, mrn in self.plan.patients(scopes))
+        with suppress(Refusal, RuleFailed):
+            if isinstance(self.plan, OrderPlan):
+                orders.update(self.plan.order_numbers(scopes))
+        return Subjects(*(frozenset(each - {""}) for each in (sites, patients, orders)))
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Give ORC-1 of the reply to an order control code; empty where these are no orders."""

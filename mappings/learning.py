@@ -16,9 +16,10 @@ from mappings.hl7.charset import is_codec
 ORDERS = ("ORM^", "OMG^", "OMI^")
 MRN_PLACES = ("PID-3.1", "PID-2.1", "PID-4.1")
 ACCESSION_PLACES = (
-    *("IPC-1.1", "OBR-18.1", "OBR-3.2", "OBR-3.1", "ORC-3.1"),
+    *("IPC-1.1", "OBR-18.1", "OBR-3.2", "ORC-3.2", "OBR-3.1", "ORC-3.1"),
     *("OBR-20.1", "OBR-19.1", "OBR-2.1", "ORC-2.1"),
 )
+_ASSIGNERS = ("OBR-3.2", "ORC-3.2")
 _MOST = 0.9  # of the groups: a place that is filled, or differs, nearly always
 _HALF = 0.5  # an order is often spoken of twice: changed, cancelled
 _LONGEST_ACCESSION = 16  # DICOM SH
@@ -123,13 +124,15 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
         for each in fields:
             if chosen(each):
                 why = f"{each.path}: {each.told(total)}, at most {each.longest} characters."
+                fit = [other.path for other in fields if other is not each and suits(other)]
+                why += f" As good: {', '.join(fit)}." if fit else ""
                 return each.path, _filled(samples, ACCESSION_PLACES, each.path), why
     return "", [], "no number in any of the usual places; name its place."
 
 
 def _is_number(field: Field, total: int) -> bool:
-    """OBR-3.2 is who assigned a number, unless it differs from order to order like a number."""
-    if field.path != "OBR-3.2":
+    """OBR-3.2 and ORC-3.2 say who assigned a number, unless they differ like numbers."""
+    if field.path not in _ASSIGNERS:
         return True
     return total > 1 and field.different >= _MOST * total and field.digits >= _MOST * field.filled
 
@@ -139,7 +142,9 @@ def _filled(samples: Samples, places: Sequence[str], but: str) -> list[str]:
     total = len(samples.groups)
     if but and samples.field(but).filled == total:
         return []
-    return [path for path in places if path not in (but, "OBR-3.2") and samples.field(path).filled]
+    return [
+        path for path in places if path not in (but, *_ASSIGNERS) and samples.field(path).filled
+    ]
 
 
 def _metadata(samples: Samples) -> list[str]:

@@ -101,6 +101,13 @@ class OrderPlan:
         pairs = [(self.site(scope), self.tags["PatientMRN"].value(scope)) for scope in scopes]
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
+    def order_numbers(self, scopes: Sequence[Scope]) -> list[str]:
+        """Return the accession, placer and filler number of every group, without namespaces."""
+        found = [self.tags["Accession"].value(scope) for scope in scopes]
+        for name in ("placer", "filler"):
+            found += [self._code(name, scope).partition("^")[0].strip() for scope in scopes]
+        return found
+
     def events(self, scopes: Sequence[Scope]) -> list[OrderEvent]:
         """Map every group; raises the first Refusal of a message that was not checked."""
         if not scopes:

@@ -9,10 +9,10 @@ Field values of outbound segments: YAML becomes a function of the frame.
 `suffix` lengthens the first component; a written-out value within a list is one component.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from mappings.codes import Missed
-from mappings.conditions import Test, compile_test
+from mappings.conditions import compile_condition_test
 from mappings.datatypes import COMPONENTS, NAMES, TIMES
 from mappings.encode import NOTHING, Encoded, components, plain, repeated, subcomponents
 from mappings.errors import CodeRefused
@@ -25,6 +25,7 @@ from mappings.workshop import Workshop
 
 Condition = Callable[[Frame], bool]
 
+_COMBINING = ("any", "not")
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 """What becomes of a code that the table lacks: it stays, is left out, or nothing is written."""
 
@@ -191,13 +192,27 @@ _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Node, Workshop], Variable]
 
 
 def compile_when(node: Node, shop: Workshop) -> Condition:
-    """Compile a condition over variables: all entries must hold."""
-    tests: list[tuple[Variable, Test]] = []
+    """Compile a condition over variables: all entries must hold; `any` and `not` combine."""
+    parts = [_condition(node, key, below, shop) for key, below in _conditions(node, shop)]
+    return lambda frame: all(part(frame) for part in parts)
+
+
+def _conditions(node: Node, shop: Workshop) -> Iterator[tuple[str, Node]]:
     for key, below in shop.notebook.mapping(node).items():
-        if not key.startswith("$"):
-            place = below.at_key()
-            shop.notebook.error(place, "when", f"{key!r} is no variable; variables begin with $")
-            continue
-        key_node = Node(key, node.file, *below.key, below.path)
-        tests.append((compile_text(key_node, shop), compile_test(below, shop.notebook)))
-    return lambda frame: all(test(unescape(variable(frame))) for variable, test in tests)
+        if key.startswith("$") or key in _COMBINING:
+            yield key, below
+        else:
+            message = f"{key!r} is no variable; variables begin with $"
+            shop.notebook.error(below.at_key(), "when", message)
+
+
+def _condition(node: Node, key: str, below: Node, shop: Workshop) -> Condition:
+    if key == "any":
+        some = [compile_when(each, shop) for each in shop.notebook.items(below)]
+        return lambda frame: any(part(frame) for part in some)
+    if key == "not":
+        part = compile_when(below, shop)
+        return lambda frame: not part(frame)
+    variable = compile_text(Node(key, node.file, *below.key, below.path), shop)
+    test = compile_condition_test(below, shop.notebook, of_field=False)
+    return lambda frame: test(unescape(variable(frame)))

@@ -146,10 +146,11 @@ class PatientPlan:
         named = self._named(scope)
         if named:
             return _OTHER_AUTHORITY if self._assigned(scope, named) is None else ""
-        before, now = (
-            {each.kind for each in identifiers(scope, name, field) if each.kind and each.number}
-            for name, field in (("MRG", 1), ("PID", 3))
-        )
+        merged = [each for each in identifiers(scope, "MRG", 1) if each.number]
+        if not merged:  # nobody is named: refused as a missing field
+            return ""
+        before = {each.kind for each in merged if each.kind}
+        now = {e.kind for e in identifiers(scope, "PID", 3) if e.kind and e.number}
         return "" if before.isdisjoint(now) else _OTHER_KIND
 
     def _events(self, scope: Scope, action: Action, renumbers: bool) -> list[OrderEvent]:

@@ -13,6 +13,7 @@ from mappings.codes import CodeTable, Missed
 from mappings.conditions import Condition, compile_condition
 from mappings.dead import LISTENER, unreachable, without_effect
 from mappings.fetch import NULL, compile_path
+from mappings.forms.said import joined
 from mappings.gathering import Rule, compile_gathering, separator_of
 from mappings.hl7.refusals import UnknownCode
 from mappings.meaning import (
@@ -128,15 +129,7 @@ def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool)
 
 
 def _joined(parts: list[Rule], separator: str) -> Rule:
-    """Join what has a value; only nulls make a null."""
-
-    def get(scope: Scope) -> str:
-        values = [value for part in parts if (value := part(scope))]
-        if NULL not in values:
-            return separator.join(values)
-        return separator.join([value for value in values if value != NULL]) or NULL
-
-    return get
+    return lambda scope: joined([part(scope) for part in parts], separator)
 
 
 def _age(node: Node, shop: Workshop) -> Rule:

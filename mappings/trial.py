@@ -5,8 +5,9 @@ For `bridge mapping try` and the console. Everything in a Trial can be written a
 holds patient data, so it belongs on a screen and in no log.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 from typing_extensions import override
@@ -19,6 +20,9 @@ from mappings.hl7.refusals import Refusal
 from mappings.inbound import InboundMapping
 from mappings.scope import Defaults
 
+_MOST_COMPONENTS = 300
+"""So many components of a message are tried; of those behind them nothing is told."""
+_OTHER = "7"
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
 
@@ -33,7 +37,7 @@ class Trial:
     used: tuple[str, ...]
     """Fields with a value that some rule looked at, in the order of the message: OBR[2]-4."""
     unused: tuple[str, ...]
-    """Fields with a value that no rule looked at."""
+    """Fields with a value that no rule looked at; and components, where these were asked for."""
     parked: bool = False
     """A hook or pattern failed that no identifier needs: it is acknowledged, then parked."""
 
@@ -82,12 +86,19 @@ class _WatchedMessage(Message):
 
 
 def try_message(
-    mapping: InboundMapping, raw: bytes, defaults: Defaults, charset: str = "utf-8"
+    mapping: InboundMapping,
+    raw: bytes,
+    defaults: Defaults,
+    charset: str = "utf-8",
+    *,
+    components: bool = False,
 ) -> Trial:
     """
     Run everything a message meets on its way in; raises nothing for bad messages.
 
-    `charset` is the listener's, for messages that declare none.
+    `charset` is the listener's, for messages that declare none. `components`: name the components
+    of used fields that change nothing, too. This maps the message once or twice for each of
+    them, and is left out for a definition with hooks.
     """
     try:
         message = Message.parse(raw, fallback=charset)
@@ -111,6 +122,8 @@ def try_message(
     if parked:
         issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
     used, unused = _fields(watched)
+    if components and accepted and not mapping.takes_long:
+        unused = (*unused, *_idle_components(mapping, message, events, frozenset(used), defaults))
     told = tuple(_told(event) for event in events) if accepted else ()
     return Trial(accepted, issues, examination.lanes, told, used, unused, parked)
 
@@ -146,3 +159,55 @@ def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
             if segment.field_text(index) and place not in _DELIMITER_FIELDS:
                 (used if index in read else unused).append(place)
     return tuple(used), tuple(unused)
+
+
+def _idle_components(
+    mapping: InboundMapping,
+    message: Message,
+    events: Sequence[OrderEvent],
+    used: Collection[str],
+    defaults: Defaults,
+) -> Iterator[str]:
+    """Name the components of used fields without which, and with others, the events are equal."""
+    whole = [replace(event, echo=()) for event in events]
+    for place, others in islice(_each_component_otherwise(message, used), _MOST_COMPONENTS):
+        if all(_mapped(mapping, other, message, defaults) == whole for other in others):
+            yield place
+
+
+def _mapped(
+    mapping: InboundMapping, text: str, message: Message, defaults: Defaults
+) -> list[OrderEvent] | None:
+    try:
+        raw = text.encode(message.encoding)
+        other = Message.parse(raw, fallback=message.encoding)
+        return [replace(event, echo=()) for event in mapping.apply(other, defaults)]
+    except (Refusal, RuleFailed, UnicodeEncodeError):
+        return None
+
+
+def _each_component_otherwise(
+    message: Message, used: Collection[str]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Give each component of used fields' first repetition, left out and with another value."""
+    marks = message.delimiters
+    lines = [each.text() for each in message.segments]
+    for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
+        name = segment.id if number == 1 else f"{segment.id}[{number}]"
+        fields = lines[at].split(marks.field)
+        for index in range(1, 0 if segment.id == "MSH" else len(fields)):
+            place, text = f"{name}-{index}", fields[index]
+            first = text.split(marks.repetition)[0] if marks.repetition else text
+            rest = text[len(first) :]
+            parts = first.split(marks.component) if marks.component else [first]
+            if place not in used or len(parts) == 1:
+                continue
+            for nth, part in enumerate(parts):
+                made = []
+                for value in ("", f"{_OTHER}{part}") if part else ():
+                    field = marks.component.join([*parts[:nth], value, *parts[nth + 1 :]])
+                    line = [*fields[:index], field + rest, *fields[index + 1 :]]
+                    whole = [*lines[:at], marks.field.join(line), *lines[at + 1 :], ""]
+                    made.append("\r".join(whole))
+                if made:
+                    yield f"{place}.{nth + 1}", (made[0], made[1])

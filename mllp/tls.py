@@ -96,9 +96,9 @@ def _private_key(path: Path) -> Any:
     try:
         key: PrivateKeyTypes = load_pem_private_key(data, password=None)
     except TypeError:
-        raise TLSConfigurationError("key", "is protected by a passphrase") from None
+        raise TLSConfigurationError("key", f"is protected by a passphrase: {path}") from None
     except Exception:  # noqa: BLE001  # cryptography documents several, of its own and built-in
-        raise TLSConfigurationError("key", "is no private key in PEM form") from None
+        raise TLSConfigurationError("key", f"is no private key in PEM form: {path}") from None
     return key
 
 
@@ -136,7 +136,7 @@ def _revocations(setting: str, path: Path) -> list[x509.CertificateRevocationLis
     except ValueError:
         found = []
     if not found:
-        raise TLSConfigurationError(setting, "holds no revocation list in PEM form")
+        raise TLSConfigurationError(setting, f"holds no revocation list in PEM form: {path}")
     return found
 
 
@@ -144,14 +144,14 @@ def _certificates(setting: str, path: Path) -> Sequence[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(_read(setting, path))
     except ValueError:
-        raise TLSConfigurationError(setting, "holds no certificate in PEM form") from None
+        raise TLSConfigurationError(setting, f"holds no certificate in PEM form: {path}") from None
 
 
 def _read(setting: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TLSConfigurationError(setting, f"cannot be read: {error.strerror}") from None
+        raise TLSConfigurationError(setting, f"cannot be read: {error.strerror}: {path}") from None
 
 
 def _try_out(options: CertificateOptions) -> None:

@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
-from bridge.cli.options import AsJson, Before, Home, Limit, Since, state_option
+from bridge.cli.options import (
+    AsJson,
+    Before,
+    ControlId,
+    Home,
+    Limit,
+    Order,
+    Patient,
+    Since,
+    number_option,
+    state_option,
+)
 
 group = typer.Typer(help="Results that go out.", no_args_is_help=True)
 
@@ -21,24 +32,41 @@ _Id = Annotated[int, typer.Argument(metavar="ID")]
 @group.command("list")
 def list_(
     home: Home,
+    *,
     state: Annotated[str | None, typer.Option(help="queued, done, parked, …")] = None,
     destination: Annotated[str | None, typer.Option(help="Only to this destination.")] = None,
     report: Annotated[str | None, typer.Option(metavar="REPORT_ID")] = None,
+    control_id: ControlId = None,
+    patient: Patient = None,
+    order: Order = None,
     since: Since = None,
     before: Before = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List deliveries, newest first; no patient data."""
+    """
+    List deliveries, newest first; no patient data.
+
+    A search by a number is recorded in the audit trail. MSH-10 is that of what was sent.
+    """
     from bridge.cli.show import rows, times
     from bridge.operations.channels import Kind
     from bridge.queue import browse
+    from bridge.wiring import numbered
     from bridge.wiring.channels import must_be_known
+    from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database
+    from config import load
 
     wanted = browse.Filter(state_option(state), destination, report, since, before, limit)
+    number = number_option(control_id, patient, order)
     with bridge_database(home) as database:
-        found = [times(asdict(row)) for row in browse.deliveries(database, wanted)]
+        if number is None:
+            found = [times(asdict(row)) for row in browse.deliveries(database, wanted)]
+        else:
+            with audited(home, database, "search", ("deliveries", f"by {number[0]} number")):
+                rows_found = numbered.deliveries(load(home), database, *number, wanted)
+            found = [times(asdict(row)) for row in rows_found]
     if not found:
         must_be_known(home, Kind.DESTINATION, destination)
     rows(found, _COLUMNS, as_json=as_json)
@@ -47,7 +75,8 @@ def list_(
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery with its message and the last reply. Patient data: for your eyes only."""
-    from bridge.cli.show import one, readable, times
+    from bridge.cli.show import one, times
+    from bridge.console.tree import readable
     from bridge.queue import browse
     from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database

@@ -8,11 +8,11 @@ from typing import Any
 
 from bridge.wiring.choosing import chosen
 from bridge.wiring.comparing import compared, comparing
+from bridge.wiring.order_readers import reader_of
 from bridge.wiring.samples import Sample, from_files, stored
 from bridge.wiring.stores import bridge_database
 from config import load
 from mappings.comparison import Difference
-from mappings.compiler import load as load_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def show_differences(asked: Asked, *, as_json: bool) -> bool:
             samples = from_files(asked.files, asked.site)
         else:
             samples = stored(settings, database, asked.name, asked.last)
-    look = comparing(before, after, lambda: load_mapping(asked.home / "mappings", asked.orders))
+        look = comparing(before, after, reader_of(settings, database, samples, asked.orders))
     differing = compared(samples, look).differing
     versions = {"before": before.version, "after": after.version}
     if as_json:

@@ -25,8 +25,11 @@ def check(home: Home, name: _Name = None) -> None:
     from mappings.compiler import check as find_mistakes
     from mappings.events import Severity
 
+    folder = home / "mappings"
+    if not folder.is_dir():
+        raise typer.BadParameter(f"there is no folder {folder}", param_hint="--home")
     install()
-    issues = find_mistakes(home / "mappings", name)
+    issues = find_mistakes(folder, name)
     for issue in issues:
         print(issue)
     if any(issue.severity is Severity.ERROR for issue in issues):
@@ -53,8 +56,12 @@ def try_(
         str, typer.Option(help="Whose site, time zone and charset hold for files; else UTC, UTF-8.")
     ] = "",
     orders: Annotated[
-        str, typer.Option(help="What reads the orders that a definition of results answers.")
-    ] = "orders",
+        str,
+        typer.Option(
+            help="The definition that reads the orders of results; default: the version that"
+            " each message was stored with, for files the listener's."
+        ),
+    ] = "",
     validate: Annotated[
         bool, typer.Option("--validate", help="Hold them against their version's structure too.")
     ] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:  # a command that needs no queue does not load it
+    from bridge.console.numbers import Kind
     from bridge.queue.states import State
 
 Home = Annotated[
@@ -32,6 +33,36 @@ Since = Annotated[
     int | None,
     typer.Option(parser=milliseconds, metavar="TIME", help="Only since then, ISO 8601, UTC."),
 ]
+
+
+ControlId = Annotated[str | None, typer.Option(metavar="MSH-10", help="Only with this MSH-10.")]
+Patient = Annotated[
+    str | None, typer.Option(metavar="NUMBER", help="Only of this patient, by any of its numbers.")
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        "--order",
+        "--accession",
+        "--placer",
+        "--filler",
+        metavar="NUMBER",
+        help="Only of this order, by its accession, placer or filler number.",
+    ),
+]
+
+
+def number_option(
+    control_id: str | None, patient: str | None, order: str | None
+) -> "tuple[Kind, str] | None":
+    """Read the one number to find by, and its kind; None where none is given."""
+    from bridge.console.numbers import Kind
+
+    given = {Kind.CONTROL: control_id, Kind.PATIENT: patient, Kind.ORDER: order}
+    found = [(kind, number) for kind, number in given.items() if number is not None]
+    if len(found) > 1 or any(not number.strip() for _, number in found):
+        raise typer.BadParameter("give one of --control-id, --patient and --order, with a value")
+    return found[0] if found else None
 
 
 def state_option(text: str | None) -> "State | None":

@@ -1,10 +1,15 @@
 """Print rows as a table for people or as JSON for scripts."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from unicodedata import category
+
+_BEGINNING = 40  # characters
+_EMBEDDED = re.compile(r"[A-Za-z0-9+/]{400,}={0,2}")
+"""An embedded document, such as a PDF in OBX-5."""
 
 
 def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
@@ -26,7 +31,11 @@ def rows(items: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json:
 
 
 def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> None:
-    """Print one record: JSON, or a name and a value a line, then the long texts."""
+    """
+    Print one record: JSON, or a name and a value a line, then the long texts.
+
+    Embedded documents (base64) are shortened; JSON has them whole.
+    """
     if as_json:
         print(json.dumps({**item, **texts}, ensure_ascii=False, indent=2, default=str))
         return
@@ -34,7 +43,8 @@ def one(item: Mapping[str, Any], texts: Mapping[str, str], *, as_json: bool) -> 
     for name, value in item.items():
         print(f"{name.replace('_', ' '):<{width}}  {_line(_cell(value))}")
     for name, text in texts.items():
-        print(f"\n{name}", *(map(_line, text.split("\n")) if text else ["(nothing)"]), sep="\n")
+        lines = map(_line, _EMBEDDED.sub(_shortened, text).split("\n"))
+        print(f"\n{name}", *(lines if text else ["(nothing)"]), sep="\n")
 
 
 def times(item: dict[str, Any]) -> dict[str, Any]:
@@ -45,11 +55,8 @@ def times(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def readable(data: bytes | None) -> str:
-    """Show a message a segment a line; bytes that are no UTF-8 as escapes."""
-    if data is None:
-        return ""
-    return data.replace(b"\r", b"\n").decode("utf-8", "backslashreplace").strip("\n")
+def _shortened(found: re.Match[str]) -> str:
+    return f"{found[0][:_BEGINNING]}… ({len(found[0])} characters of base64; --json has them all)"
 
 
 def iso(value: int | None) -> str | None:

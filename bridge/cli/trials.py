@@ -13,6 +13,7 @@ from bridge.store.database import Database
 from bridge.validation.findings import Finding
 from bridge.wiring import present
 from bridge.wiring.choosing import FILES, chosen
+from bridge.wiring.order_readers import OrderReader, reader_of, reader_of_files
 from bridge.wiring.samples import Sample, from_files, stored
 from bridge.wiring.stores import bridge_database
 from config import Settings
@@ -45,14 +46,16 @@ class Asked:
 
 def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bool:
     """Try each message, print what came of it; give whether all were accepted, and valid."""
-    mapping, samples = _chosen(asked)
+    mapping, samples, reader = _chosen(asked)
     if not samples:
         raise typer.BadParameter("there is no HL7 message to try")
     if not isinstance(mapping, InboundMapping):
-        return _show_written(mapping, load(asked.home / "mappings", asked.orders), samples, as_json)
+        return _show_written(mapping, reader, samples, as_json)
     told, good = [], True
     for number, sample in enumerate(samples, start=1):
-        trial = try_message(mapping, sample.payload, sample.defaults, sample.charset)
+        trial = try_message(
+            mapping, sample.payload, sample.defaults, sample.charset, components=True
+        )
         found = () if validate is None else validate(sample.payload)
         good &= trial.accepted and not any(each.grave for each in found)
         if as_json:
@@ -67,15 +70,17 @@ def show_trials(asked: Asked, validate: Validate | None, *, as_json: bool) -> bo
 
 
 def _show_written(
-    mapping: OutboundMapping, reader: Compiled, samples: Sequence[Sample], as_json: bool
+    mapping: OutboundMapping, reader: OrderReader, samples: Sequence[Sample], as_json: bool
 ) -> bool:
     """Print what would be sent for each order, with a report that nobody dictated."""
-    if not isinstance(reader, InboundMapping):
-        raise typer.BadParameter("--orders must name a definition that reads messages")
     told = []
     for each in samples:
         try:
-            written = specimens(mapping, reader, each.payload, each.defaults, each.charset)
+            found = reader(each)
+            if found is None:
+                print(f"{each.label}: no definition reads its orders", file=sys.stderr)
+            known = (each.payload, each.defaults, each.charset)
+            written = [] if found is None else specimens(mapping, found, *known)
         except RuleFailed as failure:
             print(f"{each.label}: {failure}", file=sys.stderr)
             written = []
@@ -89,18 +94,26 @@ def _show_written(
     return all(one["hl7"] for one in told)
 
 
-def _chosen(asked: Asked) -> tuple[Compiled, list[Sample]]:
-    """Compile and read; a home that has no settings will do for its files."""
+def _chosen(asked: Asked) -> tuple[Compiled, list[Sample], OrderReader]:
+    """Compile and read; for files, a data directory without a database or settings is enough."""
     if asked.version == FILES and asked.files and not asked.listener:
-        return load(asked.home / "mappings", asked.name), from_files(asked.files, asked.site)
+        mapping = load(asked.home / "mappings", asked.name)
+        return (
+            mapping,
+            from_files(asked.files, asked.site),
+            reader_of_files(asked.home, asked.orders),
+        )
     settings = load_settings(asked.home)
     with bridge_database(asked.home) as database:
         mapping = chosen(settings, database, asked.name, asked.version)
-        if asked.files:
-            return mapping, from_files(
-                asked.files, asked.site, _listener(asked, settings, database)
-            )
-        return mapping, stored(settings, database, asked.name, asked.last)
+        listener = _listener(asked, settings, database)
+        samples = (
+            from_files(asked.files, asked.site, listener)
+            if asked.files
+            else stored(settings, database, asked.name, asked.last)
+        )
+        reader = reader_of(settings, database, samples, asked.orders)
+    return mapping, samples, reader
 
 
 def _listener(asked: Asked, settings: Settings, database: Database) -> Listener | None:

@@ -143,8 +143,12 @@ def diff(
     ] = 100,
     site: Annotated[str, typer.Option(help="SiteID of files that yield none.")] = "SITE1",
     orders: Annotated[
-        str, typer.Option(help="What reads the orders that a definition of results answers.")
-    ] = "orders",
+        str,
+        typer.Option(
+            help="The definition that reads the orders of results; default: the version that"
+            " each message was stored with, for files the listener's."
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """

@@ -4,7 +4,7 @@ What was applied and still wants a person, for those whose sites it is about: to
 Names rows, codes and, for whoever may find, the orders and reports they are about. Blocking.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, column, func, or_, select, table
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, column, func, or_, select, table
 from bridge.console import whereabouts
 from bridge.console.errors import Unknown
 from bridge.console.numbers import numbers, site_numbers
+from bridge.console.ownership import Belonging, origin_of
 from bridge.index_key import keyed64
 from bridge.queue import browse
 from bridge.queue.errors import NoSuchRow
@@ -37,7 +38,7 @@ def count(database: Database, reach: Collection[str] | None) -> int:
 
 
 def listed(
-    database: Database, reach: Collection[str] | None, *, find: bool
+    database: Database, belonging: Belonging, reach: Collection[str] | None, *, find: bool
 ) -> list[dict[str, Any]]:
     """
     List what nobody has seen, newest first, then what was seen last; times in ms.
@@ -50,7 +51,9 @@ def listed(
     with database.read() as connection:
         rows = [dict(row) for row in connection.execute(unseen.limit(MOST_OPEN)).mappings()]
         rows += [dict(row) for row in connection.execute(seen.limit(MOST_SEEN)).mappings()]
-    return [{**row, **_about(database, row, reach, find)} for row in rows]
+    if not find:
+        return [{**row, "message": _message(database, row), "orders": []} for row in rows]
+    return [{**row, **_about(database, belonging, row, reach)} for row in rows]
 
 
 def site_of_order(database: Database, order: int) -> list[str]:
@@ -76,32 +79,44 @@ def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
     return [or_(*(and_(_CONCERN.c.kind == kind.value, own.exists()) for kind, own in kinds))]
 
 
-def _about(
-    database: Database, row: Mapping[str, Any], reach: Collection[str] | None, find: bool
-) -> dict[str, Any]:
-    """Give the message that a concern leads to, and its orders."""
+def _message(database: Database, row: Mapping[str, Any]) -> int | None:
+    """Return the id of the message that an exception leads to."""
     if row["kind"] == Subject.MESSAGE.value:
-        orders = _orders_of_message(database, row["row_id"], reach) if find else []
-        return {"message": row["row_id"], "orders": orders}
+        return int(row["row_id"])
+    order = _order(database, row["row_id"])
+    return None if order is None else int(order["last_message"])
+
+
+def _about(
+    database: Database,
+    belonging: Belonging,
+    row: Mapping[str, Any],
+    reach: Collection[str] | None,
+) -> dict[str, Any]:
+    """Return the message that an exception leads to, and its orders."""
+    if row["kind"] == Subject.MESSAGE.value:
+        orders = _orders_of_message(database, belonging, row["row_id"], reach)
+    else:
+        order = _order(database, row["row_id"])
+        orders = [] if order is None else [order]
+    told = [{name: each[name] for name in ("accession", "report_id")} for each in orders]
+    return {"message": _message(database, row), "orders": told}
+
+
+def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
     with database.read() as connection:
-        statement = select(_ORDER).where(_ORDER.c.id == row["row_id"])
-        order = connection.execute(statement).mappings().first()
-    if order is None:
-        return {"message": None, "orders": []}
-    told = [{"accession": order["accession"], "report_id": order["report_id"]}] if find else []
-    return {"message": order["last_message"], "orders": told}
+        statement = select(_ORDER).where(_ORDER.c.id == row_id)
+        row = connection.execute(statement).mappings().first()
+        return None if row is None else dict(row)
 
 
 def _orders_of_message(
-    database: Database, message_id: int, reach: Collection[str] | None
-) -> list[dict[str, Any]]:
+    database: Database, belonging: Belonging, message_id: int, reach: Collection[str] | None
+) -> Sequence[Mapping[str, Any]]:
     try:
-        own = numbers(browse.message(database, message_id).payload)
+        detail = browse.message(database, message_id)
     except NoSuchRow:
         return []
+    own = numbers(detail.payload).joined(belonging(origin_of(detail)))
     known = whereabouts.orders(database, own.order, reach)
-    return [
-        {"accession": each["accession"], "report_id": each["report_id"]}
-        for each in known
-        if each["mrn"] in own.patient
-    ]
+    return [each for each in known if each["mrn"] in own.patient]

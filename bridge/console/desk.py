@@ -66,6 +66,9 @@ class Specimen:
 
     payload: bytes
     listener: str = ""
+    mapping: str = ""
+    """The definition that a stored message was read with, and its version."""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

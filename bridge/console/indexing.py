@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select, text
 
-from bridge.console.numbers import hashes, site_number
+from bridge.console.numbers import hashes, site_number, subject_hashes
 from bridge.console.ownership import Belonging, Origin
 from bridge.console.pacing import MANY
 from bridge.index_key import keyed64
@@ -54,7 +54,7 @@ class Indexer:
         clock: Callable[[], int],
         numbered: Callable[[bytes], Iterable[int]] = hashes,
     ) -> None:
-        """`numbered` gives a message's numbers; the index has them keyed."""
+        """`numbered` gives the numbers in the places of the standard; the index has them keyed."""
         self._numbered = numbered
         self._database = database
         self._belonging = belonging
@@ -130,6 +130,7 @@ class Indexer:
 
     def _numbers(self, row: Row[Any], payload: bytes) -> set[int]:
         origin = Origin(row.listener, row.mapping, row.mapping_version, row.received_at, payload)
-        sites = self._belonging(origin)
-        own = {site_number(sites)} if sites else set()
-        return set(map(keyed64, own | set(self._numbered(payload))))
+        about = self._belonging(origin)
+        own = {site_number(about.sites)} if about.sites else set()
+        own.update(subject_hashes(about), self._numbered(payload))
+        return set(map(keyed64, own))

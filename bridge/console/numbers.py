@@ -2,8 +2,8 @@
 By which numbers a message is found: hashes of its control id, patient ids, order numbers, sites.
 
 Pure. The index stores them keyed (`bridge.index_key`); here they are not, for a worker process
-that reads a large message has no key. Reads where the standard has them, whatever the sender's
-mapping says; an accession in another place is found by the order index.
+that reads a large message has no key. `numbers` reads the places of the standard; what the
+message's own definition reads elsewhere is added to them (`Numbers.joined`).
 """
 
 from collections.abc import Collection, Iterator
@@ -15,6 +15,7 @@ from bridge.queue.hashing import signed64
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import Refusal
+from mappings.inbound import Subjects
 
 
 class Kind(StrEnum):
@@ -45,6 +46,10 @@ class Numbers:
     control: frozenset[str]
     patient: frozenset[str]
     order: frozenset[str]
+
+    def joined(self, about: Subjects) -> "Numbers":
+        """Add the numbers that a definition has read, from whatever field."""
+        return Numbers(self.control, self.patient | about.patients, self.order | about.orders)
 
     def hashes(self) -> Iterator[int]:
         """Give what the index keeps."""
@@ -80,6 +85,11 @@ def numbers(payload: bytes, charset: str = "utf-8") -> Numbers:
     except Refusal:
         return Numbers(frozenset(), frozenset(), frozenset())
     return Numbers(*(_at(message, places) for places in _PLACES.values()))
+
+
+def subject_hashes(about: Subjects) -> Iterator[int]:
+    """Give what the index keeps of the numbers that a definition has read."""
+    return Numbers(frozenset(), about.patients, about.orders).hashes()
 
 
 def hashes(payload: bytes) -> list[int]:

@@ -1,8 +1,8 @@
 """
 Of which sites something is, so that people see no other's.
 
-Pure. A message is of the sites that the definition which read it yields, and of its listener's
-where none reads it; a delivery of those of its orders.
+Pure. A message belongs to the sites that the definition which read it yields, and to its
+listener's where none reads it; a delivery to those of its orders.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.queue.rows import MessageDetail
+from mappings.inbound import Subjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,12 @@ class Origin:
     payload: bytes
 
 
-Belonging = Callable[[Origin], frozenset[str]]
-"""Gives the sites of a message; none: nobody can tell. May ask the database."""
+Belonging = Callable[[Origin], Subjects]
+"""
+Returns what the definition of a message reads in it: sites, patient ids, order numbers.
+
+No site: nobody can tell whose the message is. May query the database.
+"""
 
 
 def origin_of(detail: MessageDetail) -> Origin:

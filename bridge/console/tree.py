@@ -25,10 +25,21 @@ def tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
     return [_segment(segment, number) for segment, number in pairs]
 
 
-def readable(data: bytes | None) -> str:
-    """Give bytes a segment a line; what is no UTF-8 as escapes."""
+def readable(data: bytes | None, charset: str = "utf-8") -> str:
+    """
+    Return a message as text, one segment per line, in its own character set.
+
+    `charset` is its listener's, where MSH-18 is empty. Bytes that are no HL7 message are shown as
+    UTF-8, others among them as escapes.
+    """
     if data is None:
         return ""
+    try:
+        message = Message.parse(data, fallback=charset)
+    except Refusal:
+        pass
+    else:
+        return "\n".join(segment.text() for segment in message.segments)
     return data.replace(b"\r", b"\n").decode("utf-8", "backslashreplace").strip("\n")
 
 

@@ -15,6 +15,8 @@ from bridge.observability.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.states import Event, Failure
 
+_NOT_ACCEPTED = frozenset({Event.POSTPONED, Event.GIVEN_UP})
+
 
 class Appraiser:
     """Judges the attempts of one destination; `clock` is in milliseconds."""
@@ -46,7 +48,7 @@ class Appraiser:
         if said is Reply.SILENCE:
             self._breaker.failed(at)
         else:
-            self._breaker.answered()
+            self._breaker.answered(refused=follows.event in _NOT_ACCEPTED or follows.pause)
         if follows.pause:
             self._on_pause(said.value)
         again = follows.event is Event.POSTPONED

@@ -32,6 +32,8 @@ class Breaker:
         self._until = 0
         self.replies = 0
         """How many attempts were answered in all."""
+        self.refused = 0
+        """How many messages in a row were refused."""
 
     @property
     def open_until(self) -> int | None:
@@ -46,9 +48,10 @@ class Breaker:
             pause = self._policy.delay(beyond + 1, self._random)
             self._until = began + round(pause * 1000)
 
-    def answered(self) -> None:
-        """Close the circuit."""
+    def answered(self, *, refused: bool = False) -> None:
+        """Close the circuit; a refusal is an answer too."""
         self.replies += 1
+        self.refused = self.refused + 1 if refused else 0
         self._failures = self._until = 0
 
     def circuit(self, now: int) -> Circuit:

@@ -176,9 +176,9 @@ class Courier:
         await self._settling.done()
 
     @property
-    def pulse(self) -> tuple[int | None, int]:
-        """Until when the circuit is open (ms; None: it is closed), and how many were answered."""
-        return self._breaker.open_until, self._breaker.replies
+    def pulse(self) -> tuple[int | None, int, int]:
+        """Until when the circuit is open (ms, None: closed); how many were answered, refused."""
+        return self._breaker.open_until, self._breaker.replies, self._breaker.refused
 
     def _held(self) -> bool:
         """Whether nothing may be sent: an operator said so, or nobody answered lately."""

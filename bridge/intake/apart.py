@@ -18,7 +18,7 @@ from mappings.compiler import compile_sources
 from mappings.events import OrderEvent
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import Message
-from mappings.inbound import InboundMapping, Inspection
+from mappings.inbound import InboundMapping, Inspection, Subjects
 from mappings.nodes import Sources
 from mappings.orders import PatientNames
 from mappings.scope import Defaults
@@ -67,9 +67,9 @@ def _read(
     return _made(recipe).read(raw, fallback, defaults._replace(missed=missed)), missed
 
 
-def sites(raw: bytes, recipe: Recipe, fallback: str, defaults: Defaults) -> frozenset[str]:
-    """Name the sites that a message speaks of. Raises Malformed."""
-    return _made(recipe).sites(Message.parse(raw, fallback=fallback), defaults)
+def subjects(raw: bytes, recipe: Recipe, fallback: str, defaults: Defaults) -> Subjects:
+    """Return what a message is about. Raises Malformed."""
+    return _made(recipe).subjects(Message.parse(raw, fallback=fallback), defaults)
 
 
 @dataclass(frozen=True, slots=True)

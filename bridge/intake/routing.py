@@ -45,7 +45,7 @@ class Router:
                 self._known.clear()
             self._known[key] = route
         if isinstance(route, Refusal):
-            raise type(route)
+            raise type(route)(route.place)
         return route
 
     def _find(self, header: Header) -> Route:

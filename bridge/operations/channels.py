@@ -4,9 +4,10 @@ Listeners and destinations as operators see them: paused or not, and when last a
 Kept in the database, so that a pause outlasts restarts and holds on every node. Blocking.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
@@ -21,6 +22,10 @@ class Kind(StrEnum):
     DESTINATION = "destination"
 
 
+LOADED_FOR = 30_000  # ms
+"""Nodes note what they have loaded more often."""
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """One listener or destination; times in ms, None where there is none."""
@@ -31,11 +36,19 @@ class Channel:
     active_at: int | None = None
     open_until: int | None = None
     """Of a destination that does not answer: until when nothing is sent, or was."""
+    refused: int = 0
+    """How many messages in a row a destination has refused."""
+    loaded_at: int | None = None
+    """When a node last noted that it has loaded the channel."""
 
     @property
     def paused(self) -> bool:
         """Whether nothing is taken or sent until somebody resumes it."""
         return self.paused_at is not None
+
+    def is_loaded(self, now: int) -> bool:
+        """Whether a running node has loaded the channel; `now` in ms."""
+        return self.loaded_at is not None and now - self.loaded_at < LOADED_FOR
 
 
 _PAUSE = text("""
@@ -53,14 +66,20 @@ _ACTIVE = text("""
     ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
 """)
 _CIRCUIT = text("""
-    INSERT INTO channel (kind, name, open_until) VALUES (:kind, :name, :open_until)
-    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until
+    INSERT INTO channel (kind, name, open_until, refused)
+    VALUES (:kind, :name, :open_until, :refused)
+    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until, refused = :refused
+""")
+_LOADED = text("""
+    INSERT INTO channel (kind, name, loaded_at) VALUES (:kind, :name, :now)
+    ON CONFLICT (kind, name) DO UPDATE SET loaded_at = :now
 """)
 _PAUSED = text("""
     SELECT 1 FROM channel WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL
 """)
 _ALL = text("""
-    SELECT name, paused_at, paused_by, active_at, open_until FROM channel WHERE kind = :kind
+    SELECT name, paused_at, paused_by, active_at, open_until, refused, loaded_at
+    FROM channel WHERE kind = :kind
 """)
 
 
@@ -92,15 +111,31 @@ def note_activity(database: Database, active: Mapping[tuple[Kind, str], int]) ->
             connection.execute(_ACTIVE, rows)
 
 
-def note_circuits(database: Database, open_until: Mapping[str, int | None]) -> None:
-    """Note which destinations are left alone, and until when; None: they answer."""
+class Circuit(NamedTuple):
+    """Until when a destination that does not answer is left alone (None: it answers)."""
+
+    open_until: int | None
+    refused: int = 0
+    """How many messages in a row it has refused."""
+
+
+def note_circuits(database: Database, circuits: Mapping[str, Circuit]) -> None:
+    """Note which destinations do not answer, and which refuse what they are sent."""
     rows = [
-        {"kind": Kind.DESTINATION.value, "name": name, "open_until": until}
-        for name, until in open_until.items()
+        {"kind": Kind.DESTINATION.value, "name": name, **circuit._asdict()}
+        for name, circuit in circuits.items()
     ]
     if rows:
         with database.write() as connection:
             connection.execute(_CIRCUIT, rows)
+
+
+def note_loaded(database: Database, kind: Kind, names: Collection[str], now: int | None) -> None:
+    """Note which channels a node has loaded; `now` None: it stops."""
+    if names:
+        rows = [{"kind": kind.value, "name": name, "now": now} for name in sorted(names)]
+        with database.write() as connection:
+            connection.execute(_LOADED, rows)
 
 
 def channels(database: Database, kind: Kind) -> dict[str, Channel]:
@@ -109,7 +144,13 @@ def channels(database: Database, kind: Kind) -> dict[str, Channel]:
         rows = connection.execute(_ALL, {"kind": kind.value}).all()
     return {
         row.name: Channel(
-            row.name, row.paused_at, row.paused_by, row.active_at or None, row.open_until
+            row.name,
+            row.paused_at,
+            row.paused_by,
+            row.active_at or None,
+            row.open_until,
+            row.refused,
+            row.loaded_at,
         )
         for row in rows
     }

@@ -37,6 +37,8 @@ class Filter:
     since: int | None = None  # ms
     before: int | None = None
     limit: int = 50
+    reports: frozenset[str] | None = None  # of deliveries: of one of these reports
+    control_id: str | None = None  # MSH-10 of deliveries
 
 
 def messages(database: Database, wanted: Filter) -> list[MessageRow]:
@@ -70,6 +72,10 @@ def deliveries(database: Database, wanted: Filter) -> list[DeliveryRow]:
     rows = _rows(DELIVERY, DeliveryRow)
     if wanted.report_id is not None:
         rows = rows.where(DELIVERY.c.report_id == wanted.report_id)
+    if wanted.reports is not None:
+        rows = rows.where(DELIVERY.c.report_id.in_(sorted(wanted.reports)))
+    if wanted.control_id is not None:
+        rows = rows.where(DELIVERY.c.control_id == wanted.control_id)
     with database.read() as connection:
         statement = _filtered(connection, rows, DELIVERY, wanted, "destination", "created_at")
         return [listed_delivery(row) for row in connection.execute(statement).mappings()]

@@ -1,5 +1,5 @@
 """
-Write down how the destinations of one process are: left alone until when, last answered when.
+Note how the destinations of one process are: left alone until when, refusing, last answered.
 
 So that the console, which may be another process, can tell. The database may be away: what has
 changed is written down the next time.
@@ -13,14 +13,14 @@ import structlog
 
 from bridge.executors import Threads
 from bridge.observability.redaction import describe
-from bridge.operations.channels import Kind, note_activity, note_circuits
+from bridge.operations.channels import Circuit, Kind, note_activity, note_circuits
 from bridge.runtime.step import Chore, Step
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
 LOOK_EVERY = 1.0  # seconds
 
-Pulse = tuple[int | None, int]
+Pulse = tuple[int | None, int, int]
 
 
 class Beating(Protocol):
@@ -28,7 +28,7 @@ class Beating(Protocol):
 
     @property
     def pulse(self) -> Pulse:
-        """Until when the circuit is open (ms), and how many attempts were answered."""
+        """Until when it is open (ms); how many were answered; how many refused in a row."""
 
 
 class Circuits:
@@ -41,7 +41,7 @@ class Circuits:
         self._database = database
         self._couriers = couriers
         self._clock = clock
-        self._open: dict[str, int | None] = {}
+        self._noted: dict[str, Circuit] = {}
         self._replies: dict[str, int] = {}
 
     def part(self) -> Step:
@@ -56,17 +56,17 @@ class Circuits:
     async def _note(self) -> None:
         pulses = {name: courier.pulse for name, courier in self._couriers.items()}
         changed = {
-            name: until
-            for name, (until, _) in pulses.items()
-            if name not in self._open or self._open[name] != until
+            name: circuit
+            for name, (until, _, refused) in pulses.items()
+            if self._noted.get(name) != (circuit := Circuit(until, refused))
         }
         now = self._clock()
         active = {
             (Kind.DESTINATION, name): now
-            for name, (_, replies) in pulses.items()
+            for name, (_, replies, _) in pulses.items()
             if replies > self._replies.get(name, 0)
         }
-        self._open = {name: until for name, until in self._open.items() if name in pulses}
+        self._noted = {name: noted for name, noted in self._noted.items() if name in pulses}
         self._replies = {
             n: r for n, r in self._replies.items() if n in pulses and r <= pulses[n][1]
         }
@@ -78,5 +78,5 @@ class Circuits:
         except StoreError as error:
             self._log.warning("circuits not noted", error=describe(error))
             return
-        self._open |= changed
-        self._replies = {name: replies for name, (_, replies) in pulses.items()}
+        self._noted |= changed
+        self._replies = {name: replies for name, (_, replies, _) in pulses.items()}

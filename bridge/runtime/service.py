@@ -24,6 +24,7 @@ from bridge.runtime.supervisor import Supervisor
 from config import Settings
 from config.sections import LogFormat
 
+_PAGES = {Role.CONSOLE: "/console", Role.ENGINE: "/reporting/"}
 _STOP_WITHIN = 30.0
 
 
@@ -76,6 +77,13 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         supervisor.begin()
         settle_down()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
+        for role, path in _PAGES.items():
+            if role in roles:
+                log.info(
+                    "pages",
+                    role=role.value,
+                    address=f"{settings.http.public_url.rstrip('/')}{path}",
+                )
         await stop.wait()
         supervisor.stopping()
         log.info("stopping")

@@ -1,12 +1,13 @@
 """
 Pauses and resumes what operators say, on every node within a second, and after every restart.
 
-Also notes when channels were last active. The database is the truth: whoever cannot read it
-leaves everything as it is.
+Also notes when channels were last active, and which are loaded. The database is the truth: a node
+that cannot read it leaves everything as it is.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Protocol
 
@@ -15,7 +16,7 @@ import structlog
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
-from bridge.operations.channels import Channel, Kind, channels, note_activity, pause
+from bridge.operations.channels import Channel, Kind, channels, note_activity, note_loaded, pause
 from bridge.runtime.step import Chore
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -67,8 +68,11 @@ class Switchboard:
         await self._looking.start()
 
     async def stop(self) -> None:
-        """Look no more; write down what was noted."""
+        """Look no more; note what was active, and that nothing is loaded here any more."""
         await self._looking.stop()
+        with suppress(StoreError):  # the others' notes, and time, say it too
+            names = set(self._switches)
+            await Threads.LEASES.run(note_loaded, self._database, self._kind, names, None)
 
     def connect(self, name: str, switch: Switch, *, paused: bool) -> None:
         """Let a channel stand there from now on, in the place of one of its name, if any."""
@@ -107,7 +111,9 @@ class Switchboard:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
-                self._apply(await Threads.LEASES.run(channels, self._database, self._kind))
+                known = await Threads.LEASES.run(channels, self._database, self._kind)
+                self._apply(known)
+                await self._note_loaded(known)
                 if self._clock() - self._noted_at >= NOTE_EVERY * 1000:
                     await self._note()
             except StoreError as error:
@@ -127,6 +133,17 @@ class Switchboard:
                 switch.resume()
             label = {self._kind.value: name}
             self._log.info("paused" if paused else "resumed", **label)
+
+    async def _note_loaded(self, known: Mapping[str, Channel]) -> None:
+        """Note what is loaded here, where no node has done so lately."""
+        now = self._clock()
+        stale = {
+            name
+            for name in self._switches
+            if not (loaded := name in known and known[name].loaded_at)
+            or abs(now - loaded) >= NOTE_EVERY * 1000
+        }
+        await Threads.LEASES.run(note_loaded, self._database, self._kind, stale, now)
 
     async def _note(self) -> None:
         """Write down which channels were active since the last time."""

@@ -29,6 +29,7 @@ from mappings.nodes import Sources
 
 _SERVICE, _AT_START = "service", "files of HOME at the start"
 _ATTEMPTS = 5
+_MOST_NAMED = 5
 _SHORTEST_VERSION = 4  # hex digits that are enough to name a version, if no other begins so
 
 
@@ -49,10 +50,13 @@ class Overtaken(BridgeError):  # noqa: N818  # named for what happened
 
 
 class NothingBefore(BridgeError):  # noqa: N818  # named for what happened
-    """There is nothing to roll back to."""
+    """No version was active before the active one, or rollbacks have reached the first one."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"mapping {name} has had no other version in force")
+    def __init__(self, name: str, active: str = "", others: Sequence[str] = ()) -> None:
+        said = f"no version of mapping {name} was active before {active or 'now'}"
+        if others:
+            said += f"; name another one with --to: {', '.join(others)}"
+        super().__init__(said)
 
 
 class Busy(BridgeError):  # noqa: N818  # named for what happened
@@ -225,7 +229,9 @@ def before(connection: Connection, name: str) -> Version:
     for each in reversed(trail[:-1]):
         if each.version != trail[-1].version:
             return _found(connection, name, each.version)
-    raise NothingBefore(name)
+    active = trail[-1].version if trail else ""
+    others = dict.fromkeys(each.version for each in past if each.version != active)
+    raise NothingBefore(name, active, list(others)[:_MOST_NAMED])
 
 
 def resolve(connection: Connection, name: str, version: str) -> Version:

@@ -1,11 +1,11 @@
-"""Of which sites a stored message is: what the definition that read it makes of its bytes."""
+"""What a stored message is about: sites, patients and orders, by the definition that read it."""
 
 from datetime import UTC, datetime
 
 from bridge.console.ownership import Origin
 from bridge.elsewhere.errors import Gone
 from bridge.elsewhere.host import LARGE, Elsewhere
-from bridge.intake.apart import Recipe, sites
+from bridge.intake.apart import Recipe, subjects
 from bridge.store.database import Database
 from bridge.wiring.present import Present
 from bridge.wiring.shelf import in_force, recaller
@@ -14,7 +14,7 @@ from mappings.compiler import compile_sources
 from mappings.errors import MappingError
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Refusal
-from mappings.inbound import InboundMapping
+from mappings.inbound import InboundMapping, Subjects
 from mappings.scope import Defaults
 
 
@@ -32,13 +32,13 @@ class Belongings:
         self._recall = recaller(database)
         self._instead: dict[tuple[str, str], InboundMapping | None] = {}
 
-    def __call__(self, origin: Origin) -> frozenset[str]:
-        """Give the sites of a message; none where its listener is gone, or its site is unknown."""
+    def __call__(self, origin: Origin) -> Subjects:
+        """Return what a message is about; no site where its listener is gone or names none."""
         known = self._present().listener
         listener = next((each for each in known if each.name == origin.listener), None)
         if listener is None:
-            return frozenset()
-        own = frozenset({listener.site}) - {""}
+            return Subjects()
+        own = Subjects(frozenset({listener.site}) - {""})
         mapping = self.definition(origin.mapping, origin.version)
         if mapping is None:
             return own
@@ -51,11 +51,11 @@ class Belongings:
 
     def _read(
         self, mapping: InboundMapping, payload: bytes, charset: str, defaults: Defaults
-    ) -> frozenset[str]:
+    ) -> Subjects:
         if self._elsewhere is None or len(payload) < LARGE:
-            return mapping.sites(Message.parse(payload, fallback=charset), defaults)
+            return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
         given = Recipe.of(mapping), charset, defaults
-        found: frozenset[str] = self._elsewhere.ask(sites, payload, *given)
+        found: Subjects = self._elsewhere.ask(subjects, payload, *given)
         return found
 
     def definition(self, name: str, version: str) -> InboundMapping | None:

@@ -16,6 +16,11 @@ from bridge.wiring.present import current
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 
+_TROUBLES = {
+    "not running": "no running node has loaded it: start or restart the service",
+    "refusing": "it refused the last message: see `bridge deliveries list`",
+}
+
 
 class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
     """The settings have no listener or destination of a name."""
@@ -49,14 +54,21 @@ def listed(home: Path, kind: Kind) -> list[dict[str, Any]]:
     with bridge_database(home) as database:
         settings = current(load(home), database)
         known = channels.channels(database, kind)
-        failing = troubles.standing(database, kind, time.time_ns() // 1_000_000)
+        now = time.time_ns() // 1_000_000
+        failing = troubles.standing(database, kind, now)
     rows = []
     for each in described_channels(settings, kind):
         found, trouble = known.get(each["name"], Channel(each["name"])), failing.get(each["name"])
-        state = _state(found, trouble) if each["enabled"] else "off"
+        state = _state(found, trouble, now) if each["enabled"] else "off"
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
-        rows.append({**row, "trouble": trouble or ""})
+        rows.append({**row, "trouble": trouble or _TROUBLES.get(state, "")})
     return rows
+
+
+def charset_of(settings: Settings, database: Database, listener: str) -> str:
+    """Return the charset of a listener's messages that declare none; UTF-8 where it is gone."""
+    known = current(settings, database).listener
+    return next((each.charset for each in known if each.name == listener), "utf-8")
 
 
 def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
@@ -83,13 +95,17 @@ def waits(home: Path, database: Database, deliveries: Sequence[int]) -> list[str
     return said
 
 
-def _state(found: Channel, trouble: str | None) -> str:
+def _state(found: Channel, trouble: str | None, now: int) -> str:
     """Say in a word what an operator must know first."""
     if found.paused:
         return "paused"
     if trouble is not None:
         return "could not begin"
-    return "running" if found.open_until is None else "not answering"
+    if not found.is_loaded(now):
+        return "not running"
+    if found.open_until is not None:
+        return "not answering"
+    return "refusing" if found.refused else "running"
 
 
 def names(settings: Settings, kind: Kind) -> Sequence[tuple[str, str]]:

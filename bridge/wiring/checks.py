@@ -1,5 +1,6 @@
 """`bridge check`: everything of a home that can be wrong, looked at without changing anything."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from sqlalchemy.exc import ArgumentError
 
 from bridge.engine.service.sites import list_sites
 from bridge.errors import BridgeError
-from bridge.operations import telemetry
+from bridge.operations import channels, telemetry
 from bridge.operations.channels import Kind
 from bridge.store.database import Database
 from bridge.wiring import present, verifying
@@ -27,7 +28,7 @@ from config.addresses import FolderAddress, WebAddress
 from config.listeners import Listener
 from config.private_files import Exposure, close, wider
 from config.quantities import Address
-from config.remains import remains
+from config.remains import further_mistakes, remains
 from config.sections import Destination
 from mappings import compiler
 from mappings import events as mapping_events
@@ -49,14 +50,16 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
     try:
         settings = load(home)
     except SettingsError as error:
-        return placed(home, [*_errors(error), *_mappings(home), *_what_is_left(home)])
+        mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
+        known = [Finding(Severity.ERROR, each.place, each.message) for each in mistakes]
+        return placed(home, [*known, *_mappings(home), *_what_is_left(home)])
     down = unanswered(settings)
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _exposures,
         _descriptors,
         partial(databases, down=down),
-        *(() if down else (_sites, _activations, sign_in)),
+        *(() if down else (_sites, _activations, _not_loaded, sign_in)),
         _listeners,
         _destinations,
         _tracing,
@@ -113,6 +116,36 @@ def _activations(settings: Settings) -> Iterator[Finding]:
         place = str(settings.home / "mappings" / f"{name}.yaml")
         message = f"another version is in force; `bridge mapping activate {name}` takes the file"
         yield Finding(Severity.WARNING, place, message)
+
+
+def _not_loaded(settings: Settings) -> Iterator[Finding]:
+    """Name what a running service does not know yet: bridge.toml is read when it starts."""
+    url = settings.database_url()
+    if is_missing(url):
+        return
+    now = time.time_ns() // 1_000_000
+    database = Database(url)
+    try:
+        current = present.current(settings, database)
+        known = {kind: channels.channels(database, kind) for kind in Kind}
+    except BridgeError:
+        return  # `_database` has said why
+    finally:
+        database.dispose()
+    loaded = {
+        (kind, name)
+        for kind, found in known.items()
+        for name, channel in found.items()
+        if channel.is_loaded(now)
+    }
+    enabled = [
+        *((Kind.LISTENER, each.name) for each in current.listener if each.enabled),
+        *((Kind.DESTINATION, each.name) for each in current.destination if each.enabled),
+    ]
+    for kind, name in enabled if loaded else ():
+        if (kind, name) not in loaded:
+            message = "no running node has loaded it: bridge.toml is read when the service starts"
+            yield Finding(Severity.WARNING, f"{kind} {name}", message)
 
 
 def _said_in_console(settings: Settings, current: Settings, find: Find) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bridge.errors import BridgeError
+from bridge.wiring.order_readers import OrderReader
 from bridge.wiring.samples import Sample
 from mappings.comparison import Difference, compare
 from mappings.compiler import Compiled
@@ -35,21 +36,21 @@ class Compared:
     left: int = 0
 
 
-def comparing(before: Compiled, after: Compiled, reader: Callable[[], Compiled]) -> Comparing:
+def comparing(before: Compiled, after: Compiled, reader: OrderReader) -> Comparing:
     """
     Compare what is read; of definitions that write, what they write for each order.
 
-    `reader` gives the definition that reads orders, where one is needed. Raises NotComparable.
+    `reader` gives the definition that reads a message's orders. Raises NotComparable.
     """
     if isinstance(before, InboundMapping) and isinstance(after, InboundMapping):
         return lambda each: compare(before, after, each.payload, each.defaults, each.charset)
     if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
         raise NotComparable("one version reads messages, the other writes them")
-    orders = reader()
-    if not isinstance(orders, InboundMapping):
-        raise NotComparable("orders are read by a definition that reads messages")
 
     def written(each: Sample) -> list[Difference]:
+        orders = reader(each)
+        if orders is None:
+            return []
         return compare_written(_written(before, orders, each), _written(after, orders, each))
 
     return written

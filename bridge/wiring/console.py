@@ -68,17 +68,20 @@ class _Plant:
         known = channels.channels(self._database, Kind(kind))
         settings = self._settings
         expires = expiries(certificate_files(settings))
-        failing = troubles.standing(self._database, Kind(kind), self._clock())
+        now = self._clock()
+        failing = troubles.standing(self._database, Kind(kind), now)
         described = described_channels(settings, Kind(kind))
         return [
             {
-                **asdict(known.get(each["name"], Channel(each["name"]))),
+                **asdict(channel),
                 **each,
+                "loaded": channel.is_loaded(now),
                 "trouble": failing.get(each["name"], ""),
                 "source": source(self._own, settings, Kind(kind), each["name"]),
                 "certificate": expires.get(f"{kind} {each['name']}"),
             }
             for each in described
+            for channel in [known.get(each["name"], Channel(each["name"]))]
         ]
 
     def pause(self, kind: str, name: str, by: str) -> None:
@@ -106,7 +109,7 @@ class _Plant:
             return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
         received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
         defaults = Defaults(listener.site, listener.time_zone, received)
-        trial = try_message(mapping, detail.payload, defaults, listener.charset)
+        trial = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
         issues = [f"{each}" for each in trial.issues]
         return {
             "accepted": trial.accepted,

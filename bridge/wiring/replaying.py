@@ -81,7 +81,7 @@ class Rejudging:
             return frozenset()
         message = Message.parse(payload, fallback=listening.charset)
         defaults = Defaults(listening.site, listening.time_zone, datetime.now(UTC))
-        return verdict.definition.sites(message, defaults)
+        return verdict.definition.subjects(message, defaults).sites
 
     def send_again(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
         """

@@ -30,6 +30,9 @@ class Sample:
     defaults: Defaults
     charset: str = _CHARSET
     listener: str = ""
+    mapping: str = ""
+    """The definition that a stored message was read with, and its version."""
+    version: str = ""
 
 
 def from_files(paths: Sequence[Path], site: str, listener: Listener | None = None) -> list[Sample]:
@@ -87,7 +90,15 @@ def stored_one(database: Database, listener: Listener, row: MessageRow) -> Sampl
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = Defaults(listener.site, listener.time_zone, received)
     payload = browse.message(database, row.id).payload
-    return Sample(f"message {row.id}", payload, defaults, listener.charset, listener.name)
+    return Sample(
+        f"message {row.id}",
+        payload,
+        defaults,
+        listener.charset,
+        listener.name,
+        row.mapping,
+        row.mapping_version,
+    )
 
 
 def _rows(database: Database) -> Iterator[MessageRow]:

@@ -38,8 +38,15 @@ def part(text: str, number: int, separator: str) -> str:
     return parts[number - 1] if len(parts) >= number else ""
 
 
+POSITIONAL = frozenset({"^", "&"})
+"""Separators of components: behind each of them a value has its place, also behind an empty one."""
+
+
 def joined(values: Sequence[str], separator: str) -> str:
-    """Join what has a value; only nulls make a null."""
+    """Join what has a value; separators of components keep empty places. Only nulls make a null."""
+    if separator in POSITIONAL:
+        kept = separator.join(["" if value == NULL else value for value in values])
+        return kept.rstrip(separator) or (NULL if NULL in values else "")
     said = [value for value in values if value]
     if NULL not in said:
         return separator.join(said)

@@ -7,7 +7,7 @@ from mappings.forms.conditions import Condition, Conditions
 from mappings.forms.fields import DEFAULTS, SENT, Desk, Fields
 from mappings.forms.gathering import Gathering
 from mappings.forms.ground import Ground
-from mappings.forms.said import joined, scopes
+from mappings.forms.said import POSITIONAL, joined, scopes
 from mappings.forms.writer import NOTHING, Folded, Text, Unwritable
 from mappings.meaning import (
     Aged,
@@ -236,13 +236,14 @@ class Values:
 
     def _joined(self, ground: Ground, what: Joined) -> Text:
         found = [self._value(ground, part) for part in what.parts]
-        said = [text for text in found if text.said != ""]
+        places = what.separator in POSITIONAL
+        said = [text for text in found if places or text.said != ""]
         if len(said) <= 1:
             return said[0] if said else NOTHING
         nullable = '"' in what.separator or any(t.nullable or '"' in (t.said or "") for t in said)
         separator = self._writer.constant(what.separator)
         values = f"({', '.join(map(self._writer.of, said))})"
-        if nullable:
+        if nullable or places:
             name = self._writer.let(f"{self._writer.constant(joined)}({values}, {separator})")
         else:
             name = self._writer.let(self._joined_plainly([*map(self._writer.of, said)], separator))

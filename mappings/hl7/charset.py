@@ -2,15 +2,22 @@
 Charsets: from the names of MSH-18 to Python's codecs, and bytes to text without loss.
 
 No byte is ever dropped or replaced: what does not decode as declared is read as UTF-8, else as
-Latin-1, and marked as suspect. UTF-16 and UTF-32 are refused elsewhere (`mappings.hl7.lines`).
+UTF-8 with stray bytes of Latin-1, else as Latin-1, and marked as suspect. UTF-16 and UTF-32 are
+refused elsewhere (`mappings.hl7.lines`).
 """
 
 import codecs
 import re
 from functools import lru_cache
 
+from typing_extensions import Buffer
+
+_ASCII = 0x7F
 _LONGEST = 99  # bytes of MSH-18 that are looked at
 LAST_RESORT = "iso8859-1"  # every byte string decodes, and encodes to itself again
+
+UTF_8_WITH_STRAYS = "utf-8-with-latin-1"
+"""UTF-8 in which a byte that belongs to no character is one of Latin-1."""
 
 # Table 0211, and spellings seen in the field, with everything but letters and digits removed.
 _CODECS = {
@@ -128,7 +135,38 @@ def detect(body: bytes, msh18: str, fallback: str, *, marked: bool) -> tuple[str
     for candidate in (codec, "utf-8"):
         if _decodes(body, candidate):
             return candidate, unknown or candidate != codec
+    if codec == "utf-8" and _has_few_strays(body):
+        return UTF_8_WITH_STRAYS, True
     return LAST_RESORT, True
+
+
+def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode(LAST_RESORT), error.end
+
+
+def _decode_with_strays(data: Buffer, errors: str = "strict", /) -> tuple[str, int]:
+    del errors  # every byte string decodes
+    held = bytes(data)
+    return held.decode("utf-8", UTF_8_WITH_STRAYS), len(held)
+
+
+def _search(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != UTF_8_WITH_STRAYS:
+        return None
+    return codecs.CodecInfo(codecs.utf_8_encode, _decode_with_strays, name=UTF_8_WITH_STRAYS)
+
+
+codecs.register_error(UTF_8_WITH_STRAYS, _as_latin_1)
+codecs.register(_search)
+
+
+def _has_few_strays(body: bytes) -> bool:
+    """Tell whether most characters beyond ASCII are UTF-8, so that the others are mistakes."""
+    readable = [each for each in body.decode("utf-8", "ignore") if each > "\x7f"]
+    strays = sum(byte > _ASCII for byte in body) - len("".join(readable).encode())
+    return len(readable) > strays
 
 
 def _decodes(body: bytes, codec: str) -> bool:

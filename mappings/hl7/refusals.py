@@ -7,6 +7,7 @@ Refusals: exceptions that know how they read in an acknowledgment.
     * UnsupportedEvent          AR, 201   nor this trigger event
     * UnsupportedProcessingId   AR, 202   e.g. a test message on a live listener
     * UnsupportedVersion        AR, 203
+    * UnknownSender             AR, 103   no mapping takes messages of this sender or receiver
     * MissingField              AE, 101   a field the definition requires is empty
     * WrongDataType             AE, 102   a value is not of the form its type demands
       * EndlessIdentifier       AE, 102   an identifier is too long for any report service
@@ -135,6 +136,17 @@ class UnsupportedVersion(Refusal):
     problem = "unsupported version id"
 
     def __init__(self, place: str = "MSH-12") -> None:
+        super().__init__(place)
+
+
+class UnknownSender(Refusal):
+    """Mappings take this type and event, but not from this sender or for this receiver."""
+
+    ack_code = AckCode.REJECT
+    error_code = ErrorCode.TABLE_VALUE_NOT_FOUND
+    problem = "sender or receiver not accepted"
+
+    def __init__(self, place: str = "MSH-3") -> None:
         super().__init__(place)
 
 

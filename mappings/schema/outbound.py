@@ -61,7 +61,10 @@ DEFINITIONS: dict[str, Schema] = {
     "written": {"anyOf": _KINDS},
     "when": {
         "type": "object",
-        "propertyNames": {"allOf": [_VARIABLE, {"pattern": r"^\$"}]},
+        "properties": {"any": several(_WHEN), "not": _WHEN},
+        "propertyNames": {
+            "anyOf": [{"enum": ["any", "not"]}, {"allOf": [_VARIABLE, {"pattern": r"^\$"}]}]
+        },
         "additionalProperties": TEST,
     },
     "item": {

@@ -106,6 +106,28 @@ def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
     house.bridge("listeners", "pause", "nobody", expect=1)
 
 
+def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, Sink]) -> None:
+    """One that was added to bridge.toml while the service runs, until the next start."""
+    house, _ = watched
+    file = house.home / "bridge.toml"
+    before = file.read_text()
+
+    def states() -> dict[str, str]:
+        rows = json.loads(house.bridge("listeners", "list", "--json"))
+        return {each["name"]: each["state"] for each in rows}
+
+    until(lambda: states() == {"orders": "running"})
+    assert f"address=http://127.0.0.1:{house.http_port}/console" in house.log()
+    try:
+        file.write_text(
+            before + f'[[listener]]\nname = "late"\nbind = "127.0.0.1:{free_port()}"\nsite = "S"\n'
+        )
+        assert states() == {"orders": "running", "late": "not running"}
+        assert "listener late: no running node has loaded it" in house.bridge("check")
+    finally:
+        file.write_text(before)
+
+
 def test_silence_is_told(watched: tuple[House, Sink]) -> None:
     """Nothing for `alert_after`: an alert; a message: it is over."""
     house, _ = watched

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bridge.wiring.checks import check_home
-from config.remains import remains
+from config.remains import further_mistakes, remains
 
 WRONG = """
 colour = "blue"
@@ -46,13 +46,35 @@ def test_only_what_is_wrong_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[[listener]\n", '[[listener]]\nname = "é'])
-def test_what_is_no_toml_leaves_nothing(tmp_path: Path, text: str) -> None:
-    """There is nothing to look at."""
-    assert remains(home(tmp_path, text)) is None
+def test_a_line_that_is_no_toml_is_left_out(tmp_path: Path, text: str) -> None:
+    """The others are looked at."""
+    left = remains(home(tmp_path, f'[log]\nlevel = "debug"\n{text}'))
+    assert left is not None
+    assert left.log.level == "debug"
 
 
 def test_mistakes_of_every_kind_are_told_at_once(tmp_path: Path) -> None:
     """A wrong value does not hide a charset that nobody knows, or a mapping that is not there."""
-    told = " ".join(each.message for each in check_home(home(tmp_path, WRONG)))
+    told = " ".join(each.message for each in check_home(home(tmp_path, f"port : 7{WRONG}")))
+    assert "Expected '='" in told
     for word in ("colour", "log.level", "max_frame", "replies", "charset", "nowhere"):
         assert word in told
+
+
+def test_mistakes_behind_lines_that_are_no_toml(tmp_path: Path) -> None:
+    """All such lines are named, and the mistakes of the others, at their places."""
+    file = tmp_path / "bridge.toml"
+    lines = ["[[listener]]", 'name = "a"', "idle_timeout = ", 'bind = "127.0.0.1:0"']
+    file.write_text("\n".join([*lines, "[http]", 'bind = "x"', "port : 7", ""]), "utf-8")
+    found = [each.place.removeprefix(f"{file}:") for each in further_mistakes(tmp_path)]
+    assert found == ["3:16", "7:6", "6:1"]
+    left = remains(tmp_path)
+    assert left is not None
+    assert [each.name for each in left.listener] == ["a"]
+
+
+def test_a_file_that_is_no_toml_at_all(tmp_path: Path) -> None:
+    """It is looked through to an end, and nothing is made up."""
+    (tmp_path / "bridge.toml").write_text("=\n" * 500, "utf-8")
+    assert len(further_mistakes(tmp_path)) <= 21
+    assert remains(tmp_path) is None

@@ -6,9 +6,11 @@ from types import MappingProxyType
 
 import pytest
 
+from mappings.acceptance import refusal_for
 from mappings.compiler import DEFINITIONS, check, check_sources, compile_sources, load
 from mappings.errors import HookFailed, MappingErrors
 from mappings.events import Issue, Severity
+from mappings.hl7.refusals import Refusal, UnknownSender, UnsupportedEvent, UnsupportedMessage
 from mappings.inbound import InboundMapping
 from tests.mappings.language import DEFAULTS, SHIPPED, message, overlaid
 
@@ -203,6 +205,26 @@ def test_overlay_of_a_sender() -> None:
     assert mine.accepts(good.header)
     other = type(good).parse(good.raw.replace(b"RISA", b"HISB"))
     assert not mine.accepts(other.header)
+
+
+@pytest.mark.parametrize(
+    ("header", "refused", "place"),
+    [
+        ((b"RISA", b"HISB"), UnknownSender, "MSH-3"),
+        ((b"|NORTH|", b"|SOUTH|"), UnknownSender, "MSH-4"),
+        ((b"ORM^O01", b"ORM^O99"), UnsupportedEvent, "MSH-9.2"),
+        ((b"ORM^O01", b"MDM^T02"), UnsupportedMessage, "MSH-9.1"),
+    ],
+)
+def test_a_refused_header_names_the_field_for_which_no_definition_takes_it(
+    header: tuple[bytes, bytes], refused: type[Refusal], place: str
+) -> None:
+    """The sender, where a definition would take the type from others; else the event or type."""
+    mine = overlaid("accept: {senders: [{application: X}, {application: 'RIS*', facility: NORTH}]}")
+    good = message("ORC|NW|P1", "OBR|1|P1||X")
+    assert header[0] in good.raw
+    found = refusal_for(type(good).parse(good.raw.replace(*header)).header, [mine.acceptance])
+    assert (type(found), found.place) == (refused, place)
 
 
 def test_overlaid_rules_are_replaced_whole() -> None:

@@ -19,6 +19,30 @@ WARNED = [
         41,
         "never refuses: there is always a value",
     ),
+    ("tags: {Notes: {from: NTE-3, default: ''}}", 38, "an empty default has no effect"),
+    *(
+        (f"tags: {{Notes: {{from: NTE-3, when: {when}}}}}", column, f"never true: {why}")
+        for when, column, why in (
+            ("{PV1-2: []}", 43, "no value passes all of these tests"),
+            ("{PV1-2: {is: [A, B], not: [A, B]}}", 43, "no value passes all of these tests"),
+            ("{PV1-2: {in: [CT, MR], matches: '^X'}}", 43, "no value passes all of these tests"),
+            ("{PV1-2: {is: I, absent: true}}", 43, "no value passes all of these tests"),
+            ("{PV1-2: {absent: true, not: ''}}", 43, "no value passes all of these tests"),
+            ("{PV1-2: {absent: true, matches: '.'}}", 43, "no value passes all of these tests"),
+            (
+                "{PV1-2: {present: true, absent: true}}",
+                43,
+                "a value cannot be present and absent",
+            ),
+            (
+                "{PV1-2: ' I'}",
+                43,
+                "values are compared without blanks around them, and a null as an empty text",
+            ),
+            ("{any: []}", 36, "`any` lists no condition"),
+            ("{not: {}}", 36, "`not` has no condition"),
+        )
+    ),
     ("tags: {Notes: {from: NTE-3, separator: x}}", 29, "`separator` needs `all` or `join`"),
     ("tags: {Notes: {from: NTE-3, where: {NTE-2: L}}}", 29, "`where` needs `all` or `first`"),
     (
@@ -68,6 +92,23 @@ def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
     """Each is a warning at its place; the definition can be used."""
     assert found(text, Severity.WARNING) == {(2, column, message)}
     assert not found(text, Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "{PV1-2: ''}",
+        "{PV1-2: {not: I}}",
+        "{PV1-2: {is: [I, O], not: I}}",
+        "{PV1-2: {absent: false}}",
+        "{PV1-2: {present: false, not: I}}",
+        "{PV1-2: {present: true, matches: x}}",
+        "{any: [{PV1-2: I}, {not: {PV1-3: X}}]}",
+    ],
+)
+def test_conditions_that_can_be_true(when: str) -> None:
+    """They are left alone."""
+    assert not found(f"tags: {{Notes: {{from: NTE-3, when: {when}}}}}", Severity.WARNING)
 
 
 @pytest.mark.parametrize(("table", "place", "message"), TABLES)

@@ -75,6 +75,20 @@ def test_a_namespace_is_no_accession() -> None:
     assert 'Accession: {from: ["OBR-3.1"]' in text
 
 
+def test_every_number_that_could_be_the_accession_is_named() -> None:
+    """ORC-3.2 as well, where it differs from order to order; a namespace there is none."""
+    raw = [
+        odd(number).replace(b"ORC$NW$P%d" % number, b"ORC$NW$P%d$RIS%%9%d" % (number, number))
+        for number in range(3, 10)
+    ]
+    text, _ = proposed(raw)
+    evidence = next(line for line in text.splitlines() if "# OBR-3.2:" in line)
+    assert "OBR-3.2" in evidence
+    assert "ORC-3.2" in evidence.partition("As good:")[2]
+    text, _ = proposed([odd(number) for number in range(3, 10)])
+    assert "ORC-3.2" not in text
+
+
 def test_no_values_of_patients_in_the_evidence() -> None:
     """Counts and codes alone."""
     text = learn([usual(number) for number in range(1, 8)]).text

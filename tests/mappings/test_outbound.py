@@ -202,6 +202,31 @@ class TestMetadata:
         message = rendered(self.CONTEXT, results(mine))
         assert [s.text() for s in message.segments[1:]] == ["NTE|1||12", 'ZMD|Z|{"a": 1}']
 
+    @pytest.mark.parametrize(
+        ("when", "written"),
+        [
+            ("{not: {$key: Room}}", ["Z"]),
+            ("{any: [{$key: Room}, {$key: Z}]}", ["Room", "Z"]),
+            ("{any: [{$key: X}, {not: {$key: {matches: oo}}}]}", ["Z"]),
+            ("{not: {any: [{$key: Room}, {$key: Z}]}}", []),
+            ("{not: {$key: Room}, $value: 12}", []),
+        ],
+    )
+    def test_conditions_combine_as_those_of_inbound_rules(
+        self, when: str, written: list[str]
+    ) -> None:
+        """`any` and `not`, also within each other; further entries must hold too."""
+        mine = f"""
+            segments:
+              - MSH: {{9: [ORU, R01], 10: $control_id, 11: [P], 12: ["2.5.1"]}}
+              - each: metadata
+                segments:
+                  - ZMD: {{1: $key}}
+                    when: {when}
+        """
+        message = rendered(self.CONTEXT, results(mine))
+        assert [s.value("ZMD-1") for s in message.segments[1:]] == written
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40)
 

@@ -103,6 +103,14 @@ REFUSED = {
     "no number": ("A08", ("PID|1||^^^NORTH^MR",), MissingField, "PID-3.1"),
     "no prior number": ("A40", (PID, "MRG|"), MissingField, "MRG-1.1"),
     "a type and no prior number": ("A40", (PID, "MRG|^^^NORTH^MR"), MissingField, "MRG-1.1"),
+    "a null as prior number": ("A40", (PID, 'MRG|""'), MissingField, "MRG-1.1"),
+    "a type and a null": ("A40", (PID, 'MRG|""^^^NORTH^MR'), MissingField, "MRG-1.1"),
+    "nulls of several types": (
+        "A40",
+        (PID, 'MRG|""^^^X^NH~""^^^NORTH^MR'),
+        MissingField,
+        "MRG-1.1",
+    ),
     "no MRG at all": ("A40", (PID,), MissingField, "MRG-1.1"),
     "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKey, "MRG-1.1"),
     "a kind the patient does not have": (

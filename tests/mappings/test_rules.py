@@ -47,6 +47,17 @@ SOURCES = {
         (OBR,),
         "X-Test",
     ),
+    "a join with carets keeps the places": (
+        "{join: [OBR-4.1, OBR-13, OBR-14, OBR-4.2, OBR-15], separator: '^'}",
+        (OBR,),
+        "X^^^Test",
+    ),
+    "a join with carets of nothing": ("{join: [OBR-13, OBR-14], separator: '^'}", (OBR,), None),
+    "a join with carets and a null": (
+        "{join: [OBR-4.1, OBR-13, OBR-4.2], separator: '^'}",
+        ('OBR|1|P1||X^Test|||||||||""',),
+        "X^^Test",
+    ),
     "a constant": ("{const: yes}", (OBR,), "yes"),
     "a default": ("{from: OBR-13, default: none}", (OBR,), "none"),
     "no default where there is a value": ("{from: OBR-4.1, default: none}", (OBR,), "X"),

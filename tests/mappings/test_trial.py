@@ -22,6 +22,19 @@ def test_used_and_unused() -> None:
     assert not set(trial.used) & set(trial.unused)
 
 
+def test_components_of_used_fields_that_change_nothing() -> None:
+    """PID-3.1 is the number; later parts of a name are not read."""
+    pid = "PID|1||M1^9^M10^NORTH^MR~X2^^^Y^ZZ||Doe^Jane^^^^^L^A||19800102|F"
+    raw = f"{MSH}\r{pid}\rORC|NW|P1^NS\rOBR|1|P1^NS||X^Test^L^Y^Other".encode()
+    mine = overlaid("tags: {StudyDescription: OBR-4.2, ProcedureCode: OBR-4.1}")
+    trial = try_message(mine, raw, DEFAULTS, components=True)
+    assert {"PID-3", "PID-5", "OBR-4"} <= set(trial.used)
+    idle = {place for place in trial.unused if "." in place}
+    assert {"PID-3.2", "PID-3.3", "PID-5.7", "PID-5.8", "OBR-4.3", "OBR-4.5"} <= idle
+    assert not {"PID-3.1", "PID-5.1", "PID-5.2", "OBR-4.1", "OBR-4.2"} & idle
+    assert not any("." in place for place in try_message(mine, raw, DEFAULTS).unused)
+
+
 def test_a_new_rule_uses_its_field() -> None:
     """What was unused is used once a rule asks for it."""
     trial = try_message(overlaid("tags: {KeyFindings: PID-1}"), RAW, DEFAULTS)

@@ -16,7 +16,7 @@ class TestSettings:
     def test_missing(self, papers: Papers) -> None:
         """A file that is not there."""
         with pytest.raises(
-            TLSConfigurationError, match=r"tls.certificate: cannot be read: No such"
+            TLSConfigurationError, match=r"tls.certificate: cannot be read: No such .*nowhere"
         ):
             server_options(papers.folder / "nowhere", Path(papers.key))
 

@@ -1,6 +1,7 @@
 """What was applied and still wants a person: list, and say that somebody has looked."""
 
 from collections.abc import Collection
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -26,7 +27,8 @@ async def listed(person: PersonDep, backstage: BackstageDep) -> dict[str, Any]:
     person.grant.require(Permission.SEE)
     find = Permission.FIND in person.grant.permissions
     reach = person.grant.reach
-    found = await Threads.CONSOLE.run(concerns.listed, backstage.database, reach, find=find)
+    work = partial(concerns.listed, backstage.database, backstage.belonging, reach, find=find)
+    found = await Threads.CONSOLE.run(work)
     return {"rows": found}
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from bridge.console.backstage import Backstage
 from bridge.console.connections import Change, Plan
+from bridge.console.errors import Mistaken, NotTaken, Unreachable
 from bridge.console.http.channels import Kind, Name
 from bridge.console.http.connection_bodies import BackBody, ConnectionName, PlanBody, SettingsBody
 from bridge.console.http.guard import Act, BackstageDep, PersonDep, act, act_and_wait, always
@@ -14,6 +16,7 @@ from bridge.console.permissions import Permission
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
+_ANY_SITE = ("", "*")
 _NEEDS = (Permission.CONNECT,)
 
 
@@ -41,8 +44,10 @@ async def check(
     """Say what is wrong with settings, field by field; nothing is kept."""
     person.grant.require(Permission.CONNECT)
     plan = Plan(kind, body.table, body.new)
+    unknown = await _unknown_sites(backstage, body.table)
     async with backstage.gate.entered():
-        return await Threads.CONSOLE.run(backstage.connections.check, plan)
+        found = await Threads.CONSOLE.run(backstage.connections.check, plan)
+    return {**found, "mistakes": [*found["mistakes"], *unknown]}
 
 
 @router.post("/{kind}/try")
@@ -69,8 +74,15 @@ async def save(
     wanted = Act(_NEEDS, "set up", f"{kind} {name}", reason=body.reason, fresh=always)
     email = person.grant.email
     change = Change(kind, name, email, body.reason, body.begun_on, body.table, body.new)
+    unknown = await _unknown_sites(backstage, body.table or {})
+
+    def work() -> Mapping[str, Any]:
+        if unknown:
+            raise Mistaken(f"{len(unknown)} mistakes: {unknown[0]['text']}", mistakes=unknown)
+        return backstage.connections.save(change)
+
     async with backstage.gate.entered():
-        return await act(request, person, wanted, lambda: backstage.connections.save(change))
+        return await act(request, person, wanted, work)
 
 
 @router.post("/{kind}/{name}/rollback")
@@ -87,3 +99,25 @@ async def rollback(
     change = Change(kind, name, person.grant.email, body.reason, body.begun_on)
     async with backstage.gate.entered():
         return await act(request, person, wanted, lambda: backstage.connections.rollback(change))
+
+
+async def _unknown_sites(backstage: Backstage, table: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Name the sites of a table that the report service does not have, field by field."""
+    named = {"site": [table.get("site")], "sites": table.get("sites")}
+    wanted = {
+        field: [each for each in sites if isinstance(each, str) and each not in _ANY_SITE]
+        for field, sites in named.items()
+        if isinstance(sites, list)
+    }
+    if not any(wanted.values()):
+        return []
+    try:
+        known = await backstage.service.sites()
+    except (Unreachable, NotTaken):  # another report service, or none now: nobody can tell
+        return []
+    return [
+        {"field": field, "text": f"there is no site {site}: add it under Sites first"}
+        for field, sites in wanted.items()
+        for site in dict.fromkeys(sites)
+        if site not in known
+    ]

@@ -73,6 +73,9 @@ class SpecimenBody(_Body):
 
     payload: Annotated[str, Field(max_length=_LONGEST_TEXT)]
     listener: Annotated[str, Field(max_length=100)] = ""
+    mapping: Annotated[str, Field(max_length=100)] = ""
+    """What the message was stored with: its definition, and the version."""
+    version: Annotated[str, Field(max_length=64)] = ""
 
     @field_validator("payload")
     @classmethod

@@ -88,13 +88,14 @@ def about(
 
 def sites_of(backstage: Backstage, message_id: int) -> frozenset[str]:
     """Give the sites of a stored message. Raises Unknown."""
-    return backstage.belonging(origin_of(found(backstage, message_id)))
+    return backstage.belonging(origin_of(found(backstage, message_id))).sites
 
 
 def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, Any]:
     detail = found(backstage, message_id)
-    within_reach(person, backstage.belonging(origin_of(detail)))
-    own = numbers(detail.payload)
+    about = backstage.belonging(origin_of(detail))
+    within_reach(person, about.sites)
+    own = numbers(detail.payload).joined(about)
     known = whereabouts.orders(backstage.database, own.order, person.grant.reach)
     orders = [each for each in known if each["mrn"] in own.patient]
     reports = {each["report_id"] for each in orders} - {""}
@@ -109,11 +110,12 @@ def _told(backstage: Backstage, person: Person, message_id: int) -> dict[str, An
 
 def _content(backstage: Backstage, message_id: int) -> dict[str, Any]:
     detail = found(backstage, message_id)
+    charset = backstage.plant.charset(detail.row.listener)
     return {
-        "raw": readable(detail.payload),
-        "tree": tree(detail.payload),
+        "raw": readable(detail.payload, charset),
+        "tree": tree(detail.payload, charset),
         "mapped": backstage.plant.mapped(detail),
-        "ack": readable(detail.ack),
+        "ack": readable(detail.ack, charset),
         "notes": detail.notes,
     }
 

@@ -44,7 +44,7 @@ async def where_is_it(
 
 
 def _orders(backstage: Backstage, person: Person, kind: Kind, number: str) -> dict[str, Any]:
-    orders, rows = asked(backstage.database, kind, number, person.grant.reach)
+    orders, rows = asked(backstage.database, backstage.belonging, kind, number, person.grant.reach)
     reports = {each["report_id"] for each in orders} - {""}
     sent = whereabouts.deliveries(backstage.database, reports)
     return {

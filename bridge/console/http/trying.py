@@ -51,7 +51,9 @@ async def try_out(
 ) -> Mapping[str, Any]:
     """Give what a version makes of messages that the page has."""
     person.grant.require(Permission.AUTHOR)
-    specimens = [Specimen(each.data, each.listener) for each in body.messages]
+    specimens = [
+        Specimen(each.data, each.listener, each.mapping, each.version) for each in body.messages
+    ]
     email, code = person.grant.email, Permission.CODE in person.grant.permissions
     work = backstage.bench.try_out
     return await _bounded(backstage, lambda: work(name, email, body.word, specimens, code=code))

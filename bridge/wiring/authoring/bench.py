@@ -24,11 +24,12 @@ from bridge.wiring.authoring.differing import answer, as_read_now
 from bridge.wiring.authoring.hook_permission import require_code
 from bridge.wiring.authoring.refusing import refusals
 from bridge.wiring.authoring.told import issue
-from bridge.wiring.choosing import ACTIVE, DRAFT, sources_of
+from bridge.wiring.choosing import DRAFT, sources_of
 from bridge.wiring.comparing import compared, comparing
 from bridge.wiring.drafting import NoDraft
+from bridge.wiring.order_readers import OrderReader, OrderReaders
 from bridge.wiring.samples import Sample, stored, stored_one
-from bridge.wiring.shelf import whole
+from bridge.wiring.shelf import in_force, recaller, whole
 from config import Settings
 from mappings.compiler import Compiled
 from mappings.hl7.files import messages_in, messages_in_text
@@ -47,6 +48,7 @@ class AuthorsBench(Bench):
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
+        self._recall = recaller(database)
 
     @override
     def pasted(self, text: str) -> Sequence[bytes]:
@@ -67,7 +69,7 @@ class AuthorsBench(Bench):
     ) -> Mapping[str, Any]:
         with refusals():
             made = self._made(name, actor, word, code=code)
-        reader = trying.Reader(lambda: self._reader(name))
+        reader = self._reader()
         late = _deadline()
         samples = (self._sample(name, each) for each in specimens)
         trials = [trying.trial(made, each, reader, late) for each in samples if not late()]
@@ -83,7 +85,7 @@ class AuthorsBench(Bench):
                 look = as_read_now(self._settings, self._database, after)
             else:
                 before = self._made(name, actor, question.before, code=question.code)
-                look = comparing(before, after, lambda: self._reader(name))
+                look = comparing(before, after, self._reader())
         return answer(compared(samples, look, _deadline()), after.version, values=question.values)
 
     @override
@@ -113,7 +115,15 @@ class AuthorsBench(Bench):
         if listener is None:
             return Sample("", specimen.payload, Defaults("", "UTC", now))
         defaults = Defaults(listener.site, listener.time_zone, now)
-        return Sample("", specimen.payload, defaults, listener.charset, listener.name)
+        return Sample(
+            "",
+            specimen.payload,
+            defaults,
+            listener.charset,
+            listener.name,
+            specimen.mapping,
+            specimen.version,
+        )
 
     def _made(self, name: str, actor: str, word: str, *, code: bool) -> Compiled:
         """Compile a version; a draft that does not exist is what is in force."""
@@ -131,12 +141,10 @@ class AuthorsBench(Bench):
             )
         return found.made
 
-    def _reader(self, name: str) -> Compiled:
-        """Give what reads orders here: the first definition of the first listener."""
+    def _reader(self) -> OrderReader:
+        """Find what reads orders: the version that each message was stored with."""
         current = present.current(self._settings, self._database)
-        names = [each for listener in current.listener for each in listener.mappings]
-        first = next(iter(names), "orders")
-        return self._made(first, "", ACTIVE, code=False)
+        return OrderReaders(current, in_force(self._settings, self._database), self._recall)
 
 
 def _deadline() -> Callable[[], bool]:

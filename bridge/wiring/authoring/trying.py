@@ -6,35 +6,21 @@ be shown where they stand.
 """
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from bridge.wiring.authoring.told import issue
+from bridge.wiring.order_readers import OrderReader
 from bridge.wiring.samples import Sample
 from mappings.compiler import Compiled
 from mappings.dependence import Late, dependence, never
 from mappings.errors import MappingError
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Refusal
-from mappings.inbound import InboundMapping
 from mappings.outbound import OutboundMapping
 from mappings.specimen import specimens
 from mappings.trial import try_message
-
-
-class Reader:
-    """What reads the orders that results answer: found when it is first asked for."""
-
-    def __init__(self, find: Callable[[], Compiled]) -> None:
-        self._find = find
-        self._found: Compiled | None = None
-
-    def __call__(self) -> InboundMapping | None:
-        """Give it; None where it reads no messages."""
-        if self._found is None:
-            self._found = self._find()
-        return self._found if isinstance(self._found, InboundMapping) else None
 
 
 def sample(found: Sample) -> Mapping[str, Any]:
@@ -42,17 +28,19 @@ def sample(found: Sample) -> Mapping[str, Any]:
     return {
         "label": found.label,
         "listener": found.listener,
+        "mapping": found.mapping,
+        "version": found.version,
         "payload": base64.b64encode(found.payload).decode(),
     }
 
 
 def trial(
-    mapping: Compiled, found: Sample, reader: Reader, late: Late = never
+    mapping: Compiled, found: Sample, reader: OrderReader, late: Late = never
 ) -> Mapping[str, Any]:
     """Try a message until it is too `late`; raises nothing for what is wrong with it."""
     shown = {"segments": _segments(found)}
     if isinstance(mapping, OutboundMapping):
-        return {**shown, **_written(mapping, found, reader(), late)}
+        return {**shown, **_written(mapping, found, reader, late)}
     done = try_message(mapping, found.payload, found.defaults, found.charset)
     return {
         **shown,
@@ -68,20 +56,21 @@ def trial(
 
 
 def _written(
-    mapping: OutboundMapping, found: Sample, reader: InboundMapping | None, late: Late
+    mapping: OutboundMapping, found: Sample, find: OrderReader, late: Late
 ) -> Mapping[str, Any]:
     told: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
     written: list[str] = []
     issues: list[dict[str, Any]] = []
-    if reader is not None:
-        try:
+    try:
+        reader = find(found)
+        if reader is not None:
             known = (found.payload, found.defaults, found.charset)
             made = specimens(mapping, reader, *known)
             written = [each.decode().replace("\r", "\n") for each in made]
             told |= asdict(dependence(mapping, reader, *known, late))
-        except MappingError as error:
-            text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
-            issues.append({**text, "file": "", "line": 0, "column": 0})
+    except MappingError as error:
+        text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
+        issues.append({**text, "file": "", "line": 0, "column": 0})
     return {**told, "accepted": bool(written), "issues": issues, "hl7": written}
 
 

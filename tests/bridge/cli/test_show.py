@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bridge.cli.application import application
 from bridge.cli.show import one, rows
 from bridge.operations import troubles
-from bridge.operations.channels import Kind, note_circuits, pause
+from bridge.operations.channels import LOADED_FOR, Circuit, Kind, note_circuits, note_loaded, pause
 from bridge.wiring.stores import bridge_database
 from config.settings import FILE_NAME
 
@@ -40,15 +40,18 @@ def test_what_a_sender_wrote_is_not_obeyed(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_state_of_destinations(tmp_path: Path) -> None:
-    """What does not answer, could not begin or is paused is not said to run."""
+    """Only what a node has loaded, answers and accepts is said to run."""
     home, now = tmp_path / "home", time.time_ns() // 1_000_000
     run = CliRunner().invoke
     assert run(application, ["init", str(home)]).exit_code == 0
-    names = ("well", "mute", "stuck", "held")
+    names = ("well", "mute", "stuck", "held", "late", "gone", "nope")
     written = [f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:9"\n' for name in names]
     (home / FILE_NAME).write_text(SETTINGS + "".join(written), "utf-8")
     with bridge_database(home) as database:
-        note_circuits(database, {"well": None, "mute": now, "held": now})
+        told = {"well": None, "mute": now, "held": now, "nope": None}
+        note_circuits(database, {n: Circuit(at, int(n == "nope")) for n, at in told.items()})
+        note_loaded(database, Kind.DESTINATION, {"well", "mute", "held", "nope"}, now)
+        note_loaded(database, Kind.DESTINATION, {"gone"}, now - LOADED_FOR)
         troubles.note(database, Kind.DESTINATION, "node", {"stuck": "no such file"}, now)
         pause(database, Kind.DESTINATION, "held", now, "ada")
     found = run(application, ["destinations", "list"], env={"BRIDGE_HOME": str(home)}).stdout
@@ -56,5 +59,20 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
     lines = [line.split("  ") for line in found.splitlines()[1:]]
     assert [next(cell for cell in line[2:] if cell) for line in lines] == [
         "running", "not answering", "could not begin", "paused",
+        "not running", "not running", "refusing",
     ]  # fmt: skip
     assert "no such file" in found
+
+
+def test_embedded_documents_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    """Base64 on the terminal says how long it is; JSON has it whole, and other text is whole."""
+    document, words = "JVBERi0x" * 4000, "word " * 400
+    text = f"OBX|1|ED|PDF^R||^application^pdf^Base64^{document}=||||||F\nOBX|2|TX|||{words}"
+    one({"id": 1}, {"payload": text}, as_json=False)
+    shown = capsys.readouterr().out
+    assert document not in shown
+    assert "32001 characters" in shown
+    assert "||||||F\n" in shown
+    assert words.strip() in shown
+    one({"id": 1}, {"payload": text}, as_json=True)
+    assert document in capsys.readouterr().out

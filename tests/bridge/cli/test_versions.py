@@ -1,6 +1,7 @@
 """`bridge mapping activate|history|rollback|diff|try`: versions of definitions, no service."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,16 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
+from bridge.intake.answers import Answers
+from bridge.intake.verdict import Judge
+from bridge.queue.hot_path import HOT_PATHS
+from bridge.queue.inserts import admit
 from bridge.wiring.activating import note_start
 from bridge.wiring.homes import make_home
+from bridge.wiring.intake import ControlIds, listenings
 from bridge.wiring.stores import bridge_database
 from config import load
+from mllp.framing import Frame
 
 ORDER = (
     "MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
@@ -119,7 +126,10 @@ def test_rollback_goes_one_step_back_each_time(home: Home) -> None:
     assert home.history()[0]["version"] == second
     home.done("rollback", "orders")
     assert home.history()[0]["version"] == first
-    assert home.run("rollback", "orders").exit_code != 0
+    refused = home.run("rollback", "orders")
+    assert refused.exit_code != 0
+    for version in (first, second, third):
+        assert str(version) in str(refused.exception)
     home.done("rollback", "orders", "--to", str(third)[:8])
     assert home.history()[0]["version"] == third
 
@@ -208,3 +218,50 @@ def test_try_files_as_a_listener_would(home: Home) -> None:
     assert (info["StudyDate"], info["StudyTime"]) == ("20260302", "083000")
     unknown = home.run("try", "orders", home.order, "--listener", "nobody")
     assert (unknown.exit_code, "ris-orders" in unknown.output) == (2, True)
+
+
+def result_of(home: Home, *arguments: str) -> str:
+    """Return the specimen of a result as `mapping try results` prints it."""
+    (told,) = json.loads(home.done("try", "results", *arguments, "--json"))
+    return str(told["hl7"][0])
+
+
+OWN_ACCESSION = "\ntags: {Accession: {from: OBR-20, required: true}}\n"
+BOTH = ORDER.replace("||A1\r", "|A18||OWN-20\r")
+
+
+def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
+    """The version that read a stored message reads it again, whatever is active or shipped."""
+    home.write(OWN_ACCESSION)
+    home.done("activate", "orders")
+    settings = load(home.folder)
+    listening = listenings(settings)["ris-orders"]
+    moment = datetime.now(UTC)
+    verdict = Judge(listening, print).judge(Frame(BOTH.encode()), moment)
+    arrival = Answers(listening, ControlIds()).arrival(verdict, BOTH.encode(), moment)
+    with bridge_database(home.folder) as database, database.write() as connection:
+        admit(HOT_PATHS["sqlite"], database.driver(connection).cursor(), [arrival])
+    home.write("")
+    home.done("activate", "orders")
+    assert "|P1|OWN-20|" in result_of(home)
+    assert "|P1|OWN-20|" not in result_of(home, "--orders", "orders")
+
+
+def test_results_are_tried_on_files_as_a_listener_reads_them(home: Home) -> None:
+    """The definition that the settings name for orders, not the one that is called orders."""
+    (home.mappings / "own.yaml").write_text(f"include: orders.yaml\n{OWN_ACCESSION}")
+    file = home.folder / "bridge.toml"
+    file.write_text(file.read_text().replace('["orders", "patients"]', '["own", "patients"]'))
+    Path(home.order).write_text(BOTH)
+    assert "|P1|OWN-20|" in result_of(home, home.order)
+    assert "|P1|OWN-20|" not in result_of(home, home.order, "--orders", "orders")
+    assert home.run("try", "results", home.order, "--orders", "results").exit_code != 0
+
+
+def test_a_check_of_no_folder_fails(home: Home) -> None:
+    """A data directory that is not there has no definitions that could be good."""
+    elsewhere = ["mapping", "check", "--home", str(home.folder / "nothing")]
+    result = CliRunner().invoke(application, elsewhere)
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+    assert home.run("check").exit_code == 0

@@ -15,6 +15,7 @@ from bridge.queue.ages import id_at
 from bridge.queue.retention import prune
 from bridge.queue.states import State
 from bridge.queue.tables import MESSAGE
+from mappings.inbound import Subjects
 from tests.bridge.console.conftest import START, Shelf
 
 
@@ -23,9 +24,9 @@ def ids(shelf: Shelf, wanted: Search) -> list[int]:
     return [row.id for row in search(shelf.database, wanted).rows]
 
 
-def site_by_listener(origin: Origin) -> frozenset[str]:
+def site_by_listener(origin: Origin) -> Subjects:
     """Each listener serves a site of its own name."""
-    return frozenset({origin.listener})
+    return Subjects(frozenset({origin.listener}))
 
 
 def test_time_is_found_by_bisection(shelf: Shelf) -> None:
@@ -146,8 +147,8 @@ def test_of_a_site_only_its_own_is_found(shelf: Shelf, monkeypatch: pytest.Monke
     shelf.fill(1, 3, state="parked")
     shelf.fill(4, 12)
 
-    def some(origin: Origin) -> frozenset[str]:
-        return frozenset() if b"|C12|" in origin.payload else site_by_listener(origin)
+    def some(origin: Origin) -> Subjects:
+        return Subjects() if b"|C12|" in origin.payload else site_by_listener(origin)
 
     Indexer(shelf.database, some, lambda: START).catch_up()
     even = frozenset({"even"})
@@ -162,6 +163,6 @@ def test_what_speaks_of_two_sites_is_no_single_ones(shelf: Shelf) -> None:
     """Whoever has both sees it."""
     shelf.fill(1, 1)
     both = frozenset({"A", "B"})
-    Indexer(shelf.database, lambda _: both, lambda: START).catch_up()
+    Indexer(shelf.database, lambda _: Subjects(both), lambda: START).catch_up()
     assert ids(shelf, Search(sites=frozenset({"A"}))) == []
     assert ids(shelf, Search(sites=frozenset({"A", "B", "C"}))) == [1]

@@ -83,3 +83,13 @@ def test_the_circuit(said: Reply) -> None:
     assert office.breaker.circuit(NOW) is Circuit.OPEN
     office.judge(said)
     assert office.breaker.circuit(NOW) is Circuit.CLOSED
+
+
+def test_refusals_in_a_row_are_counted() -> None:
+    """From the first one until a message is accepted; what the table skips is no failure."""
+    office = Office(AE="skip")
+    counts = []
+    for said in (Reply.AR, Reply.AR, Reply.AA, Reply.GARBAGE, Reply.AE):
+        office.judge(said)
+        counts.append(office.breaker.refused)
+    assert counts == [1, 2, 0, 1, 0]

@@ -13,14 +13,14 @@ from bridge.store.migrate import upgrade
 class Heart:
     """A courier's state."""
 
-    pulse: tuple[int | None, int]
+    pulse: tuple[int | None, int, int]
 
 
 def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database) -> None:
     """Open until when, closed again, answered when; what a former run left is closed at first."""
     upgrade(database)
     now = [1000]
-    near, far = Heart((None, 0)), Heart((9000, 0))
+    near, far = Heart((None, 0, 0)), Heart((9000, 0, 0))
     hearts = {"near": near, "far": far}
 
     def seen() -> dict[str, tuple[int | None, int | None]]:
@@ -28,7 +28,7 @@ def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database)
 
         async def run() -> None:
             await part.start()
-            near.pulse = (near.pulse[0], near.pulse[1] + 1)
+            near.pulse = (near.pulse[0], near.pulse[1] + 1, near.pulse[2])
             await part.stop()
 
         asyncio.run(run())
@@ -36,5 +36,24 @@ def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database)
         return {name: (found[name].open_until, found[name].active_at) for name in hearts}
 
     assert seen() == {"near": (None, 1000), "far": (9000, None)}
-    far.pulse, now[0] = (None, 0), 2000
+    far.pulse, now[0] = (None, 0, 0), 2000
     assert seen() == {"near": (None, 2000), "far": (None, None)}
+
+
+def test_refusals_in_a_row_are_noted(database: Database) -> None:
+    """From the first one on, and that a message was accepted again."""
+    upgrade(database)
+    heart = Heart((None, 1, 0))
+
+    def noted(refused: int) -> int:
+        part = Circuits(database, {"ris": heart}, lambda: 1000).part()
+
+        async def run() -> None:
+            await part.start()
+            heart.pulse = (None, heart.pulse[1] + 1, refused)
+            await part.stop()
+
+        asyncio.run(run())
+        return channels(database, Kind.DESTINATION)["ris"].refused
+
+    assert [noted(1), noted(2), noted(0)] == [1, 2, 0]

@@ -120,6 +120,23 @@ def test_no_text_becomes_source(text: str) -> None:
     assert is_written(mapping, order(3))
 
 
+def test_a_join_of_components_keeps_its_places() -> None:
+    """As the rules do: where parts are empty, constant, or null."""
+    mapping = overlaid(
+        "tags: {Notes: {join: [OBR-4.1, OBR-13, {const: ''}, {const: x}, OBR-4.2, OBR-14], "
+        "separator: '^'}}"
+    )
+    empty = order(1)
+    null = order(2).replace(b"|||20260102030000||||||", b'|||20260102030000||||||""')
+    assert null != order(2)
+    for raw in (empty, null):
+        learned(mapping, raw)
+        assert by_form(mapping, raw) == by_rules(mapping, raw)
+        assert is_written(mapping, raw)
+        (event,) = mapping.read(raw, "utf-8", DEFAULTS)
+        assert event.clinical_info["Notes"] == "71250^^^x^CT CHEST"
+
+
 def test_events_are_what_they_seem() -> None:
     """An event that code made is frozen, and every value that it does not set is plain."""
     mapping = learned(orders(), order(1))

@@ -126,6 +126,23 @@ def test_one_byte_of_latin_1_without_msh18() -> None:
     assert read.charset_suspect
 
 
+@pytest.mark.parametrize("msh18", ["UNICODE UTF-8", ""])
+def test_a_stray_byte_does_not_change_the_rest_of_a_message(msh18: str) -> None:
+    """One byte of Latin-1 in UTF-8 is a letter of Latin-1; all others stay what they are."""
+    raw = message("MÜLLER^山田", "utf-8", msh18) + b"NTE|1||caf\xe9 \xe2\x82\xac\r"
+    read = Message.parse(raw)
+    assert read.value("PID-5") == "MÜLLER^山田"
+    assert read.value("NTE-3") == "café €"
+    assert read.charset_suspect
+    assert read.raw == raw
+
+
+def test_a_message_in_latin_1_that_says_utf_8_is_latin_1() -> None:
+    """Also where two of its letters happen to be a character of UTF-8."""
+    read = Message.parse(message("ÄÖÜ^Ã©", "iso8859-1", "UNICODE UTF-8"))
+    assert read.value("PID-5") == "ÄÖÜ^Ã©"
+
+
 @pytest.mark.parametrize(
     ("name", "usable"),
     [

@@ -77,6 +77,10 @@ export interface Channel {
   certificate: number | null;
   /** Until when a destination that does not answer is left alone; null: it answers. */
   open_until: number | null;
+  /** How many messages in a row a destination has refused. */
+  refused: number;
+  /** Whether a running node has loaded it. */
+  loaded: boolean;
   sites: string[];
   /** Whether it serves others' sites too: seen, and not changed, by whom sites limit. */
   shared: boolean;

@@ -114,3 +114,26 @@ def test_what_was_sent_stands_in_the_record(office: Office) -> None:
     assert [(each["report_id"], each["acknowledged_at"]) for each in own] == [("R1", 5000)]
     for empty in ("report_id=R2", "since=5001", "until=5000", "destination=ris-north"):
         assert office.call(ADMIN, "GET", f"/api/sent?{empty}").json()["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "field"),
+    [
+        ("listener", {"bind": "127.0.0.1:2576", "site": "NOWHERE"}, "site"),
+        ("destination", {"address": "127.0.0.1:2577", "sites": ["SITE1", "NOWHERE"]}, "sites"),
+    ],
+)
+def test_a_connection_of_a_site_that_does_not_exist(
+    office: Office, kind: str, table: dict[str, object], field: str
+) -> None:
+    """The form says so at its field, and nothing is saved; of sites that exist it is."""
+    mistake = {"field": field, "text": "there is no site NOWHERE: add it under Sites first"}
+    plan = {"table": {"name": f"new-{kind}", **table}, "new": True}
+    checked = office.call("chief", "POST", f"/api/connections/{kind}/check", plan).json()
+    assert checked["mistakes"] == [mistake]
+    body = {**plan, "reason": "try", "begun_on": ""}
+    path = f"/api/connections/{kind}/new-{kind}"
+    refused = office.call("chief", "PUT", path, body)
+    assert (refused.status_code, refused.json()["mistakes"]) == (422, [mistake])
+    good = {**table, field: "SITE1" if field == "site" else ["SITE1"]}
+    assert office.call("chief", "PUT", path, {**body, "table": good}).status_code == 200

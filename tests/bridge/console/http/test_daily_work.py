@@ -1,7 +1,14 @@
 """What people look for, look after and add to: orders, concerns, codes, drafts."""
 
-import pytest
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
 
+import pytest
+from typer.testing import CliRunner
+
+from bridge.cli.application import application
 from bridge.runtime.step import now_ms
 from bridge.store import concerns, merged_patients, order_saving, unknown_codes
 from bridge.store.concerns import Subject
@@ -88,6 +95,107 @@ def test_an_order_is_found_by_each_of_its_numbers(office: Office) -> None:
     for number in ("A40", "PL-40", " FI-40 "):
         assert find(office, "operator", accession=number) == ["A40"]
     assert find(office, "operator", accession="nobody's") == []
+
+
+@pytest.fixture
+def restoring() -> Iterator[ExitStack]:
+    """Undo what a test changes in the data directory, which the tests of this module share."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_an_accession_mapped_from_another_field_finds_the_message(
+    office: Office, restoring: ExitStack
+) -> None:
+    """OBR-20 as the accession: by it the search and order tracking find order and message."""
+    orders = office.settings.home / "mappings" / "orders.yaml"
+    written = orders.read_text("utf-8")
+    accession = "  Accession: {from: OBR-20, required: true}\n"
+    changed = re.sub(r"(?m)^  Accession:.*\n(?:    .*\n)*", accession, written, count=1)
+    assert accession in changed
+    orders.write_text(changed, "utf-8")
+    restoring.callback(orders.write_text, written, "utf-8")
+    payload = order(41).replace(b"||A41||||||CT", b"||||ACC-41||||CT")
+    assert b"ACC-41" in payload
+    message = office.store("orders", payload)
+    office.index()
+    key = Key("SITE1", "M41", "ACC-41")
+    with office.database.write() as connection:
+        order_saving.save(connection, [IndexedOrder(key, "ordered", message, message)])
+
+    wanted = {"kind": "order", "number": "ACC-41"}
+    found = office.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
+    assert [each["id"] for each in found] == [message]
+    tracked = office.call("editor1", "POST", "/api/orders/find", {"accession": "ACC-41"}).json()
+    assert [each["accession"] for each in tracked["orders"]] == ["ACC-41"]
+    assert [each["id"] for each in tracked["messages"]] == [message]
+    assert "received" in {each["kind"] for each in tracked["steps"]}
+
+
+def test_order_tracking_shows_the_message_that_changed_an_order_under_another_number(
+    office: Office,
+) -> None:
+    """A cancel that has the placer number alone; not for somebody who may not see its site."""
+    first = office.store("orders", order(42, accession="A42"))
+    other = office.store("north", order(43, accession="A43"))
+    office.index()
+    with office.database.write() as connection:
+        known = IndexedOrder(Key("SITE1", "M42", "A42"), "cancelled", first, other)
+        order_saving.save(connection, [known])
+    for who, wanted in (("editor", [other, first]), ("editor1", [first])):
+        told = office.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
+        assert [each["id"] for each in told["messages"]] == wanted
+
+
+@pytest.mark.parametrize(
+    "option", ["--accession=A1", "--placer= P1 ", "--filler=F1", "--patient=M1"]
+)
+def test_commands_find_by_number(office: Office, option: str) -> None:
+    """Messages by the index of numbers, deliveries by the orders; on record, without the number."""
+    ran = {
+        group: CliRunner().invoke(
+            application, [group, "list", option, "--json", "--home", str(office.settings.home)]
+        )
+        for group in ("messages", "deliveries")
+    }
+    for kind, ours in (("messages", office.messages), ("deliveries", office.deliveries)):
+        assert ran[kind].exit_code == 0, ran[kind].output
+        assert [each["id"] for each in json.loads(ran[kind].stdout)] == [ours["SITE1"]]
+    number = option.partition("=")[2].strip()
+    events = office.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    assert any(each["subject"].startswith("deliveries by") for each in events)
+    assert not any(number in each["subject"] for each in events)
+
+
+@pytest.mark.parametrize("msh18", ["8859/1", ""])
+def test_a_message_is_shown_in_its_own_character_set(office: Office, msh18: str) -> None:
+    """As letters: by MSH-18, else by the bytes; in the console and on the command line."""
+    text = order(44, msh10=f"C44{msh18}", name="Ó BRIAIN^SEÁN").decode()
+    payload = text.replace("UNICODE UTF-8", msh18).encode("iso8859-1")
+    message = office.store("orders", payload)
+    content = office.call("editor", "GET", f"/api/messages/{message}/content").json()
+    assert "|Ó BRIAIN^SEÁN|" in content["raw"]
+    command = ["messages", "show", str(message), "--home", str(office.settings.home)]
+    assert "|Ó BRIAIN^SEÁN|" in CliRunner().invoke(application, command).stdout
+
+
+def test_commands_find_by_control_id(office: Office) -> None:
+    """MSH-10 of what came in, and of what was sent; one number at a time."""
+
+    def found(group: str, *options: str) -> list[int]:
+        command = [group, "list", *options, "--json", "--home", str(office.settings.home)]
+        result = CliRunner().invoke(application, command)
+        assert result.exit_code == 0, result.output
+        return [each["id"] for each in json.loads(result.stdout)]
+
+    assert found("messages", "--control-id", "C2") == [office.messages["SITE2"]]
+    assert found("messages", "--control-id", "C2", "--listener", "orders") == []
+    assert found("deliveries", "--control-id", "D2") == [office.deliveries["SITE2"]]
+    assert found("deliveries", "--control-id", "C2") == []
+    assert found("deliveries", "--order", "nobody's") == []
+    command = ["messages", "list", "--patient", "M1", "--order", "A1"]
+    both = CliRunner().invoke(application, [*command, "--home", str(office.settings.home)])
+    assert both.exit_code == 2
 
 
 def test_a_patient_is_asked_for_only_with_bodies(office: Office) -> None:

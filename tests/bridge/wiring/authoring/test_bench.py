@@ -100,6 +100,17 @@ def test_what_is_written_is_shown_as_hl7(places: Places) -> None:
     assert "OBX|" in trial["hl7"][0]
 
 
+def test_results_answer_orders_as_they_were_read(places: Places) -> None:
+    """By what a message was stored with; else by the first definition that accepts it."""
+    _, bench = places
+    (message,) = bench.pasted(ODD.format(9).replace("$", "|").replace("%", "^"))
+    named = Specimen(message, "ris", "patients")
+    (unread,) = bench.try_out("results", ANN, "active", [named])["trials"]
+    assert (unread["accepted"], unread["hl7"]) == (False, [])
+    (read,) = bench.try_out("results", ANN, "active", [Specimen(message, "ris")])["trials"]
+    assert read["accepted"]
+
+
 def test_nothing_stored_is_nothing_to_compare(places: Places) -> None:
     """And no message of a control id that nobody sent."""
     told = places[1].compare(Question("ris-c", ANN, "now", "draft", 100))

@@ -78,6 +78,9 @@ export interface Message {
   label: string;
   listener: string;
   payload: string;
+  /** What a stored message was read with: the definition and its version. */
+  mapping?: string;
+  version?: string;
 }
 
 export interface Event {

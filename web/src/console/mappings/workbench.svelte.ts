@@ -214,7 +214,12 @@ export class Workbench {
       return;
     }
     const trying = (this.#trying = new AbortController());
-    const messages = this.messages.map(({ payload, listener }) => ({ payload, listener }));
+    const messages = this.messages.map(({ payload, listener, mapping = "", version = "" }) => ({
+      payload,
+      listener,
+      mapping,
+      version,
+    }));
     try {
       const body = { word: "draft", messages };
       const { signal } = trying;

@@ -1,0 +1,29 @@
+"""What of Twisted's own log lines is logged: what happened, and no values."""
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from twisted.logger import LogLevel
+from twisted.python.failure import Failure
+
+from bridge.observability.twisted_log import SafeObserver
+
+
+@pytest.mark.parametrize(
+    ("event", "logged"),
+    [
+        ({"log_failure": Failure(ValueError("DOE"))}, "ValueError"),
+        ({"log_format": "cannot accept: {reason}", "reason": "DOE"}, "cannot accept: {reason}"),
+        ({"log_format": "{log_text}", "message": ("DOE",)}, "without an exception"),
+        ({}, "without an exception"),
+    ],
+)
+def test_no_warning_is_empty_and_none_has_values(event: dict[str, Any], logged: str) -> None:
+    """Class and place of an exception, else the template of the text."""
+    with capture_logs() as lines:
+        SafeObserver()({"log_level": LogLevel.warn, "log_namespace": "twisted.test", **event})
+    (line,) = lines
+    assert logged in line["error"]
+    assert line["reason"] == "twisted.test"
+    assert "DOE" not in str(line)
