@@ -33,8 +33,8 @@ A process that is stopped, or behind a path that drops its packets, cannot end i
 BRIEF_SECONDS = 2
 """The same for a transaction that holds a lock that every node needs."""
 
-# The server counts idle seconds between statements only: the time of the whole transaction also
-# covers a client that is stopped while it sends some. PostgreSQL has that since version 17.
+# The server counts idle seconds between messages only: the time of the whole transaction also
+# covers a client that is stopped within a message. PostgreSQL has that since version 17.
 BRIEFLY = f"""
     SELECT set_config('idle_in_transaction_session_timeout', '{BRIEF_SECONDS}s', true),
         CASE WHEN current_setting('server_version_num')::int >= 170000

@@ -12,8 +12,8 @@ ERRORS = psycopg.Error
 
 # PostgreSQL error codes, appendix A of its manual; a part stands for all that begin with it.
 _CUT = ("25P03", "25P04")
-"""A transaction that the server thought too long, and the end of its connection."""
-_BUSY = {"40001", "40P01", "55P03", "57014"}
+"""A transaction that paused too long: the server ended it and its connection, nothing was kept."""
+_BUSY = {"40001", "40P01", "55P03", "57014", *_CUT}
 _UNAVAILABLE = ("08", "25006", *_CUT, "53", "57", "58", "F0", "XX")
 _UNIQUE = "23505"
 _NEVER_MADE = ("connection failed", "connection timeout", "failed to resolve host")

@@ -25,8 +25,8 @@ POSTGRES = {
     "57P03": StoreUnavailable,  # cannot_connect_now
     "58030": StoreUnavailable,  # io_error
     "25006": StoreUnavailable,  # read_only_sql_transaction: a standby
-    "25P03": StoreUnavailable,  # idle_in_transaction_session_timeout
-    "25P04": StoreUnavailable,  # transaction_timeout
+    "25P03": Busy,  # idle_in_transaction_session_timeout
+    "25P04": Busy,  # transaction_timeout
     "23502": StatementRefused,  # not_null_violation
     "42601": StatementRefused,  # syntax_error
 }
