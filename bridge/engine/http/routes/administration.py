@@ -27,7 +27,7 @@ from bridge.engine.http.models.administration import (
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.problems import FieldError, bad_request
 from bridge.engine.http.state import engine_of
-from bridge.engine.rules.document import to_json
+from bridge.engine.rules.document import MAX_NODES, to_json
 from bridge.engine.rules.outline import from_outline
 from bridge.engine.service import administration, sites, supply_states, users
 from bridge.engine.service.caller import Caller, administered_sites
@@ -307,8 +307,13 @@ async def set_template(
     """Create or replace a numbered template."""
 
     def read() -> dict[str, Any]:
-        given = to_json(from_outline(body.text or "")) if body.document is None else body.document
-        return to_json(read_document(given))
+        if body.document is not None:
+            return to_json(read_document(body.document))
+        text = body.text or ""
+        if sum(map(text.count, "\n\r[")) > MAX_NODES:  # each is a node, before any is made
+            message = f"more than {MAX_NODES} lines and fields"
+            raise bad_request(message, FieldError("/text", message), code="bad_document")
+        return to_json(read_document(to_json(from_outline(text))))
 
     document = await Threads.DOCUMENTS.run(read)
     return await act(
