@@ -35,6 +35,7 @@ def test_members_change_one_by_one(service: Service) -> None:
         {"settings": {"colour": "red"}},
         {"settings": {"AppLanguage": "tlh"}},
         {"settings": {"frameLinkSeconds": 1}},
+        {"settings": {"pageSize": "B5"}},
         {"timeZone": "Mars/Base"},
         {"hostOrigins": ["*"]},
         {"footerImg": "https://elsewhere.test/a.png"},
@@ -43,6 +44,14 @@ def test_members_change_one_by_one(service: Service) -> None:
     ):
         assert service.call("PATCH", SITE, json=wrong).status_code == 400, wrong
     assert service.get("admin/sites/SITE1").json()["signDelay"] == 5
+
+
+def test_paper(service: Service) -> None:
+    """settings.pageSize: A4 unless the site chooses Letter."""
+    assert service.get("admin/sites/SITE1").json()["settings"]["pageSize"] == "A4"
+    answer = service.call("PATCH", SITE, json={"settings": {"pageSize": "Letter"}})
+    assert answer.json()["settings"]["pageSize"] == "Letter"
+    assert service.get("admin/sites/SITE1").json()["settings"]["pageSize"] == "Letter"
 
 
 def test_images_are_kept_as_we_encoded_them(service: Service) -> None:

@@ -1,6 +1,7 @@
 """Structured reports and key images: kept once, and read where nobody has written yet."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from sqlmodel import select
@@ -82,3 +83,18 @@ def test_refusals(ward: Ward) -> None:
         ward.do(update_structured_reports, order, [measured("x", "1")], UpdateMode.APPEND)
 
     assert (empty.value.code, signed.value.code) == ("no_files", "report_signed")
+
+
+def test_a_file_of_another_patient_is_set_aside(ward: Ward) -> None:
+    """It is kept beside the report, and neither replaces a file nor brings its text."""
+    order = ward.draft("A1", text="", PatientBirthDate="19700102")
+    own = replace(measured("own", "1.2"), tags={"PatientBirthDate": "19700102"})
+    other = replace(measured("other", "1.3"), tags={"PatientBirthDate": "19710203"})
+    ward.do(update_structured_reports, order, [own], UpdateMode.REPLACE)
+
+    with ward.work() as work:
+        done = update_structured_reports(work, order, [other], UpdateMode.REPLACE)
+
+    assert [each.contradicts for each in done.set_aside] == [("PatientBirthDate",)]
+    assert ward.content(order) == "own"
+    assert kept(ward) == [b"own", b"other"]
