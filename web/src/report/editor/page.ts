@@ -84,7 +84,7 @@ export interface Presence {
 }
 
 export interface Finding {
-  check: "emptyField" | "openBracket" | "laterality" | "sexMismatch";
+  check: "emptyField" | "openBracket" | "laterality" | "sexMismatch" | "suggestion";
   behaviour: "alert" | "prohibit";
   words: string;
   block: number;
