@@ -63,7 +63,11 @@ describe("the engine's answers", () => {
 
   it("name places that the editor finds", () => {
     const editor = open(read.draft.document);
-    expect(read.checks.findings.map((each) => each.check)).toEqual(["emptyField", "laterality"]);
+    expect(read.checks.findings.map((each) => each.check)).toEqual([
+      "emptyField",
+      "laterality",
+      "suggestion",
+    ]);
     for (const finding of read.checks.findings) {
       const range = rangeOf(editor.state.doc, finding);
       expect(range && editor.state.doc.textBetween(range.from, range.to)).toBe(finding.words);
