@@ -201,6 +201,7 @@ def test_back_at_the_row_that_was_opened(room: ReadingRoom, worklist: Page) -> N
     """By the report's key and by the browser's way back: same view, row and focus."""
     worklist.keyboard.press("5")
     worklist.get_by_role("button", name="Patient").click()
+    expect(rows(worklist).first).to_contain_text("Study 1")
     worklist.locator("[role=grid]").focus()
     worklist.keyboard.press("ArrowDown")
     expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 2")
