@@ -28,8 +28,8 @@ from bridge.engine.rules.document import (
     Table,
     TableCell,
     Text,
-    plain_text,
 )
+from bridge.engine.rules.plain_text import plain_text
 
 # C0 and C1 controls, surrogates, noncharacters: XML 1.0 §2.2 forbids most, RTF readers stumble.
 FORBIDDEN = re.compile(

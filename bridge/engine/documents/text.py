@@ -8,7 +8,8 @@ from datetime import tzinfo
 
 from bridge.engine.documents.model import Exported
 from bridge.engine.documents.sheet import Part, lay_out
-from bridge.engine.rules.document import Document, plain_text
+from bridge.engine.rules.document import Document
+from bridge.engine.rules.plain_text import plain_text
 
 
 def content(document: Document) -> str:

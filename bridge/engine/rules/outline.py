@@ -21,8 +21,8 @@ from bridge.engine.rules.document import (
     Paragraph,
     Section,
     Text,
-    plain_text,
 )
+from bridge.engine.rules.plain_text import plain_text
 
 _HEADING = re.compile(r"([^\[\]:]{1,80}):\s*")
 _BULLET = re.compile(r"( *)[-•*] +(.*)")

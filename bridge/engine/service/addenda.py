@@ -12,10 +12,11 @@ from sqlmodel import col, select
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.records.tables import Addendum, Release, Report
 from bridge.engine.rules.cooling import cooling_end
-from bridge.engine.rules.document import Document, plain_text, to_json
+from bridge.engine.rules.document import Document, to_json
 from bridge.engine.rules.identity import Triple
 from bridge.engine.rules.integrity import fingerprint
 from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.plain_text import plain_text
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.service import feed, releases

@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.document import Document, from_text, plain_text, restore, to_json
+from bridge.engine.rules.document import Document, from_text, restore, to_json
 from bridge.engine.rules.mapping import apply_template
+from bridge.engine.rules.plain_text import plain_text
 from bridge.engine.service.work import Work
 
 TEMPLATES = metadata.tables["engine_template"]

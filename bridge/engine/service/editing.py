@@ -10,8 +10,9 @@ from typing import Any
 from bridge.engine.errors import Forbidden, RuleBroken, VersionConflict
 from bridge.engine.records.tables import Addendum, Report
 from bridge.engine.rules.authority import Deed, permits
-from bridge.engine.rules.document import BadDocument, Document, parse, plain_text, to_json
+from bridge.engine.rules.document import BadDocument, Document, parse, to_json
 from bridge.engine.rules.lifecycle import Event
+from bridge.engine.rules.plain_text import plain_text
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.service import addenda, checking, coding, feed, lease

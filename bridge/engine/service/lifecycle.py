@@ -33,8 +33,9 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.authority import Deed, Role, permits
 from bridge.engine.rules.cooling import is_cooling
 from bridge.engine.rules.defaults import accept_defaults, has_defaults
-from bridge.engine.rules.document import from_text, parse, plain_text, to_json
+from bridge.engine.rules.document import from_text, parse, to_json
 from bridge.engine.rules.lifecycle import Branch, Event, Fact, Failure, Part, decide
+from bridge.engine.rules.plain_text import plain_text
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import AddendumState, Origin
 from bridge.engine.service.around import Around

@@ -11,7 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from bridge.engine.documents.record import timestamp
-from bridge.engine.rules.document import from_text, plain_text
+from bridge.engine.rules.document import from_text
+from bridge.engine.rules.plain_text import plain_text
 from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.service.export import moment
 from bridge.engine.service.feed import ChangePage, changes_asked, changes_read, read_changes

@@ -20,8 +20,8 @@ from bridge.engine.rules.document import (
     Section,
     Text,
     from_text,
-    plain_text,
 )
+from bridge.engine.rules.plain_text import plain_text
 from tests.bridge.engine.documents.reading_back import (
     from_docx,
     from_html,

@@ -13,9 +13,9 @@ from bridge.engine.rules.document import (
     Text,
     from_text,
     parse,
-    plain_text,
     to_json,
 )
+from bridge.engine.rules.plain_text import plain_text
 
 
 @pytest.mark.parametrize(

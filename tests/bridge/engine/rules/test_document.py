@@ -19,9 +19,9 @@ from bridge.engine.rules.document import (
     Text,
     from_text,
     parse,
-    plain_text,
     to_json,
 )
+from bridge.engine.rules.plain_text import plain_text
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r\n"), max_size=20)
 INLINE = st.one_of(
