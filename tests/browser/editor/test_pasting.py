@@ -80,3 +80,5 @@ def test_a_table_keeps_its_rows_and_can_be_left(room: ReadingRoom, page: Page) -
     page.keyboard.press("ArrowDown")
     page.keyboard.type("below")
     expect(page.locator("#text > p")).to_have_text(["below"])
+    phase(page, "saved")
+    assert room.content() == "Node  Size\n4L    12 mm\nbelow"
