@@ -54,6 +54,9 @@ STRUCTURED_REPORT = Limits(10 * MEBIBYTE, depth=64, count=50_000, seconds=3)
 STRUCTURED_REPORT_ITEMS = 20_000
 """Items of all sequences of a DICOM SR file."""
 
+STRUCTURED_REPORT_ELEMENTS = 400_000
+"""Elements of all content items of a DICOM SR file."""
+
 STRUCTURED_REPORT_TEXT = 4 * MEBIBYTE
 """Characters of what a DICOM SR file says."""
 

@@ -1,5 +1,7 @@
 """What tests of the signed-in pages share: people with passwords, and the way in."""
 
+from typing import Any
+
 from playwright.sync_api import Page
 
 from tests.browser.reading_room import ReadingRoom
@@ -19,7 +21,7 @@ def enrol(room: ReadingRoom) -> None:
         room.enrol(email, PASSWORD)
 
 
-def order(room: ReadingRoom, number: int, **tags: str) -> None:
+def order(room: ReadingRoom, number: int, **tags: Any) -> None:
     """Register an order, which stands on the worklist."""
     given = {"PatientName": f"PATIENT^{number:03}", "Modality": "CT", **tags}
     room.launch(f"A{number}", mrn=f"P{number}", lazyLaunch=True, registerOrder=True, tags=given)

@@ -15,6 +15,7 @@ from pydicom.dataset import Dataset
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
 from bridge.engine.documents.sr_tags import code_of, text_of
 from bridge.engine.documents.wording import clock, day_and_time, person_name
+from parsers.limits import STRUCTURED_REPORT_ELEMENTS
 
 INDENT = "  "
 OBSERVER_CONTEXT = "HAS OBS CONTEXT"
@@ -45,6 +46,8 @@ class Content:
 
     lines: list[str] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
+    elements: int = 0
+    """Elements of the items that were visited."""
 
 
 def concept(item: Dataset) -> str:
@@ -106,6 +109,9 @@ def _walk_children(
     children = parent.get("ContentSequence") or []
     if children and levels_left <= 0:
         raise BadStructuredReport(SrFault.TOO_DEEP)
+    content.elements += sum(map(len, children))
+    if content.elements > STRUCTURED_REPORT_ELEMENTS:
+        raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
     for item in children:
         _walk_item(item, path, content, levels_left, tracking)
 

@@ -9,6 +9,7 @@ import pytest
 from bridge.observability.metrics import Metrics
 from bridge.operations.alerts import News, Notice, alerts, take_note
 from bridge.operations.channels import (
+    Circuit,
     Kind,
     channels,
     note_activity,
@@ -266,7 +267,8 @@ async def test_what_is_seen(database: Database) -> None:
         )
         await ledger.accept(arrival)
     await ledger.stop()
-    note_circuits(database, {"d": NOW, "gone": NOW, "well": None})
+    open_until = {"d": NOW, "gone": NOW, "well": None}
+    note_circuits(database, {name: Circuit(at) for name, at in open_until.items()})
     with database.write() as connection:
         concerns.note(connection, Subject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(

@@ -41,6 +41,17 @@ def test_the_oldest_order_comes_first_and_enter_opens_it(room: ReadingRoom, work
     expect(rows(worklist)).to_contain_text("Study 2")
 
 
+def test_an_urgent_order_is_marked(room: ReadingRoom, page: Page) -> None:
+    """STAT is written beside the order that has the priority S, and beside no other."""
+    enrol(room)
+    order(room, 1, Metadata={"Priority": "S"})
+    order(room, 2, Metadata={"Priority": "R"})
+    admit(page, room)
+    expect(rows(page)).to_have_count(2)
+    expect(page.locator(".priority")).to_have_text(["STAT"])
+    expect(page.locator("[data-report]", has_text="STAT")).to_contain_text("PATIENT, 001")
+
+
 def test_a_new_order_appears_without_reload(room: ReadingRoom, worklist: Page) -> None:
     """While somebody looks: an order comes, another one is cancelled."""
     order(room, 4, StudyDescription="Study 4")

@@ -16,7 +16,7 @@ STREAM, ENDLESS = "/reporting/api/session/events", (None, False, "false")
 # Rules that no schema tells; and 1.0, which is an integer to JSON Schema and no count of ours.
 NO_SHAPE = (
     *("bytes in UTF-8", "belong to its SiteID", "either document or text", "language codes"),
-    "valid integer",
+    *("valid integer", "marks of direction", "is not a day"),
 )
 SHAPE = {"invalid_request", "not_json"}
 

@@ -45,7 +45,8 @@ _CURSOR = 12 * TAG_LENGTH
 """Characters of a cursor: a name of the greatest length, escaped and in base64, fits."""
 _SHOWN = 64
 """Characters and number of unknown parameters that an answer names."""
-Tags = Annotated[list[Annotated[str, StringConstraints(max_length=TAG_LENGTH)]], Len(0, 100)]
+Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0, 50)]
+"""Alternatives of a filter; together they fit into the first line of a request."""
 
 
 def _day(text: str) -> str:

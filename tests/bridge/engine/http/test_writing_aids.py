@@ -67,8 +67,9 @@ def test_a_template_is_listed_mapped_and_saved_with_its_number(service: Service)
     page = opened(service)
     assert [each["number"] for each in page("templates").json()["templates"]] == [3]
     mapped = page("templates/3/map", {"findings": "Nodule in the left lung."}).json()
-    texts = [block["content"][0] for block in mapped["document"]["content"]]
-    assert texts[1] == {"type": "text", "text": "Nodule in the left lung.", "marks": ["suggested"]}
+    lungs = mapped["document"]["content"][0]["content"]
+    assert lungs[0] == {"type": "text", "text": "Lungs: "}
+    assert lungs[1] == {"type": "text", "text": "Nodule in the left lung.", "marks": ["suggested"]}
     state = page("report").json()
     assert (state["content"], state["template"]) == ("", None)
     saved = page(
