@@ -1,7 +1,7 @@
 // Makes an editor over a document of ours. Knows neither the engine nor when a text is saved.
 import { Editor, Extension } from "@tiptap/core";
 import { history, redo, undo } from "@tiptap/pm/history";
-import { Plugin } from "@tiptap/pm/state";
+import { Plugin, TextSelection } from "@tiptap/pm/state";
 import { tableEditing } from "@tiptap/pm/tables";
 import type { EditorView } from "@tiptap/pm/view";
 import { insertText } from "./commands";
@@ -36,6 +36,16 @@ const Tables = Extension.create({
   addProseMirrorPlugins: () => [tableEditing({ allowTableNodeSelection: true })],
 });
 
+/** Selects what the input replaces: the editor may not have heard of the browser's selection yet. */
+function selectTarget(view: EditorView, event: InputEvent): void {
+  const [range] = event.getTargetRanges();
+  if (!range) return;
+  const { doc, tr } = view.state;
+  const from = doc.resolve(view.posAtDOM(range.startContainer, range.startOffset));
+  const to = doc.resolve(view.posAtDOM(range.endContainer, range.endOffset));
+  view.dispatch(tr.setSelection(TextSelection.between(from, to)));
+}
+
 /**
  * Text of several lines that dictation software, text expanders and input methods put in. The
  * browser would write its line ends into the paragraph, and the caret would end before the end.
@@ -45,6 +55,7 @@ function insertLines(view: EditorView, event: InputEvent): boolean {
   if (!inputType.startsWith("insert") || inputType === "insertFromPaste") return false;
   if (!view.editable || !data || !/[\r\n]/.test(data)) return false;
   event.preventDefault();
+  selectTarget(view, event);
   insertText(view, data.replace(/\r\n?/g, "\n"));
   return true;
 }
