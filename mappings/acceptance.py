@@ -83,7 +83,7 @@ class Acceptance:
         return known and (not self.senders or any(s.matches(header) for s in self.senders))
 
     def knows(self, header: Header) -> bool:
-        """Say whether type and trigger are ours, whoever sends them."""
+        """Tell whether type and trigger are ours, from any sender."""
         code = header.message_code
         return (code, header.trigger) in self.messages or (code, ANY) in self.messages
 

@@ -21,7 +21,7 @@ from mappings.inbound import InboundMapping
 from mappings.scope import Defaults
 
 _MOST_COMPONENTS = 300
-"""So many components of a message are tried; of those behind them nothing is told."""
+"""Components of a message that are tried; the result does not name those after them."""
 _OTHER = "7"
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 

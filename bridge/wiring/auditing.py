@@ -112,7 +112,7 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
     with _Trail(settings) as opened:
         opened.note("audit-export", query)
         with opened.database.read() as connection:
-            opened.database.be_unhurried(connection)  # whoever reads the export sets its pace
+            opened.database.be_unhurried(connection)  # the reader of the export sets its pace
             knows_reports = opened.chain is ENGINE_CHAIN
             for row in trail.walk(connection, query, opened.chain):
                 named = patients and knows_reports

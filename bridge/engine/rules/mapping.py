@@ -214,7 +214,7 @@ def apply_template(
     """
     Return the template with each sentence of the findings in its place, marked as suggested.
 
-    A sentence that stands in its place already is not put there again. `places` gives headings for
+    A sentence that is in its place already is not put there again. `places` gives headings for
     lines whose own label names none. Lines below a heading such as `Impression` are its own; those
     below the findings, or below an organ's own line such as `Heart: enlarged`, are so only if
     nothing else claims them. Beyond `_MOST_COMPARED` findings replace nothing.

@@ -114,7 +114,7 @@ def author(
 
 
 def permitted_author(role: Role | None, deed: Deed, *, owner: bool) -> Role:
-    """Apply the rule of the application, whoever calls; raise `AuthorNotPermitted`."""
+    """Apply the rule of the application to every caller; raise `AuthorNotPermitted`."""
     if role is None or not permits(role, deed, owner=owner):
         raise AuthorNotPermitted(deed)
     return role

@@ -86,7 +86,7 @@ def update_site(connection: Connection, site: SiteSettings) -> None:
 
 
 def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> SiteSettings:
-    """Return a site's settings, with a lock for whoever changes them; raise `SiteNotFound`."""
+    """Return a site's settings, locked if the caller changes them; raise `SiteNotFound`."""
     query = select(SITES).where(SITES.c.site_id == site_id)
     row = connection.execute(query.with_for_update(key_share=True) if lock else query).first()
     if row is None:

@@ -130,7 +130,7 @@ async def test_what_has_no_effect_is_an_exception(hospital: Hospital) -> None:
 
 
 async def test_a_correction_that_was_overtaken_is_an_exception(hospital: Hospital) -> None:
-    """It changes nothing, and says so."""
+    """It changes nothing, and reports that."""
     await hospital.send(told(line("NW", "P1", "F1"), sent=1))
     await hospital.send(at("20261121120000", adt("A08", "M1", name="NEWER^NELL")))
     await hospital.send(at("20261121110000", adt("A08", "M1", name="OLDER^OLGA")))

@@ -200,7 +200,7 @@ def test_a_reloaded_page_goes_on_writing_at_once(room: ReadingRoom, page: Page) 
 def test_a_save_without_an_answer_is_reported_and_blocks_nothing(
     room: ReadingRoom, page: Page
 ) -> None:
-    """The service hangs: the user is told, the save is tried again, and Sign works afterwards."""
+    """The service hangs: the user is notified, the save is retried, and Sign works afterwards."""
     opened(page, room.launch())
     page.route("**/session/save", lambda route: None)
     typed(page, "First.")

@@ -115,7 +115,7 @@ def test_ten_thousand_levels_are_read_in_one_go() -> None:
 
 
 def test_a_text_area_keeps_its_default_text() -> None:
-    """What stands in it is the field's value, in one line."""
+    """Its text is the value of the field, in one line."""
     markup = "<section><p><textarea name='Lungs'>\n Clear.\n No effusion.</textarea></p></section>"
     _, document = read_template(f"<html><body>{markup}</body></html>")
     assert document.content == (Paragraph((Field("Lungs", "Clear. No effusion."),)),)

@@ -82,17 +82,17 @@ export function done(state: Saving, now: number): Saving {
   };
 }
 
-/** The user is told of a save without an answer so many milliseconds after the first edit. */
+/** Milliseconds after the first edit until the user is notified of a save without an answer. */
 const TOLD_AFTER = 4500;
 const ANSWERS_WITHIN = { least: 800, most: 2500 };
 
-/** Returns how long to wait for the answer to a save before the user is told. */
+/** Returns how long to wait for the answer to a save before the user is notified. */
 export function patience(state: Saving, now: number): number {
   const { least, most } = ANSWERS_WITHIN;
   return Math.min(most, Math.max(least, state.since + TOLD_AFTER - now));
 }
 
-/** The save has no answer yet. It goes on, and the user is told. */
+/** The save has no answer yet. It goes on, and the user is notified. */
 export function delayed(state: Saving): Saving {
   return state.sending === null ? state : { ...state, trouble: state.trouble || "failing" };
 }
