@@ -22,7 +22,6 @@ from mappings.nodes import Sources
 from mappings.orders import OrderPlan, PatientNames
 from mappings.patients import PatientPlan
 from mappings.scope import Defaults, Scope
-from mappings.stencils import Stencil
 
 MAX_GROUPS = 1000
 """Orders or patients of one message: each of them becomes an event of several kilobytes."""
@@ -86,23 +85,6 @@ class InboundMapping:
         """Say whether messages of this type, trigger and sender are this mapping's."""
         return self.acceptance.takes(header)
 
-    def glance(self, raw: bytes, header: Header, site: str) -> str:
-        """
-        Name the lane of a message of known form that is in order.
-
-        "" where only `examine` can tell. `site` is the listener's.
-        """
-        if not site or not isinstance(self.plan, OrderPlan) or self.plan.glance is None:
-            return ""
-        mrn = self.plan.glance.mrn(raw, header)
-        return f"{site}|{mrn}" if mrn else ""
-
-    def stencil(self, raw: bytes, header: Header, site: str) -> Stencil | None:
-        """Cut a stencil from a message that `glance` has just named the lane of."""
-        if not site or not isinstance(self.plan, OrderPlan) or self.plan.glance is None:
-            return None
-        return self.plan.glance.stencil(raw, header)
-
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Read bytes whose header is known, and examine them. Raises Malformed alone."""
         message = Message.parse(raw, fallback=fallback, head=head)
@@ -117,8 +99,6 @@ class InboundMapping:
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
             issues += (_SUSPECT,)
-        if not issues and isinstance(self.plan, OrderPlan) and self.plan.glance is not None:
-            self.plan.glance.learn(message, scopes)
         return Examination(issues, self._lanes(scopes))
 
     def check(self, message: Message, defaults: Defaults) -> list[Issue]:

@@ -16,7 +16,6 @@ from mappings.dead import never
 from mappings.events import CHILD_OF, Action, LinkSignal, OrderEvent
 from mappings.fetch import NULL
 from mappings.gathering import Rule
-from mappings.glance import Glance, compile_glance
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MissingField, Refusal, UnknownCode
 from mappings.links import Links, Member, compile_links
@@ -77,8 +76,6 @@ class OrderPlan:
     thorough: bool
     """Whether rules beside the tags may refuse, so that checking means mapping."""
     patient_names: PatientNames = PatientNames.COMPATIBLE
-    glance: Glance | None = None
-    """The short way to the same verdict, where the definition is plain enough for it."""
 
     def scopes(self, message: Message, defaults: Defaults) -> list[Scope]:
         """Cut a message as this kind of definition wants it."""
@@ -226,25 +223,12 @@ def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> Orde
         thorough=False,
         patient_names=_patient_names(entries.get("patient_names"), notebook),
     )
-    plan = replace(plan, thorough=shop.refusing)
-    return (
-        replace(plan, glance=_glance(plan, entries["tags"], order)) if "tags" in entries else plan
-    )
+    return replace(plan, thorough=shop.refusing)
 
 
 def _patient_names(node: Node | None, notebook: Notebook) -> PatientNames:
     found = None if node is None else notebook.choice(node, "patient_names", list(PatientNames))
     return PatientNames(found) if found else PatientNames.COMPATIBLE
-
-
-def _glance(plan: OrderPlan, tags: Node, order: dict[str, Node]) -> Glance | None:
-    """Make the short way where nothing but the identity and ORC-1 can refuse a message."""
-    if plan.thorough or not isinstance(tags.value, dict):
-        return None
-    plain = {rule.tag for rule in plan.refusing} <= set(NEEDED)
-    if not plain or not plan.tags.keys() >= {"SiteID"} or not plan.tags["SiteID"].of_listener:
-        return None
-    return compile_glance(tags.value, order, plan.control)
 
 
 def no_site(rule: TagRule, scope: Scope) -> list[Refusal]:

@@ -22,7 +22,6 @@ from mappings.inbound import InboundMapping, Inspection, Subjects
 from mappings.nodes import Sources
 from mappings.orders import PatientNames
 from mappings.scope import Defaults
-from mappings.stencils import Stencil
 
 _REMEMBERED = 16  # versions
 
@@ -107,14 +106,6 @@ class ApartDefinition:
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
         return self.inner.accepts(header)
-
-    def glance(self, raw: bytes, header: Header, site: str) -> str:
-        """Name the lane of a message that is in order and of known form; else ""."""
-        return self.inner.glance(raw, header, site)
-
-    def stencil(self, raw: bytes, header: Header, site: str) -> Stencil | None:
-        """Cut a stencil from a message that `glance` has just named the lane of."""
-        return self.inner.stencil(raw, header, site)
 
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Say what is wrong with a message. Raises Malformed; Gone where nobody could read it."""

@@ -55,10 +55,8 @@ class Aside:
     def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
         """Answer a frame, as a call does, by telling."""
         straight = peer.connection_id not in self._latest
-        if straight and self._handler.takes_at_once(frame, peer, tell):  # nearly always
-            return
-        if straight and not self._takes_long(frame):
-            self._handler.judge(frame, peer, tell)
+        if straight and not self._takes_long(frame):  # nearly always
+            self._handler.direct(frame, peer, tell)
         else:
             answered = Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
             answered.addCallbacks(tell, tell)

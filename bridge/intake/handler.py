@@ -20,10 +20,8 @@ from bridge.intake.cases import Case, Replies, send_later, with_parts
 from bridge.intake.counting import AckCounter
 from bridge.intake.listening import Acknowledge, Listening
 from bridge.intake.needs import APPLIED, Inbox, Outcomes, all_applied
-from bridge.intake.ordinary import OrdinaryMessages
 from bridge.intake.remnants import Remnants
 from bridge.intake.replies import owed, split
-from bridge.intake.shortcut import Shortcut
 from bridge.intake.verdict import Judge, Rule, ruled
 from bridge.observability.redaction import describe, where
 from bridge.queue.arrivals import Arrival, Receipt
@@ -87,20 +85,13 @@ class IntakeHandler:
         judge = self._judge.judge
         self._judged = judge if self._rule is None else ruled(judge, self._rule)
         self._answers = Answers(listening, self._new_id)
-        ordinary, ways = OrdinaryMessages(listening, self._new_id), (self._long_way, self._alarm)
-        self._shortcut = Shortcut(ordinary, self._inbox, self._counter, *ways)
 
     def __call__(self, frame: Frame, peer: Peer) -> Deferred[Replies]:
         """Answer one frame: nothing positive before it is durable."""
         return promised(self.direct, frame, peer)
 
     def direct(self, frame: Frame, peer: Peer, tell: Tell) -> None:
-        """Answer one frame, as a call does, by telling."""
-        if not self.takes_at_once(frame, peer, tell):
-            self.judge(frame, peer, tell)
-
-    def judge(self, frame: Frame, peer: Peer, tell: Tell) -> None:
-        """Answer a frame that is read first."""
+        """Answer one frame through `tell`."""
         payload = frame.payload
         if looks_like_batch(payload):
             self.keep(frame, self.prepare(frame, peer), tell)
@@ -108,23 +99,11 @@ class IntakeHandler:
         now = self._clock()
         self._keep(Case(payload, self._judged(frame, now), peer, now), tell)
 
-    def takes_at_once(self, frame: Frame, peer: Peer, tell: Tell) -> bool:
-        """Answer a frame that is an ordinary message; say whether it is one."""
-        if self._rule is not None or self.takes_long:
-            return False
-        return self._shortcut.takes(frame, peer, self._clock(), tell)
-
-    def _long_way(
-        self, frame: Frame, peer: Peer, now: datetime, tell: Tell, kept: Receipt | BaseException
-    ) -> None:
-        self._settle(tell, Case(frame.payload, self._judged(frame, now), peer, now), kept)
-
     def _keep(self, case: Case, tell: Tell, arrival: Arrival | None = None) -> None:
         try:
             payload, verdict, _, now, _ = case
             if arrival is None:
                 arrival = self._answers.arrival(verdict, payload, now)
-                self._shortcut.learn(verdict, arrival, now)
             if verdict.parts:
                 self._in_parts(case, arrival).addCallbacks(tell, tell)
                 return

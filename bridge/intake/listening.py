@@ -16,7 +16,6 @@ from mappings.hl7.header import Header
 from mappings.inbound import Inspection
 from mappings.orders import PatientNames
 from mappings.scope import Defaults
-from mappings.stencils import Stencil
 
 
 class Acknowledge(StrEnum):
@@ -90,12 +89,6 @@ class Definition(Protocol):
 
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
-
-    def glance(self, raw: bytes, header: Header, site: str) -> str:
-        """Name the lane of a message that is in order and of known form; else ""."""
-
-    def stencil(self, raw: bytes, header: Header, site: str) -> Stencil | None:
-        """Cut a stencil from a message that `glance` has just named the lane of, if that can be."""
 
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Say what is wrong with a message, and which patients it speaks of. Raises Malformed."""

@@ -28,7 +28,6 @@ from mappings.hl7.refusals import InternalError
 from mappings.inbound import Inspection
 from mappings.orders import PatientNames
 from mappings.scope import Defaults
-from mappings.stencils import Stencil
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
@@ -147,14 +146,6 @@ class ValidatedDefinition:
     def accepts(self, header: Header) -> bool:
         """Whether type, trigger and sender are its own."""
         return self.inner.accepts(header)
-
-    def glance(self, raw: bytes, header: Header, site: str) -> str:
-        """Know nothing at a glance where the check wants to be asked."""
-        return "" if self.check.asks(raw) else self.inner.glance(raw, header, site)
-
-    def stencil(self, raw: bytes, header: Header, site: str) -> Stencil | None:
-        """Cut none from a message that the check wants to be asked about."""
-        return None if self.check.asks(raw) else self.inner.stencil(raw, header, site)
 
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
         """Say what is wrong with a message, by the definition and by the check."""

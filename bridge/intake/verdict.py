@@ -115,8 +115,6 @@ class Judge:
         if place := null_place(payload, header):
             raise WrongDataType(place)
         listening = self._listening
-        if known := definition.glance(payload, header, listening.site):
-            return Verdict(header, definition, (lane(known),))
         missed: list[Missed] = []
         defaults = Defaults(listening.site, listening.time_zone, now, missed)
         if listening.acknowledge is Acknowledge.STORED:

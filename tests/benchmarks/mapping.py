@@ -127,9 +127,9 @@ def check(mapping: InboundMapping) -> Work:
     def checked(raw: bytes) -> object:
         header = peek(raw)
         assert mapping.accepts(header)
-        lane = mapping.glance(raw, header, SITE)
-        assert lane
-        return lane
+        found = mapping.inspect(raw, CHARSET, header, DEFAULTS).examination
+        assert found.lanes
+        return found.lanes
 
     return checked
 
