@@ -41,17 +41,6 @@ SQLITE_LAST_ID = """
     SELECT max(coalesce((SELECT max(id) FROM message), 0),
                (SELECT message_id FROM message_enrolled))
 """
-# The same, and none where one of these identities is known.
-SQLITE_NEXT_ID = f"""
-    SELECT ({SQLITE_LAST_ID}) + 1 WHERE NOT EXISTS (
-        SELECT 1 FROM json_each(?) AS asked
-        CROSS JOIN message AS m ON m.identity = asked.value
-    )
-"""  # noqa: S608  # our own text
-SQLITE_NEXT_ID_ALONE = f"""
-    SELECT ({SQLITE_LAST_ID}) + 1
-    WHERE NOT EXISTS (SELECT 1 FROM message AS m WHERE m.identity = ?)
-"""  # noqa: S608  # our own text
 SQLITE_MESSAGE = f"INSERT INTO message (id, {_NAMES}) VALUES (?{', ?' * len(COLUMNS)})"  # noqa: S608  # our own names
 SQLITE_BODY = "INSERT INTO message_body (message_id, payload, ack) VALUES (?, ?, ?)"
 

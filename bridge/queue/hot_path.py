@@ -18,7 +18,6 @@ Row = tuple[Any, ...]
 """The values of arrival_statements.COLUMNS, then payload and acknowledgment."""
 
 _WIDTH = len(sql.COLUMNS)
-_IDENTITY = [name for name, _ in sql.COLUMNS].index("identity")
 _KINDS = (*(kind for _, kind in sql.COLUMNS), "bytea", "bytea")
 
 
@@ -33,13 +32,6 @@ class HotPath(Protocol):
         Store messages; give their ids in the same order.
 
         Their places in the lanes too, where whoever claims could not tell which are missing.
-        """
-
-    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        """
-        Store messages of different identities; give their ids in the same order.
-
-        Nothing of it, and none, where one of the identities is known: nearly never.
         """
 
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
@@ -58,25 +50,12 @@ class _SQLite(HotPath):
 
     @override
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        # Nobody else writes until the commit: the ids that follow the last one are free.
         cursor.execute(sql.SQLITE_LAST_ID)
-        return _insert_from(cursor, cursor.fetchone()[0] + 1, rows)
-
-    @override
-    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        if len(rows) == 1:
-            return self._insert_one(cursor, rows[0])
-        cursor.execute(sql.SQLITE_NEXT_ID, (json.dumps([row[_IDENTITY] for row in rows]),))
-        found = cursor.fetchone()
-        return () if found is None else _insert_from(cursor, found[0], rows)
-
-    def _insert_one(self, cursor: Any, row: Row) -> Sequence[int]:
-        """Store one message: whoever sends one by one waits for each statement."""
-        cursor.execute(sql.SQLITE_NEXT_ID_ALONE, (row[_IDENTITY],))
-        found = cursor.fetchone()
-        if found is not None:
-            cursor.execute(sql.SQLITE_MESSAGE, found + row[:_WIDTH])
-            cursor.execute(sql.SQLITE_BODY, found + row[_WIDTH:])
-        return found or ()
+        numbered = list(enumerate(rows, cursor.fetchone()[0] + 1))
+        cursor.executemany(sql.SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
+        cursor.executemany(sql.SQLITE_BODY, [(i, *row[_WIDTH:]) for i, row in numbered])
+        return [i for i, _ in numbered]
 
     @override
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
@@ -109,11 +88,6 @@ class _Postgres(HotPath):
         return [row[0] for row in cursor.fetchall()]
 
     @override
-    def insert_new(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
-        cursor.execute(sql.POSTGRES_INSERT_NEW, columns_of(rows), prepare=True)
-        return [row[0] for row in cursor.fetchall()]
-
-    @override
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
         cursor.execute(sql.POSTGRES_RETRANSMITTED, {"ids": ids}, prepare=True)
         cursor.execute(sql.POSTGRES_STORED_ACKS, {"ids": ids}, prepare=True)
@@ -124,12 +98,15 @@ class _Postgres(HotPath):
         cursor.execute(sql.POSTGRES_ACKNOWLEDGED, {"ids": ids}, prepare=True)
 
 
-def _insert_from(cursor: Any, first: int, rows: list[Row]) -> Sequence[int]:
-    """Store messages from an id on: we are the only writer until the commit."""
-    numbered = list(enumerate(rows, first))
-    cursor.executemany(sql.SQLITE_MESSAGE, [(i, *row[:_WIDTH]) for i, row in numbered])
-    cursor.executemany(sql.SQLITE_BODY, [(i, *row[_WIDTH:]) for i, row in numbered])
-    return range(first, first + len(rows))
+def insert_new(cursor: Any, rows: list[Row]) -> Sequence[int]:
+    """
+    Store messages of different identities on PostgreSQL in one statement that is a transaction.
+
+    Returns their ids in the same order. Stores nothing, and returns no ids, where a message with
+    one of the identities exists.
+    """
+    cursor.execute(sql.POSTGRES_INSERT_NEW, columns_of(rows), prepare=True)
+    return [row[0] for row in cursor.fetchall()]
 
 
 def _acks(cursor: Any) -> dict[int, tuple[bytes, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.queue.admission import NEW, Ruling, rule, short
 from bridge.queue.arrivals import Arrival, Flag, Receipt
-from bridge.queue.hot_path import HotPath, Row
+from bridge.queue.hot_path import HotPath, Row, insert_new
 from bridge.queue.states import State
 
 _KEY_REUSED = ("205", "MSH-10")  # HL7 table 0357: duplicate key identifier
@@ -37,18 +37,9 @@ def admit(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Recei
     ]
 
 
-def admit_new(path: HotPath, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
-    """Store what is all new, at one go; give nothing, and store nothing, where it is not."""
-    return receipts_of_new(arrivals, path.insert_new(cursor, rows_of_new(arrivals)))
-
-
-def rows_of_new(arrivals: Sequence[Arrival]) -> list[Row]:
-    """Lay arrivals out that nobody knows."""
-    return [_row(arrival, NEW) for arrival in arrivals]
-
-
-def receipts_of_new(arrivals: Sequence[Arrival], ids: Sequence[int]) -> list[Receipt]:
-    """Say what their senders are to be told: nothing where there are no ids."""
+def admit_new(cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    """Store arrivals on PostgreSQL in one statement; store and return nothing if one is known."""
+    ids = insert_new(cursor, [_row(arrival, NEW) for arrival in arrivals])
     return [_receipt(each, NEW, number) for each, number in zip(arrivals, ids, strict=bool(ids))]
 
 

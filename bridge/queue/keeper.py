@@ -92,16 +92,10 @@ class Keeper:
         receipts = self._keep_at_once(arrivals)
         if not receipts:
             with self._writer.transaction(wait=wait) as cursor:
-                receipts = self._admit(cursor, arrivals)
+                receipts = admit(self._path, cursor, arrivals)
                 written = self._timer()
             self.flush_took = self._timer() - written
         return answers_of(groups, receipts)
-
-    def _admit(self, cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        receipts = []
-        if self.is_local and _differ(arrivals):
-            receipts = admit_new(self._path, cursor, arrivals)
-        return receipts or admit(self._path, cursor, arrivals)
 
     def _keep_at_once(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Let a server store what looks new in one go; nothing of it where something is not."""
@@ -109,7 +103,7 @@ class Keeper:
             return []
         began = self._timer()
         with self._writer.single() as cursor:
-            receipts = admit_new(self._path, cursor, arrivals)
+            receipts = admit_new(cursor, arrivals)
         self.flush_took = self._timer() - began
         return receipts
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
@@ -28,9 +28,6 @@ from bridge.store.synchrony import Synchrony
 from bridge.store.turns import Turns
 from bridge.store.turnstile import Turnstile, turnstile_of
 from bridge.store.writer import Writer
-
-if TYPE_CHECKING:
-    from bridge.store.asking import Asking
 
 _POOL = Pool()
 _before_commit: ContextVar["Callable[[Database, Connection], None] | None"] = ContextVar(
@@ -291,12 +288,6 @@ class Database:
         reader = Reader(self.apart, at_hand=self.dialect == "sqlite")
         self._readers.append(reader)
         return reader
-
-    def asking(self, statement: str) -> "Asking":
-        """Give what an event loop asks a server by: a hot path, each time for itself. Blocking."""
-        from bridge.store.asking import opened  # noqa: PLC0415  # loads the driver
-
-        return opened(self.apart, statement)
 
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""

@@ -223,12 +223,11 @@ def test_the_look_up_of_retransmits(filled: Database) -> None:
         if filled.dialect == "sqlite":
             plans = [
                 _plan(filled, connection, arrivals.SQLITE_KNOWN, (json.dumps([1, 2]),)),
-                _plan(filled, connection, arrivals.SQLITE_NEXT_ID, (json.dumps([1, 2]),)),
-                _plan(filled, connection, arrivals.SQLITE_NEXT_ID_ALONE, (1,)),
+                _plan(filled, connection, arrivals.SQLITE_LAST_ID, ()),
             ]
         else:
             plans = [_plan(filled, connection, arrivals.POSTGRES_KNOWN, ([1, 2],))]
-    assert all("message_identity" in plan for plan in plans)
+    assert "message_identity" in plans[0]
     assert not any("SCAN m" in plan.replace("SCAN message_enrolled", "") for plan in plans)
 
 
