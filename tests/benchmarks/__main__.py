@@ -5,11 +5,13 @@ Prints medians and ratios of one run; only the ratios mean anything on another m
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.benchmarks import (
+    ab,
     applied,
     engine,
     growth,
@@ -56,4 +58,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["ab"]:
+        ab.main(sys.argv[2:])
+    else:
+        main()

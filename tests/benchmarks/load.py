@@ -159,8 +159,12 @@ async def _closed_loop(port: int, parts: Sequence[Sequence[Frame]], window: int)
 
 def drive(port: int, connections: int, window: int, total: int, first: int) -> Run:
     """Send `total` numbered orders from `first` on, each connection as fast as ACKs allow."""
-    each = total // connections
-    parts = [frames(first + number * each, each) for number in range(connections)]
+    return send(port, connections, window, frames(first, total // connections * connections))
+
+
+def send(port: int, connections: int, window: int, todo: Sequence[Frame]) -> Run:
+    """Send frames over so many connections, each as fast as its ACKs allow."""
+    parts = [todo[number::connections] for number in range(connections)]
     return _undisturbed(_closed_loop(port, parts, window))
 
 
