@@ -65,7 +65,7 @@ class Serving:
             with psycopg.connect(self._database) as connection:
                 row = connection.execute(_COUNT.encode()).fetchone()
         else:
-            file = next(self._home.glob("**/*.db"))
+            file = self._home / "bridge-engine.db"
             with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
                 row = database.execute(_COUNT).fetchone()
         return int(row[0]) if row else 0
