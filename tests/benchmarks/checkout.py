@@ -111,6 +111,7 @@ class Checkout:
         environment = dict(os.environ)
         if not whole:
             command += ["--role", "intake"]
+            http_port = free_port()  # not the engine's: its absence pauses the worker
             environment["BRIDGE_HTTP__PROBE_BIND"] = f"127.0.0.1:{http_port}"
         with (home / "serve.log").open("ab") as log:
             process = subprocess.Popen(
