@@ -46,6 +46,12 @@ _LETTERS = {
     "OBR-2": b"P", "ORC-2": b"P",
 }  # fmt: skip
 
+_STRINGS = {(b"OBR", 18), (b"OBR", 20)}
+"""Fields without components; the orders mapping takes the whole field."""
+
+_NOTE, _SHORTEST_NOTE = 200, 9
+_PADDING = b"Padding of equal length. " * 16
+
 Frame = tuple[bytes, bytes]
 """Control id, and the framed message."""
 
@@ -75,12 +81,11 @@ class Template:
 
     def padded(self, size: int) -> "Template":
         """Return the template with notes behind its last segment, up to a size in bytes."""
-        missing = size - self.size
-        lines = []
-        while missing > 0:
-            line = b"NTE|9||" + b"Padding of equal length. " * 8
-            lines.append(line[: max(8, missing - 1)] + b"\r")
-            missing -= len(lines[-1])
+        missing, lines = size - self.size, list[bytes]()
+        while missing >= _SHORTEST_NOTE:
+            length = missing if missing < 2 * _NOTE else _NOTE
+            lines.append((b"NTE|9||" + _PADDING)[: length - 1] + b"\r")
+            missing -= length
         return replace(self, text=self.text + b"".join(lines))
 
 
@@ -189,12 +194,14 @@ def _numbers(segment: list[bytes], group: int, found: dict[str, bytes]) -> None:
 
 
 def _component(segment: list[bytes], position: int, value: bytes) -> bool:
-    """Replace the first component of a field that has a value; return whether it has one."""
+    """Replace the first component of a field; return whether it had a value."""
     if len(segment) <= position or not segment[position]:
         return False
     first, caret, rest = segment[position].partition(b"^")
     if not first:
         return False
+    if (segment[0], position) in _STRINGS:
+        caret = rest = b""
     segment[position] = value + caret + rest
     return True
 
