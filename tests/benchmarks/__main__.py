@@ -19,6 +19,7 @@ from tests.benchmarks import (
     mapping,
     removal,
     results,
+    single,
     slow_disk,
     start,
     watching,
@@ -30,6 +31,7 @@ ROUNDS = 5
 PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "mapping": mapping.main,
     "intake": intake.main,
+    "single": single.main,
     "slow-disk": slow_disk.main,
     "applied": applied.main,
     "results": results.main,

@@ -97,7 +97,7 @@ def mixed() -> list[Template]:
 def plain() -> Template:
     """Return the plain order: ASCII, eleven answers of equal form, about 1.4 kB."""
     extra = "".join(
-        f"OBX|{n}|ST|{n}^Question {n} asked at order entry^L||An answer as people type them||||||O\r"
+        f"OBX|{n}|ST|{n}^Question {n} asked at order entry^L||An answer as people type it||||||O\r"
         for n in range(1, 12)
     )
     return template("plain", order(1, extra=extra))
