@@ -5,11 +5,13 @@ Prints medians and ratios of one run; only the ratios mean anything on another m
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.benchmarks import (
+    ab,
     applied,
     engine,
     growth,
@@ -17,6 +19,7 @@ from tests.benchmarks import (
     mapping,
     removal,
     results,
+    single,
     slow_disk,
     start,
     watching,
@@ -28,6 +31,7 @@ ROUNDS = 5
 PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "mapping": mapping.main,
     "intake": intake.main,
+    "single": single.main,
     "slow-disk": slow_disk.main,
     "applied": applied.main,
     "results": results.main,
@@ -56,4 +60,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["ab"]:
+        ab.main(sys.argv[2:])
+    else:
+        main()

@@ -25,10 +25,13 @@ from tests.benchmarks.installation import (
     installed,
 )
 from tests.benchmarks.load import Run, drip, drive, percentile
+from tests.benchmarks.mixed import mixed, orders
 from tests.benchmarks.tables import Options, show
 
-PACES = {"100/s": (100, 4.0), "1,000/s": (1000, 6.0), "2,000/s": (2000, 6.0)}
+PACES = {"100/s": (100, 10.0)}
 BACKLOG = 20_000
+PACE, SECONDS = 100.0, 10.0
+"""Messages a second beside a backlog, for so long."""
 LOOK_EVERY = 0.001
 PATIENCE = 180.0
 """Seconds without one more order after which a run has failed."""
@@ -125,10 +128,15 @@ def pace(at: Installation, rate: float, seconds: float, first: int) -> Applied:
     def load_it() -> Run:
         return drip(at.house.mllp_port, rate, seconds, first)
 
-    run, seen, cpu = _watched(at, count, load_it)
-    delays = [seen[f"A{first + n}"] - run.began - n / rate for n in range(count)]
+    due = {
+        accession: (number - first) / rate
+        for number in range(first, first + count)
+        for accession in orders(mixed(), [number])
+    }
+    run, seen, cpu = _watched(at, len(due), load_it)
+    delays = [seen[accession] - run.began - when for accession, when in due.items()]
     took = max(seen.values()) - run.began
-    return Applied(count / took, delays, cpu / count, at.memory(), at.beside(), run)
+    return Applied(len(due) / took, delays, cpu / len(due), at.memory(), at.beside(), run)
 
 
 def backlog(at: Installation, count: int, first: int) -> Applied:
@@ -144,9 +152,26 @@ def backlog(at: Installation, count: int, first: int) -> Applied:
             whole.latencies += part.latencies
         return whole
 
-    run, seen, cpu = _watched(at, count, load_it)
+    return _worked_off(at, count, first, load_it)
+
+
+def paced_backlog(at: Installation, count: int, first: int) -> Applied:
+    """Build up a backlog, and send at 100/s while it is worked off; the ACKs of the latter."""
+    meanwhile = int(PACE * SECONDS)
+
+    def load_it() -> Run:
+        run = drive(at.house.mllp_port, 10, 32, count, first)
+        acks = drip(at.house.mllp_port, PACE, SECONDS, first + count)
+        return Run(run.seconds, run.began, acks.latencies)
+
+    return _worked_off(at, count + meanwhile, first, load_it)
+
+
+def _worked_off(at: Installation, count: int, first: int, load_it: Callable[[], Run]) -> Applied:
+    expected = len(orders(mixed(), range(first, first + count)))
+    run, seen, cpu = _watched(at, expected, load_it)
     took = max(seen.values()) - run.began
-    return Applied(count / took, [], cpu / count, at.memory(), at.beside(), run)
+    return Applied(expected / took, [], cpu / expected, at.memory(), at.beside(), run)
 
 
 def _watched(
@@ -183,7 +208,8 @@ def _loads(at: Installation, count: int) -> Iterator[tuple[str, Applied]]:
     for name, (rate, seconds) in PACES.items():
         yield name, pace(at, rate, seconds, first)
         first += 1_000_000
-    yield f"backlog of {count}", backlog(at, count, first)
+    yield f"backlog of {count:,}", backlog(at, count, first)
+    yield f"100/s beside {count:,}", paced_backlog(at, count, 2 * first)
 
 
 def main(folder: Path, options: Options) -> None:

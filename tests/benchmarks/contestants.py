@@ -52,6 +52,7 @@ def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contesta
             "two intakes on one port, PostgreSQL", lambda: _two(fresh(), postgres.database())
         ),
         Contestant("whole service, SQLite", lambda: _ours(fresh(), "")),
+        Contestant("whole service, PostgreSQL", lambda: _ours(fresh(), postgres.database())),
     ]
     others = [
         Contestant(

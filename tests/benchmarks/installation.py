@@ -45,6 +45,13 @@ class Postgres:
             "/postgres?", f"/{name}?"
         )
 
+    def copy(self, address: str) -> str:
+        """Copy a database that nobody uses; give the address of the copy."""
+        model, name = address.rpartition("/")[2].partition("?")[0], f"bench{next(_numbers)}"
+        with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {model}".encode())
+        return address.replace(f"/{model}?", f"/{name}?")
+
     def rest(self) -> None:
         """Drop all databases that were made, and have written what is to be written."""
         with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
@@ -131,6 +138,15 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
     fields = line.rpartition(")")[2].split()
     return sum(int(each) for each in fields[11:15]) / _TICKS
+
+
+def cpu_of_tree(pid: int) -> float:
+    """CPU seconds of a process, of its ended children, and of all below it that run."""
+    try:
+        below = _children(pid)
+    except OSError:
+        below = []
+    return cpu_seconds(pid) + sum(cpu_of_tree(child) for child in below)
 
 
 def resident(pid: int) -> float:

@@ -15,28 +15,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from tests.acceptance.orders import order
+from tests.benchmarks.mixed import FS_CR, Frame, mixed, render
 
-VT, FS_CR = b"\x0b", b"\x1c\r"
 PATIENCE = 120.0
 """Seconds without the last ACK after which a run has failed."""
-
-EXTRA = "".join(
-    f"OBX|{n}|ST|{n}^Question {n} asked at order entry^L||An answer as people type them||||||O\r"
-    for n in range(1, 12)
-)
-"""What makes an order as long as a real one: about 1.4 kB."""
-
-Frame = tuple[bytes, bytes]
-"""Control id, and what goes over the line."""
-
-
-def frames(first: int, count: int, patients: int = 20_011) -> list[Frame]:
-    """Numbered orders from `first` on, framed."""
-    return [
-        (f"C{n}".encode(), VT + order(n, mrn=f"M{n % patients}", extra=EXTRA) + FS_CR)
-        for n in range(first, first + count)
-    ]
 
 
 @dataclass
@@ -158,9 +140,13 @@ async def _closed_loop(port: int, parts: Sequence[Sequence[Frame]], window: int)
 
 
 def drive(port: int, connections: int, window: int, total: int, first: int) -> Run:
-    """Send `total` numbered orders from `first` on, each connection as fast as ACKs allow."""
-    each = total // connections
-    parts = [frames(first + number * each, each) for number in range(connections)]
+    """Send messages `first` to `first + total - 1` of the mixed set as fast as ACKs allow."""
+    return send(port, connections, window, render(mixed(), first, total))
+
+
+def send(port: int, connections: int, window: int, todo: Sequence[Frame]) -> Run:
+    """Send frames over so many connections, each as fast as its ACKs allow."""
+    parts = [todo[number::connections] for number in range(connections)]
     return _undisturbed(_closed_loop(port, parts, window))
 
 
@@ -186,8 +172,8 @@ async def _open_loop(port: int, todo: Sequence[Frame], rate: float, connections:
 
 
 def drip(port: int, rate: float, seconds: float, first: int, connections: int = 10) -> Run:
-    """Send orders at a steady pace whatever the ACKs do; latencies count from when each was due."""
-    todo = frames(first, int(rate * seconds))
+    """Send at a steady pace whatever the ACKs do; latencies count from when each was due."""
+    todo = render(mixed(), first, int(rate * seconds))
     return _undisturbed(_open_loop(port, todo, rate, connections))
 
 

@@ -1,4 +1,8 @@
-"""A peer: python-hl7's own asyncio MLLP server, which parses, answers and keeps nothing."""
+"""
+A peer: python-hl7's own asyncio MLLP server, which parses, answers and keeps nothing.
+
+It reads one character set for all; Latin-1 has every byte.
+"""
 
 import asyncio
 import sys
@@ -17,7 +21,7 @@ async def _serve(reader: hl7.mllp.HL7StreamReader, writer: hl7.mllp.HL7StreamWri
 
 
 async def _main(port: int) -> None:
-    server = await hl7.mllp.start_hl7_server(_serve, "127.0.0.1", port=port, encoding="utf-8")
+    server = await hl7.mllp.start_hl7_server(_serve, "127.0.0.1", port=port, encoding="latin-1")
     async with server:
         await server.serve_forever()
 

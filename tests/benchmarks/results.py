@@ -25,7 +25,8 @@ from tests.benchmarks.installation import (
     Postgres,
     installed,
 )
-from tests.benchmarks.load import FS_CR, VT, percentile
+from tests.benchmarks.load import percentile
+from tests.benchmarks.mixed import FS_CR, VT
 from tests.benchmarks.tables import Options, show
 
 SIGNATURES = 100

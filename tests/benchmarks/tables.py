@@ -1,10 +1,8 @@
-"""Print what was measured; and what a part of the benchmarks is asked to do."""
+"""Markdown tables of what was measured; and what a part of the benchmarks is asked to do."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +14,16 @@ class Options:
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; the first two columns are words."""
-    table = Table(title=title)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < 2 else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=120).print(table)
+    """Print a table as Markdown, for `docs/performance.md`; its figures are aligned right."""
+    aligned = ["---" if _words(rows, place) else "---:" for place in range(len(columns))]
+    lines = [_line(columns), _line(aligned), *(_line(row) for row in rows)]
+    sys.stdout.write(f"**{title}**\n\n" + "\n".join(lines) + "\n\n")
+    sys.stdout.flush()
+
+
+def _words(rows: Sequence[Sequence[str]], place: int) -> bool:
+    return any(row[place] and not row[place][0].isdigit() for row in rows)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

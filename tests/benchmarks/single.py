@@ -1,0 +1,72 @@
+"""
+Each message of the mixed set by itself: intake alone, 10 connections with 32 frames outstanding.
+
+As it is, and padded with notes to the next size class, so that the best and the worst message of
+equal size can be compared.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.benchmarks.contestants import intake
+from tests.benchmarks.load import send
+from tests.benchmarks.mixed import Template, mixed, render
+from tests.benchmarks.tables import Options, show
+
+CLASSES = (1024, 2048, 4096, 8192, 16_384)
+MESSAGES = 4000
+WARM_UP = 200
+
+Rates = dict[str, list[float]]
+
+
+def size_class(each: Template) -> int:
+    """Return the smallest class that a message fits into."""
+    return next(size for size in CLASSES if size >= each.size)
+
+
+def main(folder: Path, options: Options) -> None:
+    """Measure every message in turn, round by round, and print."""
+    found: dict[str, Rates] = {"as it is": {}, "padded": {}}
+    templates = mixed()
+    count = options.count or MESSAGES
+    for _ in range(options.rounds):
+        padded = [each.padded(size_class(each)) for each in templates]
+        for kind, those in zip(found, (templates, padded), strict=True):
+            _round(Path(tempfile.mkdtemp(dir=folder)), those, count, found[kind])
+    rates = {
+        kind: {name: statistics.median(each) for name, each in those.items()}
+        for kind, those in found.items()
+    }
+    rows = [
+        (each.name, f"{each.size:,}", f"{size_class(each):,}",
+         *(f"{rates[kind][each.name]:.0f}" for kind in rates))
+        for each in templates
+    ]  # fmt: skip
+    title = f"each message by itself, intake alone, SQLite, medians of {options.rounds} rounds"
+    show(title, ("message", "bytes", "size class", "messages/s", "padded messages/s"), rows)
+    summary = [_spread("as sent, all", templates, rates["as it is"])]
+    for size in CLASSES:
+        alike = [each for each in templates if size_class(each) == size]
+        summary += [_spread(f"padded to {size:,}", alike, rates["padded"])] if alike else []
+    columns = ("group", "worst", "messages/s", "best", "messages/s", "best / worst")
+    show("best and worst message", columns, summary)
+
+
+def _round(folder: Path, templates: Sequence[Template], count: int, rates: Rates) -> None:
+    """Send each message to one intake, so many times."""
+    first = 0
+    with intake(folder, None).start() as port:
+        for each in templates:
+            send(port, 10, 32, render([each], first, WARM_UP))
+            run = send(port, 10, 32, render([each], first + WARM_UP, count))
+            first += WARM_UP + count
+            rates.setdefault(each.name, []).append(run.rate)
+
+
+def _spread(group: str, templates: Sequence[Template], rates: dict[str, float]) -> tuple[str, ...]:
+    ordered = sorted((rates[each.name], each.name) for each in templates)
+    (low, worst), (high, best) = ordered[0], ordered[-1]
+    return group, worst, f"{low:.0f}", best, f"{high:.0f}", f"{high / low:.2f}"
