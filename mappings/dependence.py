@@ -9,6 +9,7 @@ condition. Patient data: for a screen and no log.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from mappings.errors import MappingError
@@ -19,13 +20,12 @@ from mappings.outbound import OutboundMapping
 from mappings.results import ResultContext, ResultOrder
 from mappings.scope import Defaults
 from mappings.specimen import contexts, specimens
+from mappings.variants import Late, fields_of, never, sort_parts
 
-HEADER = "MSH"
 _OTHER = "7"
 MOST_FIELDS = 500
-"""So many fields of a message are tried; of those behind them nothing is told."""
+"""Fields of a message that are tried; those after them are not named."""
 
-Late = Callable[[], bool]
 Written = TypeVar("Written")
 Value = TypeVar("Value")
 
@@ -41,16 +41,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """Places of the message with a value, used and not used; and what became of them."""
+    """Fields of the message with a value, then parts of used ones; used or not; and facts."""
 
     used: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
-
-
-def never() -> bool:
-    """Take all the time there is."""
-    return False
 
 
 def dependence(
@@ -69,16 +64,21 @@ def dependence(
         return Dependence()
     if not whole:
         return Dependence()
+
+    def differs(variant: bytes) -> bool:
+        known = (mapping, reader, variant, defaults, message.encoding)
+        return _tried(partial(specimens, *known)) != whole
+
     used: list[str] = []
     unused: list[str] = []
-    for place, others in _each_field_otherwise(message):
+    for field in islice(fields_of(message), MOST_FIELDS):
         if late():
             break
-        tries = (partial(specimens, mapping, reader, each, defaults, charset) for each in others)
-        matters = any(_tried(write) != whole for write in tries)
-        (used if matters else unused).append(place)
+        matters = any(differs(each) for each in field.otherwise())
+        (used if matters else unused).append(field.place)
+    matter, idle = sort_parts(message, frozenset(used), differs)
     made = contexts(mapping, reader, raw, defaults, charset)
-    return Dependence(tuple(used), tuple(unused), _facts(mapping, made))
+    return Dependence((*used, *matter), (*unused, *idle), _facts(mapping, made))
 
 
 def _tried(write: Callable[[], Written]) -> Written | None:
@@ -86,34 +86,6 @@ def _tried(write: Callable[[], Written]) -> Written | None:
         return write()
     except MappingError:
         return None
-
-
-def _each_field_otherwise(message: Message) -> Iterator[tuple[str, tuple[bytes, ...]]]:
-    """
-    Give each field with a value, and the message without it and with another value there.
-
-    With another, for of two fields that say the same the first is used. The header stays whole.
-    """
-    lines = [each.text() for each in message.segments]
-    separator = message.delimiters.field
-    left = MOST_FIELDS
-    for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
-        if segment.id == HEADER:
-            continue
-        name = segment.id if number == 1 else f"{segment.id}[{number}]"
-        fields = lines[at].split(separator)
-        for index in range(1, len(fields)):
-            if not fields[index]:
-                continue
-            left -= 1
-            if left < 0:
-                return
-            made = []
-            for value in ("", f"{_OTHER}{fields[index]}"):
-                line = separator.join([*fields[:index], value, *fields[index + 1 :]])
-                text = "\r".join([*lines[:at], line, *lines[at + 1 :], ""])
-                made.append(text.encode(message.encoding, "replace"))
-            yield f"{name}-{index}", tuple(made)
 
 
 def _facts(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[Fact, ...]:

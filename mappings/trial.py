@@ -5,9 +5,8 @@ For `bridge mapping try` and the console. Everything in a Trial can be written a
 holds patient data, so it belongs on a screen and in no log.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from typing import Any
 
 from typing_extensions import override
@@ -19,10 +18,8 @@ from mappings.hl7.message import Message, Segment
 from mappings.hl7.refusals import Refusal
 from mappings.inbound import InboundMapping
 from mappings.scope import Defaults
+from mappings.variants import sort_parts
 
-_MOST_COMPONENTS = 300
-"""Components of a message that are tried; the result does not name those after them."""
-_OTHER = "7"
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
 
@@ -35,9 +32,12 @@ class Trial:
     lanes: tuple[str, ...]
     events: tuple[dict[str, Any], ...]
     used: tuple[str, ...]
-    """Fields with a value that some rule looked at, in the order of the message: OBR[2]-4."""
+    """
+    Fields with a value that some rule looked at, in the order of the message: OBR[2]-4. After them
+    repetitions and components without which the events differ, where these were asked for.
+    """
     unused: tuple[str, ...]
-    """Fields with a value that no rule looked at; and components, where these were asked for."""
+    """Fields with a value that no rule looked at; parts of used fields that change nothing."""
     parked: bool = False
     """A hook or pattern failed that no identifier needs: it is acknowledged, then parked."""
 
@@ -96,9 +96,9 @@ def try_message(
     """
     Run everything a message meets on its way in; raises nothing for bad messages.
 
-    `charset` is the listener's, for messages that declare none. `components`: name the components
-    of used fields that change nothing, too. This maps the message once or twice for each of
-    them, and is left out for a definition with hooks.
+    `charset` is the listener's, for messages that declare none. `components`: sort repetitions
+    and components of used fields, too. This maps the message once or twice for each of them, and
+    is left out for a definition with hooks.
     """
     try:
         message = Message.parse(raw, fallback=charset)
@@ -123,7 +123,12 @@ def try_message(
         issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
     used, unused = _fields(watched)
     if components and accepted and not mapping.takes_long:
-        unused = (*unused, *_idle_components(mapping, message, events, frozenset(used), defaults))
+        whole = [replace(event, echo=()) for event in events]
+        known = (message.encoding, defaults)
+        matter, idle = sort_parts(
+            message, frozenset(used), lambda raw: _mapped(mapping, raw, *known) != whole
+        )
+        used, unused = (*used, *matter), (*unused, *idle)
     told = tuple(_told(event) for event in events) if accepted else ()
     return Trial(accepted, issues, examination.lanes, told, used, unused, parked)
 
@@ -161,53 +166,12 @@ def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
     return tuple(used), tuple(unused)
 
 
-def _idle_components(
-    mapping: InboundMapping,
-    message: Message,
-    events: Sequence[OrderEvent],
-    used: Collection[str],
-    defaults: Defaults,
-) -> Iterator[str]:
-    """Name the components of used fields without which, and with others, the events are equal."""
-    whole = [replace(event, echo=()) for event in events]
-    for place, others in islice(_each_component_otherwise(message, used), _MOST_COMPONENTS):
-        if all(_mapped(mapping, other, message, defaults) == whole for other in others):
-            yield place
-
-
 def _mapped(
-    mapping: InboundMapping, text: str, message: Message, defaults: Defaults
+    mapping: InboundMapping, raw: bytes, charset: str, defaults: Defaults
 ) -> list[OrderEvent] | None:
+    """Map a variant; None where it is refused. What is echoed of the order is left aside."""
     try:
-        raw = text.encode(message.encoding)
-        other = Message.parse(raw, fallback=message.encoding)
-        return [replace(event, echo=()) for event in mapping.apply(other, defaults)]
-    except (Refusal, RuleFailed, UnicodeEncodeError):
+        message = Message.parse(raw, fallback=charset)
+        return [replace(event, echo=()) for event in mapping.apply(message, defaults)]
+    except (Refusal, RuleFailed):
         return None
-
-
-def _each_component_otherwise(
-    message: Message, used: Collection[str]
-) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Give each component of used fields' first repetition, left out and with another value."""
-    marks = message.delimiters
-    lines = [each.text() for each in message.segments]
-    for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
-        name = segment.id if number == 1 else f"{segment.id}[{number}]"
-        fields = lines[at].split(marks.field)
-        for index in range(1, 0 if segment.id == "MSH" else len(fields)):
-            place, text = f"{name}-{index}", fields[index]
-            first = text.split(marks.repetition)[0] if marks.repetition else text
-            rest = text[len(first) :]
-            parts = first.split(marks.component) if marks.component else [first]
-            if place not in used or len(parts) == 1:
-                continue
-            for nth, part in enumerate(parts):
-                made = []
-                for value in ("", f"{_OTHER}{part}") if part else ():
-                    field = marks.component.join([*parts[:nth], value, *parts[nth + 1 :]])
-                    line = [*fields[:index], field + rest, *fields[index + 1 :]]
-                    whole = [*lines[:at], marks.field.join(line), *lines[at + 1 :], ""]
-                    made.append("\r".join(whole))
-                if made:
-                    yield f"{place}.{nth + 1}", (made[0], made[1])

@@ -1,4 +1,4 @@
-"""What `messages replay` and `deliveries retry` share: which ones, how fast, what came of it."""
+"""What `messages replay` and `deliveries retry` share: the selection, the rate, the result."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from bridge.wiring.bulk import Choice, Done
 
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]")]
-State = Annotated[str | None, typer.Option(help="All in this state: parked, refused, …")]
+State = Annotated[str | None, typer.Option(help="All rows in this state: parked, refused, …")]
 Until = Annotated[
     int | None,
-    typer.Option(parser=milliseconds, metavar="TIME", help="Only until then, ISO 8601, UTC."),
+    typer.Option(
+        parser=milliseconds, metavar="TIME", help="Only until this time, ISO 8601; UTC by default."
+    ),
 ]
-Code = Annotated[str | None, typer.Option(help="Only with this code, such as 101 or AE.")]
-Most = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many, the oldest.")]
-Rate = Annotated[float, typer.Option(min=0, help="So many a second; 0: as fast as it goes.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which it would be.")]
+Code = Annotated[str | None, typer.Option(help="Only with this error code, such as 101 or AE.")]
+Most = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most this many, oldest first.")
+]
+Rate = Annotated[float, typer.Option(min=0, help="Maximum number per second; 0: no limit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the ids.")]
 
 
 def choice(
@@ -38,12 +42,12 @@ def choice(
 
     made = Choice(Filter(state_option(state), source, None, since), until, code, limit)
     if bool(ids) == made.narrows:
-        raise typer.BadParameter("name ids, or say which by --state, --since, --code …")
+        raise typer.BadParameter("give either ids, or filters such as --state, --since and --code")
     return made
 
 
 def report(done: Iterable["Done"], what: str) -> None:
-    """Print what came of each; exit 1 when one could not be queued."""
+    """Print the result of each; exit 1 when one could not be queued."""
     queued = failed = 0
     for each in done:
         if each.trouble:
@@ -53,7 +57,7 @@ def report(done: Iterable["Done"], what: str) -> None:
         queued += 1
         print(f"queued {what} {each.row_id} again")
         if each.overtaken:
-            later = f"{each.overtaken} later messages of this patient have been applied already"
+            later = f"{each.overtaken} later messages of this patient are already applied"
             print(f"note: {later}")
     if queued + failed != 1:
         print(f"{queued} queued, {failed} not")

@@ -1,4 +1,4 @@
-"""`bridge deliveries`: what goes out, to whom, and what they said."""
+"""`bridge deliveries`: list, show, retry and skip results sent to destinations."""
 
 import sys
 from dataclasses import asdict
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
+from bridge.cli.listing import Listing
 from bridge.cli.options import (
     AsJson,
     Before,
@@ -16,11 +17,9 @@ from bridge.cli.options import (
     Order,
     Patient,
     Since,
-    number_option,
-    state_option,
 )
 
-group = typer.Typer(help="Results that go out.", no_args_is_help=True)
+group = typer.Typer(help="Results sent to destinations.", no_args_is_help=True)
 
 _COLUMNS = (
     *("id", "created_at", "destination", "event", "control_id", "state", "attempts"),
@@ -33,9 +32,13 @@ _Id = Annotated[int, typer.Argument(metavar="ID")]
 def list_(
     home: Home,
     *,
-    state: Annotated[str | None, typer.Option(help="queued, done, parked, …")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state: queued, done, parked, …")
+    ] = None,
     destination: Annotated[str | None, typer.Option(help="Only to this destination.")] = None,
-    report: Annotated[str | None, typer.Option(metavar="REPORT_ID")] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="REPORT_ID", help="Only of this report.")
+    ] = None,
     control_id: ControlId = None,
     patient: Patient = None,
     order: Order = None,
@@ -45,36 +48,32 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """
-    List deliveries, newest first; no patient data.
+    List deliveries, newest first, without patient data.
 
-    A search by a number is recorded in the audit trail. MSH-10 is that of what was sent.
+    A search by a number is recorded in the audit trail. --control-id is the MSH-10 of the
+    message that was sent.
     """
-    from bridge.cli.show import rows, times
     from bridge.operations.channels import Kind
-    from bridge.queue import browse
-    from bridge.wiring import numbered
-    from bridge.wiring.channels import must_be_known
-    from bridge.wiring.commanding import audited
-    from bridge.wiring.stores import bridge_database
-    from config import load
 
-    wanted = browse.Filter(state_option(state), destination, report, since, before, limit)
-    number = number_option(control_id, patient, order)
-    with bridge_database(home) as database:
-        if number is None:
-            found = [times(asdict(row)) for row in browse.deliveries(database, wanted)]
-        else:
-            with audited(home, database, "search", ("deliveries", f"by {number[0]} number")):
-                rows_found = numbered.deliveries(load(home), database, *number, wanted)
-            found = [times(asdict(row)) for row in rows_found]
-    if not found:
-        must_be_known(home, Kind.DESTINATION, destination)
-    rows(found, _COLUMNS, as_json=as_json)
+    listing = Listing(
+        home,
+        state=state,
+        source=destination,
+        control_id=control_id,
+        patient=patient,
+        order=order,
+        since=since,
+        before=before,
+        limit=limit,
+        as_json=as_json,
+        report=report,
+    )
+    listing.show(Kind.DESTINATION, _COLUMNS)
 
 
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
-    """Show one delivery with its message and the last reply. Patient data: for your eyes only."""
+    """Show one delivery, its message and the last reply. The output contains patient data."""
     from bridge.cli.show import one, times
     from bridge.console.tree import readable
     from bridge.queue import browse
@@ -104,7 +103,7 @@ def retry(
     rate: Rate = 0.0,
     dry_run: DryRun = False,
 ) -> None:
-    """Deliver now, or again, oldest first; the same bytes under the same control ids."""
+    """Send deliveries now or again, oldest first, with the same bytes and control ids."""
     from bridge.cli.bulk import choice, report
     from bridge.operations.channels import Kind
     from bridge.queue.browse import deliveries
@@ -135,7 +134,7 @@ def retry(
 
 @group.command()
 def skip(delivery_id: _Id, home: Home) -> None:
-    """Decide that a delivery is not to be sent; the others of its report go on."""
+    """Cancel one delivery. Other deliveries of its report are still sent."""
     from bridge.queue.operate import skip_delivery
     from bridge.wiring.commanding import audited
     from bridge.wiring.stores import bridge_database

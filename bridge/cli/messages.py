@@ -1,12 +1,12 @@
-"""`bridge messages`: what came in, what became of it, and once more from there."""
+"""`bridge messages`: list, show and replay received messages."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from bridge.cli.bulk import Code, DryRun, Ids, Most, Rate, State, Until
+from bridge.cli.listing import Listing
 from bridge.cli.options import (
     AsJson,
     Before,
@@ -16,11 +16,9 @@ from bridge.cli.options import (
     Order,
     Patient,
     Since,
-    number_option,
-    state_option,
 )
 
-group = typer.Typer(help="Messages that came in.", no_args_is_help=True)
+group = typer.Typer(help="Received messages.", no_args_is_help=True)
 
 _COLUMNS = (
     *("id", "received_at", "listener", "message_type", "ack_code", "state", "attempts"),
@@ -33,7 +31,9 @@ _Id = Annotated[int, typer.Argument(metavar="ID")]
 def list_(
     home: Home,
     *,
-    state: Annotated[str | None, typer.Option(help="queued, done, parked, refused, …")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state: queued, done, parked, refused, …")
+    ] = None,
     listener: Annotated[str | None, typer.Option(help="Only of this listener.")] = None,
     control_id: ControlId = None,
     patient: Patient = None,
@@ -44,37 +44,30 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """
-    List messages, newest first; no patient data.
+    List received messages, newest first, without patient data.
 
     A search by a number is recorded in the audit trail.
     """
-    from bridge.cli.show import rows, times
     from bridge.operations.channels import Kind
-    from bridge.queue import browse
-    from bridge.wiring import numbered
-    from bridge.wiring.channels import must_be_known
-    from bridge.wiring.commanding import audited
-    from bridge.wiring.stores import bridge_database
 
-    wanted = browse.Filter(state_option(state), listener, None, since, before, limit)
-    number = number_option(control_id, patient, order)
-    with bridge_database(home) as database:
-        if number is None:
-            found = [times(asdict(row)) for row in browse.messages(database, wanted)]
-        else:
-            with audited(home, database, "search", ("messages", f"by {number[0]} number")):
-                rows_found = numbered.messages(database, *number, wanted)
-            found = [times(asdict(row)) for row in rows_found]
-            if behind := numbered.not_indexed(database):
-                print(f"note: the newest {behind} messages are not indexed yet", file=sys.stderr)
-    if not found:
-        must_be_known(home, Kind.LISTENER, listener)
-    rows(found, _COLUMNS, as_json=as_json)
+    listing = Listing(
+        home,
+        state=state,
+        source=listener,
+        control_id=control_id,
+        patient=patient,
+        order=order,
+        since=since,
+        before=before,
+        limit=limit,
+        as_json=as_json,
+    )
+    listing.show(Kind.LISTENER, _COLUMNS)
 
 
 @group.command()
 def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
-    """Show one message with its acknowledgment. Patient data: for your eyes only."""
+    """Show one message and its acknowledgment. The output contains patient data."""
     from bridge.cli.show import one, times
     from bridge.console.tree import readable
     from bridge.queue import browse
@@ -108,7 +101,7 @@ def replay(
     rate: Rate = 0.0,
     dry_run: DryRun = False,
 ) -> None:
-    """Apply messages again, oldest first, each in its place among what is unfinished."""
+    """Queue messages to be applied again, oldest first; unfinished ones keep their order."""
     from bridge.cli.bulk import choice, report
     from bridge.operations.channels import Kind
     from bridge.queue.browse import messages

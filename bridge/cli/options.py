@@ -11,11 +11,11 @@ if TYPE_CHECKING:  # a command that needs no queue does not load it
     from bridge.queue.states import State
 
 Home = Annotated[
-    Path, typer.Option("--home", metavar="HOME", envvar="BRIDGE_HOME", help="The home folder.")
+    Path, typer.Option("--home", metavar="HOME", envvar="BRIDGE_HOME", help="The data directory.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
-Before = Annotated[int | None, typer.Option(metavar="ID", help="Only those before this id.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Maximum number of rows.")]
+Before = Annotated[int | None, typer.Option(metavar="ID", help="Only rows with a lower id.")]
 
 
 def milliseconds(text: str) -> int:
@@ -31,13 +31,20 @@ def milliseconds(text: str) -> int:
 
 Since = Annotated[
     int | None,
-    typer.Option(parser=milliseconds, metavar="TIME", help="Only since then, ISO 8601, UTC."),
+    typer.Option(
+        parser=milliseconds,
+        metavar="TIME",
+        help="Only since this time, ISO 8601; UTC by default.",
+    ),
 ]
 
 
-ControlId = Annotated[str | None, typer.Option(metavar="MSH-10", help="Only with this MSH-10.")]
+ControlId = Annotated[
+    str | None, typer.Option(metavar="MSH-10", help="Only with this message control id.")
+]
 Patient = Annotated[
-    str | None, typer.Option(metavar="NUMBER", help="Only of this patient, by any of its numbers.")
+    str | None,
+    typer.Option(metavar="NUMBER", help="Only of the patient with this identifier."),
 ]
 Order = Annotated[
     str | None,
@@ -47,7 +54,7 @@ Order = Annotated[
         "--placer",
         "--filler",
         metavar="NUMBER",
-        help="Only of this order, by its accession, placer or filler number.",
+        help="Only of the order with this accession, placer or filler number.",
     ),
 ]
 

@@ -79,7 +79,7 @@ def must_be_known(home: Path, kind: Kind, name: str | None) -> None:
 
 
 def waits(home: Path, database: Database, deliveries: Sequence[int]) -> list[str]:
-    """Say which destinations of these send nothing for now: they are gone, off or paused."""
+    """List destinations of these deliveries that are gone, disabled or paused, so send nothing."""
     settings = current(load(home), database)
     wanted = browse.destinations_of(database, deliveries)
     known = channels.channels(database, Kind.DESTINATION)
@@ -87,11 +87,11 @@ def waits(home: Path, database: Database, deliveries: Sequence[int]) -> list[str
     said = []
     for name in sorted(wanted):
         if name not in enabled:
-            said.append(f"the settings have no destination {name}: what is for it waits")
+            said.append(f"destination {name} is not in the settings: its deliveries wait")
         elif not enabled[name]:
-            said.append(f"destination {name} is off: what is for it waits")
+            said.append(f"destination {name} is disabled: its deliveries wait")
         elif known.get(name, Channel(name)).paused:
-            said.append(f"destination {name} is paused: what is for it waits")
+            said.append(f"destination {name} is paused: its deliveries wait")
     return said
 
 

@@ -3,8 +3,10 @@
 import json
 
 from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.message import Message
 from mappings.inbound import InboundMapping
 from mappings.trial import try_message
+from mappings.variants import MOST_PARTS, sort_parts
 from tests.mappings.language import DEFAULTS, MSH, PID, overlaid
 
 SHIPPED = load(DEFINITIONS, "orders")
@@ -33,6 +35,32 @@ def test_components_of_used_fields_that_change_nothing() -> None:
     assert {"PID-3.2", "PID-3.3", "PID-5.7", "PID-5.8", "OBR-4.3", "OBR-4.5"} <= idle
     assert not {"PID-3.1", "PID-5.1", "PID-5.2", "OBR-4.1", "OBR-4.2"} & idle
     assert not any("." in place for place in try_message(mine, raw, DEFAULTS).unused)
+
+
+def test_repetitions_and_components_are_sorted() -> None:
+    """The repetition that a rule picks is used; of the others nothing is, and no component."""
+    pid = "PID|1||X2^^^Y^ZZ~M1^^^NORTH^MR||Doe^Jane||19800102|F|||||5551~5552"
+    raw = f"{MSH}\r{pid}\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
+    number = "{from: 'PID-3[CX-5=MR].1', required: true}"
+    mine = overlaid(f"tags: {{PatientMRN: {number}, Notes: PID-13}}")
+    trial = try_message(mine, raw, DEFAULTS, components=True)
+    assert {"PID-3[2].1", "PID-3[2].5", "PID-5.1", "PID-13[1]"} <= set(trial.used)
+    assert {"PID-3[1]", "PID-3[2].4", "PID-13[2]"} <= set(trial.unused)
+    assert not any(place.startswith("PID-3[1].") for place in (*trial.used, *trial.unused))
+    assert not set(trial.used) & set(trial.unused)
+
+
+def test_a_field_is_sorted_as_a_whole_or_not_at_all() -> None:
+    """A field with too many repetitions is named, but not divided; the others are."""
+    many = "~".join(f"M{number}^X" for number in range(MOST_PARTS))
+    raw = f"{MSH}\rPID|1|A^B|{many}||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
+    message = Message.parse(raw)
+    places = ("PID-2", "PID-3", "PID-5")
+    assert sort_parts(message, places, lambda raw: b"|A^" not in raw) == (
+        ["PID-2.1"],
+        ["PID-2.2", "PID-5.1", "PID-5.2"],
+    )
+    assert sort_parts(message, places, lambda raw: True, lambda: True) == ([], [])
 
 
 def test_a_new_rule_uses_its_field() -> None:

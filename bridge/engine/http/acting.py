@@ -160,6 +160,20 @@ async def act(
     return Response() if body is None else JSONResponse(body)
 
 
+async def act_on(
+    request: Request,
+    action: str,
+    identity: OrderIdentity,
+    deed: Callable[[Work, Triple], Any],
+    *,
+    within: str = "/clinicalInfo/",
+    urgent: bool = False,
+) -> Response:
+    """Change the report of one order, which the request names `within` its body (`act`)."""
+    triple, place = triple_of(identity), place_of(identity, within)
+    return await act(request, action, place, lambda work: deed(work, triple), urgent=urgent)
+
+
 def _parts(result: Any) -> tuple[Report | None, Any]:
     if isinstance(result, ReportAnswer):
         return result.report, result.body

@@ -4,8 +4,7 @@ Trying, comparing and learning for the console: `bridge.console.desk.Bench`.
 Bounded in time: what is not reached by then is left out, and how much that was is told.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -35,6 +34,7 @@ from mappings.compiler import Compiled
 from mappings.hl7.files import messages_in, messages_in_text
 from mappings.learning import learn
 from mappings.scope import Defaults
+from mappings.variants import deadline
 
 _SECONDS = 8.0
 _MOST_OF_A_NUMBER = 20
@@ -70,7 +70,7 @@ class AuthorsBench(Bench):
         with refusals():
             made = self._made(name, actor, word, code=code)
         reader = self._reader()
-        late = _deadline()
+        late = deadline(_SECONDS)
         samples = (self._sample(name, each) for each in specimens)
         trials = [trying.trial(made, each, reader, late) for each in samples if not late()]
         return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
@@ -86,7 +86,9 @@ class AuthorsBench(Bench):
             else:
                 before = self._made(name, actor, question.before, code=question.code)
                 look = comparing(before, after, self._reader())
-        return answer(compared(samples, look, _deadline()), after.version, values=question.values)
+        return answer(
+            compared(samples, look, deadline(_SECONDS)), after.version, values=question.values
+        )
 
     @override
     def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
@@ -145,8 +147,3 @@ class AuthorsBench(Bench):
         """Find what reads orders: the version that each message was stored with."""
         current = present.current(self._settings, self._database)
         return OrderReaders(current, in_force(self._settings, self._database), self._recall)
-
-
-def _deadline() -> Callable[[], bool]:
-    until = time.monotonic() + _SECONDS
-    return lambda: time.monotonic() > until

@@ -1,8 +1,8 @@
 """
 What a definition makes of one message, as the console shows it: patient data, for a screen only.
 
-The message goes along field by field, so that those that were used and those that were not can
-be shown where they stand.
+The message goes along field by field, so that the page can mark used and unused fields,
+repetitions and components in it.
 """
 
 import base64
@@ -14,13 +14,14 @@ from bridge.wiring.authoring.told import issue
 from bridge.wiring.order_readers import OrderReader
 from bridge.wiring.samples import Sample
 from mappings.compiler import Compiled
-from mappings.dependence import Late, dependence, never
+from mappings.dependence import dependence
 from mappings.errors import MappingError
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import Refusal
 from mappings.outbound import OutboundMapping
 from mappings.specimen import specimens
 from mappings.trial import try_message
+from mappings.variants import Late, never
 
 
 def sample(found: Sample) -> Mapping[str, Any]:
@@ -41,7 +42,7 @@ def trial(
     shown = {"segments": _segments(found)}
     if isinstance(mapping, OutboundMapping):
         return {**shown, **_written(mapping, found, reader, late)}
-    done = try_message(mapping, found.payload, found.defaults, found.charset)
+    done = try_message(mapping, found.payload, found.defaults, found.charset, components=True)
     return {
         **shown,
         "accepted": done.accepted,

@@ -71,7 +71,7 @@ def test_what_is_retried_for_nobody_is_said(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "4 queued, 0 not" in result.stdout
     assert result.stderr.splitlines() == [
-        "note: destination dark is off: what is for it waits",
-        "note: the settings have no destination gone: what is for it waits",
-        "note: destination still is paused: what is for it waits",
+        "note: destination dark is disabled: its deliveries wait",
+        "note: destination gone is not in the settings: its deliveries wait",
+        "note: destination still is paused: its deliveries wait",
     ]

@@ -1,5 +1,6 @@
 """The workbench in Chromium: drafts that are never lost, completion, and who was faster."""
 
+import re
 import time
 
 import pytest
@@ -256,6 +257,38 @@ def test_a_session_that_ends_while_one_writes(desk: Desk, page: Page) -> None:
     saved(page)
     draft = desk.call(KEEPER, "GET", "mappings/ended").json()["draft"]
     assert draft["files"]["ended.yaml"].endswith("# late")
+
+
+def test_the_preview_marks_components_and_repetitions(desk: Desk, page: Page) -> None:
+    """As `mapping try` sorts them; a rule that reads a component marks it as used."""
+    text = (
+        "MSH|^~\\&|RISX|HOSP|BRIDGE|RAD|20260102030405||ORM^O01^ORM_O01|C1|P|2.5.1\r"
+        "PID|1||X2^^^NORTH^ZZ~M1^^^HOSP^MR||DOE^JANE^^^^^L||19700203|F\rORC|NW|P1|F1\r"
+        "OBR|1|P1|F1|71250^CT CHEST^L|||20260102030000|||||||||||A1||||||CT\r"
+    )
+    number = "  PatientMRN: {from: 'PID-3[CX-5=MR].1', required: true}\n"
+    desk.draft(KEEPER, "parts", parts=f"{SENDER}tags:\n{number}  ProcedureCode: OBR-4.1\n")
+    enter(page, desk, KEEPER, "mappings/parts")
+    page.get_by_role("button", name="Paste", exact=True).click()
+    page.get_by_role("textbox", name="Messages, pasted").fill(text.replace("\r", "\n"))
+    page.get_by_role("button", name="Try", exact=True).click()
+    message = page.get_by_role("region", name="The message")
+
+    def mark(place: str, word: str) -> None:
+        part = message.get_by_title(place, exact=True)
+        expect(part).to_have_class(re.compile(rf"(^|\s){word}(\s|$)"))
+
+    for place in ("PID-3[2].1", "PID-3[2].5", "PID-5.1", "OBR-4.1"):
+        mark(place, "used")
+    for place in ("PID-3[1]", "PID-3[2].4", "PID-5.7", "OBR-4.3"):
+        mark(place, "unused")
+    expect(message).to_contain_text("X2^^^NORTH^ZZ~M1^^^HOSP^MR")
+    page.get_by_role("textbox", name="Text of parts.yaml").focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.insert_text("  Notes: OBR-4.3\n")
+    saved(page)
+    mark("OBR-4.3", "used")
+    assert complaints(page) == []
 
 
 def test_what_a_result_is_made_of(desk: Desk, page: Page) -> None:

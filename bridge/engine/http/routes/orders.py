@@ -1,10 +1,12 @@
 """`delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`."""
 
+from collections.abc import Callable, Sequence
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.http.acting import Place, ReportAnswer, act, expect, place_of, triple_of
+from bridge.engine.http.acting import Place, ReportAnswer, act, act_on, expect, place_of
 from bridge.engine.http.guard import FileRoute, WriteRoute
 from bridge.engine.http.launching import warnings_of
 from bridge.engine.http.models.reports import (
@@ -31,6 +33,7 @@ from bridge.engine.service.deletion import delete_report, reset_order
 from bridge.engine.service.files import UpdateMode, update_structured_reports
 from bridge.engine.service.linking import link_orders
 from bridge.engine.service.picking import assign_order
+from bridge.engine.service.reading import StatusRecord
 from bridge.engine.service.unlinking import unlink_orders
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
@@ -39,18 +42,18 @@ router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
 DONE = {**NO_BODY, **problems()}
+Regroup = Callable[[Work, Sequence[Triple]], Sequence[StatusRecord]]
 
 
 @router.post("/delete", response_class=Response, responses=DONE)
 async def delete(body: DeleteBody, request: Request) -> Response:
     """Delete an unsigned report with all its orders."""
-    triple = triple_of(body.clinicalInfo)
     gone: list[bool] = []
-    response = await act(
+    response = await act_on(
         request,
         "delete",
-        place_of(body.clinicalInfo),
-        lambda work: gone.append(
+        body.clinicalInfo,
+        lambda work, triple: gone.append(
             delete_report(work, triple, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside)
         ),
     )
@@ -73,80 +76,64 @@ async def delete(body: DeleteBody, request: Request) -> Response:
 )
 async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
     """Replace or extend the DICOM SR files of an unsigned report."""
-    triple, engine, place = (
-        triple_of(body.clinicalInfo),
-        engine_of(request),
-        place_of(body.clinicalInfo),
-    )
-    await expect(request, place)
+    engine = engine_of(request)
+    await expect(request, place_of(body.clinicalInfo))
     texts = [each.fileData for each in body.dicomSR]
     read = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
 
-    def update(work: Work) -> Report | ReportAnswer:
+    def update(work: Work, triple: Triple) -> Report | ReportAnswer:
         done = update_structured_reports(work, triple, read, UpdateMode(body.mode))
         if not done.set_aside:
             return done.report
         warnings = warnings_of([Caution.SR_OTHER_PATIENT], done.set_aside)
         return ReportAnswer(done.report, warnings)
 
-    return await act(request, "update-dicomsr", place, update)
+    return await act_on(request, "update-dicomsr", body.clinicalInfo, update)
 
 
 @router.post("/reset-order", response_class=Response, responses=DONE)
 async def reset(body: FlatIdentity, request: Request) -> Response:
     """Make a Draft that was created as Ordered an empty, unassigned order again."""
-    triple = triple_of(body)
-    return await act(
-        request, "reset-order", place_of(body, "/"), lambda work: reset_order(work, triple)
-    )
+    return await act_on(request, "reset-order", body, reset_order, within="/")
 
 
 @router.post("/unassign", response_class=Response, responses=DONE)
 async def unassign_report(body: FlatIdentity, request: Request) -> Response:
     """Give a Draft back to the worklist with its content."""
-    triple = triple_of(body)
-    return await act(request, "unassign", place_of(body, "/"), lambda work: unassign(work, triple))
+    return await act_on(request, "unassign", body, unassign, within="/")
 
 
 @router.post("/assign", response_class=Response, responses=DONE)
 async def assign(body: AssignOrderBody, request: Request) -> Response:
     """Give an unsigned report to a user of the site; an Ordered one becomes their Draft."""
-    triple = triple_of(body.clinicalInfo)
-    return await act(
+    return await act_on(
         request,
         "assign",
-        place_of(body.clinicalInfo),
-        lambda work: assign_order(work, triple, body.UserEmail),
+        body.clinicalInfo,
+        lambda work, triple: assign_order(work, triple, body.UserEmail),
     )
 
 
-def _triples(body: LinkBody, request: Request) -> list[Triple]:
+async def _regroup(request: Request, action: str, body: LinkBody, change: Regroup) -> Response:
+    """Change which orders share a report; answer with the status records of all."""
     limit = engine_of(request).settings.sizes.link_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
-    return [Triple(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+    orders = [Triple(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+    place = Place(body.SiteID, body.SiteLocation)
+    return await act(
+        request, action, place, lambda work: [each.as_json() for each in change(work, orders)]
+    )
 
 
 @router.post("/link-orders", response_model=list[StatusRecordBody], responses=problems())
 async def link(body: LinkBody, request: Request) -> Response:
     """Make one report of several orders; the first is the anchor. All or nothing."""
-    triples = _triples(body, request)
-    return await act(
-        request,
-        "link-orders",
-        Place(body.SiteID, body.SiteLocation),
-        lambda work: [each.as_json() for each in link_orders(work, triples)],
-    )
+    return await _regroup(request, "link-orders", body, link_orders)
 
 
 @router.post("/unlink-orders", response_model=list[StatusRecordBody], responses=problems())
 async def unlink(body: LinkBody, request: Request) -> Response:
     """Take orders out of their groups. All or nothing."""
-    triples = _triples(body, request)
-    return await act(
-        request,
-        "unlink-orders",
-        Place(body.SiteID, body.SiteLocation),
-        lambda work: [each.as_json() for each in unlink_orders(work, triples)],
-    )
+    return await _regroup(request, "unlink-orders", body, unlink_orders)

@@ -98,6 +98,7 @@ export interface Trial {
   accepted: boolean;
   issues: Issue[];
   events: Event[];
+  /** Fields with a value, and repetitions and components of used ones: PID-3, PID-3[2], PID-3.1. */
   used: string[];
   unused: string[];
   /** What an outbound definition may write of the order and its report, and whether it does. */
