@@ -125,7 +125,7 @@ class Forwarder:
             _with_exception(given_up(each, error), each, now) for each, error in prepared.failures
         ]
         outcomes = [*prepared.moved, *refused]
-        applied = await self._side_by_side([Run(job, dict(prepared.index)) for job in jobs])
+        applied = await self._side_by_side(Run.all(jobs, prepared.index))
         now = self._memory.now()
         return outcomes + [
             _with_news(outcome, run, now)

@@ -1,5 +1,6 @@
 """One message being applied: what is known of it, what it changes, what there is to say."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bridge.intake.addressing import PATIENT_CONFLICT
@@ -50,6 +51,25 @@ class Run:
     gone: list[Key] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @classmethod
+    def all(cls, jobs: Sequence[Job], index: Mapping[Key, IndexedOrder]) -> "list[Run]":
+        """
+        Return one run for each job of a batch, with the known orders of its own patients.
+
+        A run changes its index, and some rules look at each order in it: with the orders of the
+        whole batch, a batch would cost the square of its size.
+        """
+        by_patient: dict[Patient, dict[Key, IndexedOrder]] = {}
+        for key, order in index.items():
+            by_patient.setdefault((key.site, key.mrn), {})[key] = order
+        runs = []
+        for job in jobs:
+            own: dict[Key, IndexedOrder] = {}
+            for patient in _patients_of(job):
+                own |= by_patient.get(patient, {})
+            runs.append(cls(job, own))
+        return runs
+
     @property
     def sent(self) -> MessageTime:
         """When the message was sent; by no clock, when it arrived, where MSH-7 proves nothing."""
@@ -90,3 +110,14 @@ class Run:
     def concern(self) -> str:
         """The note that asks for a person, if there is one."""
         return next((note for note in self.notes if note in FOR_PEOPLE), "")
+
+
+def _patients_of(job: Job) -> set[Patient]:
+    """Return the patients that a message names, or whose orders or visits it may concern."""
+    patients = {
+        (event.site, mrn) for event in job.events for mrn in (event.mrn, event.prior_mrn) if mrn
+    }
+    patients |= {(order.key.site, order.key.mrn) for order in job.conflicts}
+    for visit, move in job.moves.items():
+        patients |= {(visit.site, visit.mrn), (move.now.site, move.now.mrn)}
+    return patients
