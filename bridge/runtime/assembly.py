@@ -25,8 +25,7 @@ from bridge.runtime.delivering import Delivery
 from bridge.runtime.maintenance import (
     NumberIndex,
     audit_relay,
-    leader_jobs,
-    own_files,
+    housekeeping,
     unknown_code_counts,
 )
 from bridge.runtime.membership import Membership
@@ -64,21 +63,13 @@ WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
 
 def assemble(
-    settings: Settings,
-    roles: frozenset[Role],
-    reactor: Any,
-    metrics: Metrics,
-    schedule: Schedule,
+    settings: Settings, roles: frozenset[Role], reactor: Any, metrics: Metrics, schedule: Schedule
 ) -> list[Step]:
     """Open and migrate the databases, join the parts; give them in the order of their start."""
-    node = take_slot(settings.home)
-    descriptors = _descriptors(settings)
-    readiness = Readiness()
+    node, descriptors = take_slot(settings.home), _descriptors(settings)
     tracer, parts = _tracing(settings)
-    application = None
-    if Role.ENGINE in roles and settings.engine.is_internal:
-        application, own_parts = _engine(settings, schedule, alone=Role.INTAKE not in roles)
-        parts += own_parts
+    application, own_parts = _engine(settings, schedule, roles)
+    parts += own_parts
     database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
         parts += _database_parts("database", database, stores.migrate_bridge, schedule)
@@ -88,44 +79,42 @@ def assemble(
     client, closing, second = _client(settings, roles, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
-        resolve_grants(settings, database)
-        belonging = Belongings(settings, database, elsewhere)
-        index = NumberIndex(database, belonging, elsewhere)
-        parts.append(schedule.periodic(Job.NUMBER_INDEX, index.step))
-        console = console_application(settings, database, client, belonging, now_ms)
-    probes = Probes(metrics, readiness, database, now_ms)
-    serving = probes.over(application, console)
+        console, indexing = _console(settings, database, client, elsewhere, schedule)
+        parts.append(indexing)
+    readiness = Readiness()
+    serving = Probes(metrics, readiness, database, now_ms).over(application, console)
     parts += _web(settings, roles, serving, application, descriptors.http, metrics)
     if database is not None and client is not None and closing is not None:
-        parts.append(closing)
         owners = (f"{node.name}-intake", f"{node.name}-delivery")
         among = Membership(database, owners, schedule, jobs=Role.DELIVERY in roles)
-        tally = Tally()
-        parts += [among.part(), unknown_code_counts(schedule, database, tally)]
+        counting = unknown_code_counts(schedule, database, tally := Tally())
+        parts += [closing, among.part(), counting]
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
-            intake = Intake(
-                *shared,
-                owners[0],
-                reactor,
-                among,
-                Ceiling(descriptors.listeners),
-                schedule=schedule,
-                tally=tally,
-                elsewhere=elsewhere,
-                tracer=tracer,
-                second=second,
-            )
-            parts += intake.parts()
+            own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
+            intake = partial(Intake, elsewhere=elsewhere, tracer=tracer, second=second)
+            parts += intake(*own, schedule=schedule, tally=tally).parts()
         if Role.DELIVERY in roles:
-            delivery = Delivery(
-                *shared, owners[1], reactor, among, schedule=schedule, tally=tally, tracer=tracer
-            )
-            parts += delivery.parts()
-            parts += leader_jobs(schedule, settings, database, metrics, among.leads, node.name)
-        parts.append(own_files(schedule, settings, database, among.leads, node.name))
+            delivery = partial(Delivery, *shared, owners[1], reactor, among, tracer=tracer)
+            parts += delivery(schedule=schedule, tally=tally).parts()
+        parts += housekeeping(schedule, settings, database, metrics, among, node.name)
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _console(
+    settings: Settings,
+    database: Database,
+    client: EngineClient,
+    elsewhere: Elsewhere,
+    schedule: Schedule,
+) -> tuple[FastAPI, Step]:
+    """Give the console, and the job that keeps its index of numbers up to date."""
+    resolve_grants(settings, database)
+    belonging = Belongings(settings, database, elsewhere)
+    index = NumberIndex(database, belonging, elsewhere)
+    indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
+    return console_application(settings, database, client, belonging, now_ms), indexing
 
 
 def _web(
@@ -171,10 +160,15 @@ def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
     return settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
 
 
-def _engine(settings: Settings, schedule: Schedule, *, alone: bool) -> tuple[FastAPI, list[Step]]:
-    """Open and migrate the internal engine's database; give the engine, and its parts."""
+def _engine(
+    settings: Settings, schedule: Schedule, roles: frozenset[Role]
+) -> tuple[FastAPI | None, list[Step]]:
+    """Open and migrate the internal engine's database, where it runs here; give it, its parts."""
+    if Role.ENGINE not in roles or not settings.engine.is_internal:
+        return None, []
     database = stores.open_engine_database(settings)
     opened = _database_parts("engine database", database, stores.migrate_engine, schedule)
+    alone = Role.INTAKE not in roles
     application = engine_application(settings, database, now_ms, alone=alone)
     return application, [*opened, *engine_parts(application, schedule)]
 

@@ -21,6 +21,7 @@ from bridge.executors import Threads
 from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
 from bridge.operations.node_files import Place
+from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule
 from bridge.runtime.step import Step, now_ms
 from bridge.store import unknown_codes
@@ -97,46 +98,36 @@ def _numbered(elsewhere: Elsewhere, payload: bytes) -> Sequence[int]:
     return found
 
 
-def leader_jobs(
+def housekeeping(
     schedule: Schedule,
     settings: Settings,
     database: Database,
     metrics: Metrics,
-    leads: Callable[[], bool],
+    membership: Membership,
     node: str,
 ) -> list[Step]:
     """
-    Give the jobs that one process does for all that share a database.
+    Give the jobs that one process does for all that share a database, where this one may lead.
 
-    `leads` tells whether this process is the one. They are alerts, the next partition, retention.
+    They are alerts, the next partition and retention. A process that does not lead notes disk
+    space and certificates of its node for the one that does.
     """
-    kept = settings.retention
-    look = watch(settings, database, metrics, now_ms, _place(node)).look
+    every, place, leads = settings.alerts.every, Place(node, socket.gethostname()), membership.leads
+    note = note_own_files(settings, database, now_ms, place)
+    own_files = schedule.periodic(Job.OWN_FILES, _where(lambda: not leads(), note), every=every)
+    if not membership.may_lead:
+        return [own_files]
+    look = watch(settings, database, metrics, now_ms, place).look
     steps = [
-        schedule.periodic(Job.ALERTS, _where(leads, look), every=settings.alerts.every),
+        own_files,
+        schedule.periodic(Job.ALERTS, _where(leads, look), every=every),
         schedule.periodic(Job.PARTITIONS, _where(leads, partial(make_room, database))),
     ]
+    kept = settings.retention
     if kept.keep or kept.max_size:
         prune = _where(leads, partial(_prune, settings))
         steps.append(schedule.periodic(Job.RETENTION, prune, every=kept.every))
     return steps
-
-
-def own_files(
-    schedule: Schedule,
-    settings: Settings,
-    database: Database,
-    leads: Callable[[], bool],
-    node: str,
-) -> Step:
-    """Note disk space and certificates of this node, unless it watches for all itself."""
-    note = note_own_files(settings, database, now_ms, _place(node))
-    run = _where(lambda: not leads(), note)
-    return schedule.periodic(Job.OWN_FILES, run, every=settings.alerts.every)
-
-
-def _place(node: str) -> Place:
-    return Place(node, socket.gethostname())
 
 
 def _where(condition: Callable[[], bool], work: Callable[[], object]) -> Run:

@@ -30,6 +30,7 @@ class Membership:
         self, database: Database, owners: tuple[str, ...], schedule: Schedule, *, jobs: bool
     ) -> None:
         self._log = structlog.get_logger("nodes")
+        self.may_lead = jobs
         self._database = database
         self._presence = Presence(database, owners, "bridge" if jobs else "")
         name = owners[0]

@@ -120,14 +120,11 @@ class Intake:
         `tracer`, where traces are asked for, hears of frames and of what is applied; `second` hears
         how much is applied.
         """
-        self._settings = settings
-        self._schedule = schedule
+        self._settings, self._schedule = settings, schedule
         self._second = second
-        self._tracer = tracer
-        self._metrics = metrics
+        self._tracer, self._metrics = tracer, metrics
         self._reactor = reactor
-        self._database = database
-        self._owner = owner
+        self._database, self._owner = database, owner
         self._find_version = recaller(database)
         self._elsewhere = elsewhere
         self._tally = tally
@@ -166,15 +163,7 @@ class Intake:
         must = [bare(each) for each in self._settings.listener]
         gates = Gates(self._gate)
         gates.begin(self._first, must)
-        self._board = Switchboard(
-            self._database,
-            Kind.LISTENER,
-            gates.ports,
-            self._metrics,
-            now_ms,
-            self._schedule,
-            self._seen,
-        )
+        self._board = self._switchboard(gates)
         worker = self._worker
 
         async def begin_ledger() -> None:
@@ -203,6 +192,17 @@ class Intake:
                 lambda: gates.troubles,
             ).part(self._schedule, Job.LISTENER_ACTIVATIONS),
         ]
+
+    def _switchboard(self, gates: Gates) -> Switchboard:
+        return Switchboard(
+            self._database,
+            Kind.LISTENER,
+            gates.ports,
+            self._metrics,
+            now_ms,
+            self._schedule,
+            self._seen,
+        )
 
     async def _tell(self, gates: Gates) -> None:
         """Write down what could not begin here."""
