@@ -38,6 +38,7 @@ class Threads(Enum):
     DELIVERY = ("delivery", 6, 10_000)
     FOLDERS = ("folders", 4, 1000)
     MAINTENANCE = ("maintenance", 4, 100)
+    CHECKPOINTS = ("checkpoints", 2, 8)
     CHECKS = ("checks", 2, 16)
     EXPORTS = ("exports", 2, 32)
     BODIES = ("request bodies", 2, 64)

@@ -104,24 +104,20 @@ class Courier:
         self._handed: list[ClaimedDelivery] = []
         self._next: asyncio.Task[Sequence[ClaimedDelivery]] | None = None
         self._idle = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin. Claims of our former self must have been taken back (`Outbox.reclaim`)."""
-        self._tasks = [
-            asyncio.create_task(self._run(), name=f"courier {self.destination.name}"),
-            asyncio.create_task(self._keep_leases(), name=f"leases {self.destination.name}"),
-        ]
+        self._task = asyncio.create_task(self._run(), name=f"courier {self.destination.name}")
 
     async def stop(self, drain: float = 5.0) -> None:
         """Send no more; let the one in flight be answered, give the others back."""
         self._stopping = True
         self._news.set()
-        if self._tasks:
-            await asyncio.wait(self._tasks[:1], timeout=drain)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=drain)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         self._settling.forget()
         await self._give_back()
         await self._sender.close().asFuture(asyncio.get_running_loop())
@@ -282,19 +278,20 @@ class Courier:
             with suppress(StoreUnavailable):  # the leases will end by themselves
                 await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), why)
 
-    async def _keep_leases(self) -> None:
-        while True:
-            await asyncio.sleep(self._outbox.lease / 3000)
-            with suppress(StoreError):  # tried again at the next turn
-                await self.extend()
-                name, longest = self.destination.name, self.destination.retry.maximum
-                if await Threads.DELIVERY.run(self._outbox.hasten, name, self._clock(), longest):
-                    self._news.set()
+    async def keep_leases(self) -> None:
+        """
+        Extend the claims of what is in progress, by what the clock says now.
 
-    async def extend(self) -> None:
-        """Keep what is in hand for another lease, by what the clock says now."""
+        Called several times a lease. Raises StoreError.
+        """
         if self._in_hand:
             await Threads.LEASES.run(self._outbox.extend, list(self._in_hand), self._clock())
+
+    async def hasten(self) -> None:
+        """Bring attempts forward that a clock set back has put off. Raises StoreError."""
+        name, longest = self.destination.name, self.destination.retry.maximum
+        if await Threads.DELIVERY.run(self._outbox.hasten, name, self._clock(), longest):
+            self._news.set()
 
     def _alarm(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=where(error))

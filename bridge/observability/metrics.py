@@ -37,6 +37,9 @@ PAUSED: Final = "bridge_channel_paused"
 ALERTS: Final = "bridge_alerts"
 CHANGES: Final = "bridge_report_changes"
 DIFFERENCES: Final = "bridge_reconcile_differences"
+JOB_RUN: Final = "bridge_job_last_run_timestamp_seconds"
+JOB_SECONDS: Final = "bridge_job_last_run_seconds"
+JOB_FAILURES: Final = "bridge_job_failures"
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,6 +55,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._register_intake()
         self._register_delivery()
+        self._register_jobs()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -117,6 +121,19 @@ class Metrics:
         )
         self._alert_kinds: set[str] = set()
         self.differences = counter(DIFFERENCES, "Differences that reconciling found", "kind")
+
+    def _register_jobs(self) -> None:
+        labels, registry = ("job",), self.registry
+        self.job_run = Gauge(
+            JOB_RUN, "When a periodic job last ended a run", labels, registry=registry
+        )
+        self.job_seconds = Gauge(JOB_SECONDS, "Duration of its last run", labels, registry=registry)
+        self.job_failures = self._counter(JOB_FAILURES, "Runs that failed", *labels)
+
+    def show_job(self, job: str, at: float, seconds: float) -> None:
+        """Set the gauges of a periodic job: when its last run ended, and how long it took."""
+        self.job_run.labels(job).set(at)
+        self.job_seconds.labels(job).set(seconds)
 
     def show_alerts(self, kinds: AbstractSet[str]) -> None:
         """Set the gauge of alerts: the kinds of which one stands."""

@@ -50,9 +50,9 @@ class Hands:
         """Give the tasks that have not ended."""
         return list(self._in_hand)
 
-    async def cancel(self, others: Sequence[asyncio.Task[None]]) -> None:
-        """End all that are left, and others with them."""
-        ending = [*self._in_hand, *others]
+    async def cancel(self) -> None:
+        """End all that are left."""
+        ending = self.tasks()
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)

@@ -18,7 +18,6 @@ from bridge.queue.courtesy import SMALL, Courtesy, nobody
 from bridge.queue.doubts import Doubts
 from bridge.queue.hands import Batch, Hands
 from bridge.queue.inbox import Handful, Inbox
-from bridge.queue.leases import keep_leases
 from bridge.queue.retry import Policy
 from bridge.queue.states import Event, Failure
 from bridge.queue.waking import Alarm
@@ -89,29 +88,23 @@ class Worker:
         self._stopping = False
         self._away = 0  # batches in a row that never reached the service
         self._undecided = False  # whether the last claim left what waits for one in hand
-        self._loops: list[asyncio.Task[None]] = []
+        self._loop: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take back what our former self had claimed, and begin."""
         await Threads.INTAKE.run(self._inbox.reclaim, self._clock(), starting=True)
         self._stopping = False
-        self._loops = [
-            asyncio.create_task(self._run(), name="worker"),
-            asyncio.create_task(
-                keep_leases(self._inbox, self._hands, self._clock, self.look_around),
-                name="worker leases",
-            ),
-        ]
+        self._loop = asyncio.create_task(self._run(), name="worker")
 
     async def stop(self, drain: float = 10.0) -> None:
         """Claim no more; let what is in hand finish for `drain` seconds, then give it back."""
         self._stopping = True
         self.notify()
-        if self._loops:
-            await asyncio.wait(self._loops[:1])
+        if self._loop is not None:
+            await asyncio.wait([self._loop])
         await self._hands.drained(drain)
         ids = self._hands.message_ids()
-        await self._hands.cancel(self._loops)
+        await self._hands.cancel()
         if ids:
             with suppress(StoreUnavailable):  # the leases will end by themselves
                 await Threads.INTAKE.run(self._inbox.release, ids, self._clock())
@@ -124,6 +117,21 @@ class Worker:
         """As `notify`, where it may be something old that others have queued."""
         self._inbox.hurry()
         self.notify()
+
+    @property
+    def lease(self) -> float:
+        """Seconds of a claim's lease."""
+        return self._inbox.lease / 1000
+
+    async def keep_leases(self) -> None:
+        """
+        Extend the claims of what is in progress; requeue claims of others that have ended.
+
+        Called three times a lease. Raises StoreError.
+        """
+        await Threads.LEASES.run(self._inbox.extend, self._hands.message_ids(), self._clock())
+        if await Threads.LEASES.run(self._inbox.reclaim, self._clock()):
+            self.look_around()
 
     async def _run(self) -> None:
         while not self._stopping:

@@ -16,20 +16,25 @@ from fastapi import FastAPI
 from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
+from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
 from bridge.operations.telemetry import open_tracer
 from bridge.operations.tracing import Tracer
 from bridge.roles import Role
-from bridge.runtime.audit_relaying import AuditRelaying
 from bridge.runtime.delivering import Delivery
+from bridge.runtime.maintenance import (
+    NumberIndex,
+    audit_relay,
+    housekeeping,
+    unknown_code_counts,
+)
 from bridge.runtime.membership import Membership
 from bridge.runtime.migrating import BRIDGE_ROLES
-from bridge.runtime.numbering import Numbering
-from bridge.runtime.parts import Intake, engine_part, web_part
+from bridge.runtime.parts import Intake, engine_parts, web_part
 from bridge.runtime.probes import Probes, Readiness
+from bridge.runtime.schedule import Job, Schedule
 from bridge.runtime.seconding import SecondEngine, is_spare_processor, second_engine
 from bridge.runtime.step import Action, Step, nothing, now_ms
-from bridge.runtime.watching import Housekeeping, OwnFiles
 from bridge.store.checkpointing import Checkpoints
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -57,47 +62,59 @@ from mllp.admission import Ceiling
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
 
-def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[Step]:
+def assemble(
+    settings: Settings, roles: frozenset[Role], reactor: Any, metrics: Metrics, schedule: Schedule
+) -> list[Step]:
     """Open and migrate the databases, join the parts; give them in the order of their start."""
-    node = take_slot(settings.home)
-    descriptors = _descriptors(settings)
-    metrics, readiness = Metrics(), Readiness()
+    node, descriptors = take_slot(settings.home), _descriptors(settings)
     tracer, parts = _tracing(settings)
-    application = None
-    if Role.ENGINE in roles and settings.engine.is_internal:
-        application, own_parts = _engine(settings, alone=Role.INTAKE not in roles)
-        parts += own_parts
+    application, own_parts = _engine(settings, schedule, roles)
+    parts += own_parts
     database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
-        parts.append(_database_part("database", database, stores.migrate_bridge))
-        parts.append(AuditRelaying(AuditRelay(settings, database)).part())
+        parts += _database_parts("database", database, stores.migrate_bridge, schedule)
+        parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         _begin_with_files(settings, database)
     parts.append(_worker_processes(elsewhere := Elsewhere()))
     client, closing, second = _client(settings, roles, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
-        resolve_grants(settings, database)
-        belonging = Belongings(settings, database, elsewhere)
-        parts.append(Numbering(database, belonging, elsewhere).part())
-        console = console_application(settings, database, client, belonging, now_ms)
-    probes = Probes(metrics, readiness, database, now_ms)
-    serving = probes.over(application, console)
+        console, indexing = _console(settings, database, client, elsewhere, schedule)
+        parts.append(indexing)
+    readiness = Readiness()
+    serving = Probes(metrics, readiness, database, now_ms).over(application, console)
     parts += _web(settings, roles, serving, application, descriptors.http, metrics)
     if database is not None and client is not None and closing is not None:
-        parts.append(closing)
         owners = (f"{node.name}-intake", f"{node.name}-delivery")
-        among = Membership(database, owners, jobs=Role.DELIVERY in roles)
-        parts.append(among.part())
+        among = Membership(database, owners, schedule, jobs=Role.DELIVERY in roles)
+        counting = unknown_code_counts(schedule, database, tally := Tally())
+        parts += [closing, among.part(), counting]
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
             own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
-            parts += Intake(*own, elsewhere=elsewhere, tracer=tracer, second=second).parts()
+            intake = partial(Intake, elsewhere=elsewhere, tracer=tracer, second=second)
+            parts += intake(*own, schedule=schedule, tally=tally).parts()
         if Role.DELIVERY in roles:
-            parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
-            parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())
-        parts.append(OwnFiles(settings, database, among.leads, node.name).part())
+            delivery = partial(Delivery, *shared, owners[1], reactor, among, tracer=tracer)
+            parts += delivery(schedule=schedule, tally=tally).parts()
+        parts += housekeeping(schedule, settings, database, metrics, among, node.name)
     parts.append(Step("readiness", readiness.begin, readiness.end))
     return parts
+
+
+def _console(
+    settings: Settings,
+    database: Database,
+    client: EngineClient,
+    elsewhere: Elsewhere,
+    schedule: Schedule,
+) -> tuple[FastAPI, Step]:
+    """Give the console, and the job that keeps its index of numbers up to date."""
+    resolve_grants(settings, database)
+    belonging = Belongings(settings, database, elsewhere)
+    index = NumberIndex(database, belonging, elsewhere)
+    indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
+    return console_application(settings, database, client, belonging, now_ms), indexing
 
 
 def _web(
@@ -143,12 +160,17 @@ def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
     return settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
 
 
-def _engine(settings: Settings, *, alone: bool) -> tuple[FastAPI, list[Step]]:
-    """Open and migrate the internal engine's database; give the engine, and its parts."""
+def _engine(
+    settings: Settings, schedule: Schedule, roles: frozenset[Role]
+) -> tuple[FastAPI | None, list[Step]]:
+    """Open and migrate the internal engine's database, where it runs here; give it, its parts."""
+    if Role.ENGINE not in roles or not settings.engine.is_internal:
+        return None, []
     database = stores.open_engine_database(settings)
-    opened = _database_part("engine database", database, stores.migrate_engine)
+    opened = _database_parts("engine database", database, stores.migrate_engine, schedule)
+    alone = Role.INTAKE not in roles
     application = engine_application(settings, database, now_ms, alone=alone)
-    return application, [opened, engine_part(application)]
+    return application, [*opened, *engine_parts(application, schedule)]
 
 
 def _tracing(settings: Settings) -> tuple[Tracer | None, list[Step]]:
@@ -216,21 +238,30 @@ def _warn(database: Database) -> None:
             log.warning("database", problem=each.text)
 
 
-def _database_part(name: str, database: Database, migrate: Callable[[Database], object]) -> Step:
+def _database_parts(
+    name: str, database: Database, migrate: Callable[[Database], object], schedule: Schedule
+) -> list[Step]:
     """
     See that it is at this release, and has room: the one time that this thread may wait.
 
     `migrating` has been there before, and left what it could not ask.
     """
-    checkpoints = Checkpoints(database)
 
     async def start() -> None:
-        checkpoints.start()
         await Threads.MAINTENANCE.run(_warn, database)
 
     async def stop() -> None:
-        await Threads.MAINTENANCE.run(checkpoints.stop)
         database.dispose()
 
     migrate(database)
-    return Step(name, start, stop)
+    opened = Step(name, start, stop)
+    return [opened] if database.file is None else [opened, _checkpoints(name, database, schedule)]
+
+
+def _checkpoints(name: str, database: Database, schedule: Schedule) -> Step:
+    """Checkpoint a database of SQLite until it closes; PostgreSQL has a process for this."""
+    checkpoints = Checkpoints(database)
+    job = Job.CHECKPOINTS if name == "database" else Job.ENGINE_CHECKPOINTS
+    look = partial(Threads.CHECKPOINTS.run, checkpoints.look)
+    close = partial(Threads.CHECKPOINTS.run, checkpoints.close)
+    return schedule.periodic(job, look, last=close)

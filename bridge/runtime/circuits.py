@@ -5,20 +5,12 @@ So that the console, which may be another process, can tell. The database may be
 changed is written down the next time.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import structlog
-
 from bridge.executors import Threads
-from bridge.observability.redaction import describe
 from bridge.operations.channels import Circuit, Kind, note_activity, note_circuits
-from bridge.runtime.step import Chore, Step
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
-
-LOOK_EVERY = 1.0  # seconds
 
 Pulse = tuple[int | None, int, int]
 
@@ -32,28 +24,19 @@ class Beating(Protocol):
 
 
 class Circuits:
-    """Looks every second; writes what is not as it was. All are closed at the start, or new."""
+    """Writes down what is not as it was. All are closed at the start, or new."""
 
     def __init__(
         self, database: Database, couriers: Mapping[str, Beating], clock: Callable[[], int]
     ) -> None:
-        self._log = structlog.get_logger("operations")
         self._database = database
         self._couriers = couriers
         self._clock = clock
         self._noted: dict[str, Circuit] = {}
         self._replies: dict[str, int] = {}
 
-    def part(self) -> Step:
-        """Give its start and stop."""
-        return Chore("circuits", self._run, self._note).part()
-
-    async def _run(self) -> None:
-        while True:
-            await self._note()
-            await asyncio.sleep(LOOK_EVERY)
-
-    async def _note(self) -> None:
+    async def note(self) -> None:
+        """Write down what is not as it was."""
         pulses = {name: courier.pulse for name, courier in self._couriers.items()}
         changed = {
             name: circuit
@@ -72,11 +55,7 @@ class Circuits:
         }
         if not changed and not active:
             return
-        try:
-            await Threads.LEASES.run(note_circuits, self._database, changed)
-            await Threads.LEASES.run(note_activity, self._database, active)
-        except StoreError as error:
-            self._log.warning("circuits not noted", error=describe(error))
-            return
+        await Threads.LEASES.run(note_circuits, self._database, changed)
+        await Threads.LEASES.run(note_activity, self._database, active)
         self._noted |= changed
         self._replies = {name: replies for name, (_, replies, _) in pulses.items()}

@@ -1,14 +1,10 @@
 """The delivery parts of one process: who follows the service, who polls it, one courier each."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-
-import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bridge.delivery.ahead import Ahead
 from bridge.delivery.composer import Composer
@@ -19,11 +15,9 @@ from bridge.delivery.learning import Learner
 from bridge.delivery.poller import StatusPoller
 from bridge.delivery.reconciler import Reconciler
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
-from bridge.observability.redaction import describe
 from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced
@@ -34,11 +28,10 @@ from bridge.runtime.circuits import Circuits
 from bridge.runtime.couriers import Couriers, Receivers
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.membership import Membership
+from bridge.runtime.schedule import Job, Schedule
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
-from bridge.runtime.tallying import Tallying
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
 from bridge.wiring import present
 from bridge.wiring.delivery import chance, destinations
 from bridge.wiring.origins import origin
@@ -47,11 +40,7 @@ from bridge.wiring.shelf import in_force
 from config import Settings
 from config.sections import Destination as WrittenDestination
 
-RECLAIM_EVERY = 10.0  # seconds
-RECONCILE_EVERY = 60.0  # seconds; a page of orders each time
-WISHES_EVERY = 2.0  # seconds until a round that somebody wishes for begins
 LOOK_AGAIN = 10.0  # seconds until what seems to differ is looked at again
-_ONE_AT_A_TIME = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
 
 
 class Delivery:
@@ -66,9 +55,12 @@ class Delivery:
         owner: str,
         reactor: Any,
         membership: Membership,
+        *,
+        schedule: Schedule,
+        tally: Tally,
         tracer: Tracer | None = None,
     ) -> None:
-        self._log = structlog.get_logger("delivery")
+        self._schedule = schedule
         self._every = settings.schedule.poll_status_every
         self._owner = owner
         self._outbox = Outbox(database, owner)
@@ -77,12 +69,11 @@ class Delivery:
         self._settings, self._database = settings, database
         self._activation = latest_activation(database)
         found = self._compiled()
-        self._tally = Tally()
-        composer = Composer(client, database, lambda: datetime.now(UTC), self._tally.note)
+        composer = Composer(client, database, lambda: datetime.now(UTC), tally.note)
         self._couriers = Couriers(partial(self._courier, composer, metrics, reactor, tracer))
         self._couriers.begin(found, settings.destination)
         named = self._couriers.named
-        self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms)
+        self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms, schedule)
         self._circuits = Circuits(database, named, now_ms)
         ahead = Ahead(composer)
         self._learner = Learner(database, self._outbox, found.compiled, now_ms, ahead, self._rooms)
@@ -93,7 +84,6 @@ class Delivery:
         self._reconciler = Reconciler(client, database, found.compiled, metrics, LOOK_AGAIN)
         self._comparing = asyncio.Lock()
         self._heard = 0  # the last wish for a round that was followed
-        self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
         return Follower(
@@ -108,14 +98,17 @@ class Delivery:
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
+        periodic = self._schedule.periodic
         return [
             Step("switches", self._board.start, self._board.stop),
-            self._circuits.part(),
-            Tallying(self._database, self._tally).part(),
+            periodic(Job.CIRCUITS, self._circuits.note, last=self._circuits.note),
+            periodic(Job.OUTBOX_LEASES, self._keep_leases),
             Step("couriers", self._start_couriers, self._stop_couriers),
-            self._following().part(),
+            self._following().part(self._schedule, Job.DESTINATION_ACTIVATIONS),
             Step("followers", self._start_followers, self._stop_followers),
-            Step("schedule", self._start_schedule, self._stop_schedule),
+            periodic(Job.STATUS_POLL, self._poll, every=self._every),
+            periodic(Job.RECONCILING, self._reconcile),
+            periodic(Job.ROUND_REQUESTS, self._begin_requested_round),
         ]
 
     def _following(self) -> Following[Receivers]:
@@ -208,53 +201,34 @@ class Delivery:
     async def _stop_followers(self) -> None:
         await asyncio.gather(*(follower.stop() for follower in self._followers))
 
-    async def _start_schedule(self) -> None:
-        self._at_intervals(self._poll, self._every)
-        self._at_intervals(self._reclaim, RECLAIM_EVERY)
-        self._at_intervals(self._reconcile, RECONCILE_EVERY)
-        self._at_intervals(self._wishes, WISHES_EVERY)
-        self._scheduler.start()
-
-    def _at_intervals(self, job: Callable[[], Any], seconds: float) -> None:
-        self._scheduler.add_job(job, "interval", seconds=seconds, **_ONE_AT_A_TIME)
-
-    async def _stop_schedule(self) -> None:
-        self._scheduler.shutdown(wait=False)
-
     async def _poll(self) -> None:
         """Ask for the status of reports where the service has no change feed."""
         unheard = any(follower.supported is False for follower in self._followers)
-        if not unheard or not self._membership.leads():
-            return
-        try:
+        if unheard and self._membership.leads():
             await self._poller.poll()
-        except (EngineFailure, StoreError) as error:
-            self._log.warning("status not polled", error=describe(error))
 
-    async def _reclaim(self) -> None:
-        """Queue again what a courier that died had in hand."""
-        try:
-            for courier in self._couriers:
-                await courier.extend()  # the clock may have been set: nothing in hand is overdue
-            if await Threads.LEASES.run(self._outbox.reclaim, now_ms()):
-                self._notify()
-        except StoreError as error:
-            self._log.warning("claims not looked through", error=describe(error))
+    async def _keep_leases(self) -> None:
+        """
+        Extend the claims of all couriers; then requeue claims of others that have ended.
+
+        In this order: the clock may have been set, and nothing in progress here is overdue.
+        """
+        for courier in self._couriers:
+            await courier.keep_leases()
+        if await Threads.LEASES.run(self._outbox.reclaim, now_ms()):
+            self._notify()
+        for courier in self._couriers:
+            await courier.hasten()
 
     async def _reconcile(self) -> None:
         """Compare some orders with the service; what differs is counted and logged."""
-        if not self._membership.leads():
-            return
-        try:
+        if self._membership.leads():
             async with self._comparing:
                 await self._reconciler.reconcile(now_ms())
-        except (EngineFailure, StoreError) as error:
-            self._log.warning("not reconciled", error=describe(error))
 
-    async def _wishes(self) -> None:
+    async def _begin_requested_round(self) -> None:
         """Compare all at once where somebody waits for it; where that fails, a minute later."""
-        with suppress(StoreError):
-            wish = await Threads.DELIVERY.run(self._reconciler.wish)
-            if wish and wish != self._heard:
-                self._heard = wish
-                await self._reconcile()
+        wish = await Threads.DELIVERY.run(self._reconciler.wish)
+        if wish and wish != self._heard:
+            self._heard = wish
+            await self._reconcile()

@@ -14,13 +14,13 @@ import structlog
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.observability.redaction import describe
-from bridge.runtime.step import Chore, Step
+from bridge.runtime.schedule import Job, Schedule
+from bridge.runtime.step import Step
 from bridge.store import mapping_versions
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from mappings.errors import MappingError
 
-LOOK_EVERY = 1.5  # seconds
 TRY_AGAIN = 5.0  # seconds: a port may be free by then, a file be there
 
 Compiled = TypeVar("Compiled")
@@ -50,17 +50,9 @@ class Following(Generic[Compiled]):
         self._troubled = troubled
         self._again_at = 0.0
 
-    def part(self) -> Step:
-        """Give its start and stop."""
-        return Chore("mappings", self._run).part()
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._look()
-            except StoreError as error:
-                self._log.warning("activations not read", error=describe(error))
-            await asyncio.sleep(LOOK_EVERY)
+    def part(self, schedule: Schedule, job: Job) -> Step:
+        """Give the job that looks for activations."""
+        return schedule.periodic(job, self._look)
 
     async def _look(self) -> None:
         latest = await Threads.MAINTENANCE.run(latest_activation, self._database)

@@ -10,18 +10,15 @@ from collections.abc import Callable
 import structlog
 
 from bridge.executors import Threads
-from bridge.observability.redaction import describe
 from bridge.queue.heirs import Heirs
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import CHANNEL
-from bridge.runtime.step import Chore, Step, now_ms
+from bridge.runtime.schedule import Job, Schedule
+from bridge.runtime.step import Step, now_ms
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
 from bridge.store.listening import Listener
 from bridge.store.presence import Presence
-
-LOOK_EVERY = 2.0  # seconds between looks for claims of the dead
 
 Wake = Callable[[], None]
 
@@ -29,15 +26,18 @@ Wake = Callable[[], None]
 class Membership:
     """`owners` are the names under which this process claims; `jobs`: it may do those, too."""
 
-    def __init__(self, database: Database, owners: tuple[str, ...], *, jobs: bool) -> None:
+    def __init__(
+        self, database: Database, owners: tuple[str, ...], schedule: Schedule, *, jobs: bool
+    ) -> None:
         self._log = structlog.get_logger("nodes")
+        self.may_lead = jobs
         self._database = database
         self._presence = Presence(database, owners, "bridge" if jobs else "")
         name = owners[0]
         self._heirs = Heirs(database, Inbox(database, name), Outbox(database, name), owners)
         self._listener: Listener | None = None
         self._wakes: list[Wake] = []
-        self._looking = Chore("heirs", self._look)
+        self._looking = schedule.periodic(Job.FAILOVER, self._look)
 
     def leads(self) -> bool:
         """Tell whether the jobs that one process does for all are ours."""
@@ -67,14 +67,9 @@ class Membership:
         await Threads.LEASES.run(self._presence.stop)
 
     async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            try:
-                if count := await Threads.LEASES.run(self._heirs.look, now_ms()):
-                    self._log.warning("took over from a node that died", count=count)
-                    self._wake()
-            except StoreError as error:
-                self._log.warning("claims of others not looked at", error=describe(error))
+        if count := await Threads.LEASES.run(self._heirs.look, now_ms()):
+            self._log.warning("took over from a node that died", count=count)
+            self._wake()
 
     def _wake(self) -> None:
         for wake in self._wakes:

@@ -42,10 +42,10 @@ from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
 from bridge.runtime.http_connections import HttpLimits
 from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
+from bridge.runtime.schedule import Job, Schedule
 from bridge.runtime.seconding import SecondEngine
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
-from bridge.runtime.tallying import Tallying
 from bridge.runtime.web import WebServer
 from bridge.store.database import Database
 from bridge.wiring import present
@@ -63,10 +63,11 @@ from mllp.bundle import REPLIES
 from mllp.contract import Handler
 
 
-def engine_part(application: FastAPI) -> Step:
+def engine_parts(application: FastAPI, schedule: Schedule) -> list[Step]:
     """Run the internal engine's background work."""
     engine = application.state.engine
-    return Step("engine", engine.start, engine.stop)
+    tidying = schedule.periodic(Job.ENGINE_TIDYING, engine.tidy)
+    return [Step("engine", engine.start, engine.stop), tidying]
 
 
 def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) -> Step:
@@ -107,6 +108,8 @@ class Intake:
         membership: Membership,
         ceiling: Ceiling,
         *,
+        schedule: Schedule,
+        tally: Tally,
         elsewhere: Elsewhere,
         tracer: Tracer | None = None,
         second: SecondEngine | None = None,
@@ -117,16 +120,14 @@ class Intake:
         `tracer`, where traces are asked for, hears of frames and of what is applied; `second` hears
         how much is applied.
         """
-        self._settings = settings
+        self._settings, self._schedule = settings, schedule
         self._second = second
-        self._tracer = tracer
-        self._metrics = metrics
+        self._tracer, self._metrics = tracer, metrics
         self._reactor = reactor
-        self._database = database
-        self._owner = owner
+        self._database, self._owner = database, owner
         self._find_version = recaller(database)
         self._elsewhere = elsewhere
-        self._tally = Tally()
+        self._tally = tally
         self._first = self._compiled()
         self._ledger = Ledger(database, together=REPLIES)
         self._seen: Counter[str] = Counter()
@@ -162,9 +163,8 @@ class Intake:
         must = [bare(each) for each in self._settings.listener]
         gates = Gates(self._gate)
         gates.begin(self._first, must)
-        self._board = Switchboard(
-            self._database, Kind.LISTENER, gates.ports, self._metrics, now_ms, self._seen
-        )
+        self._board = self._switchboard(gates)
+        worker = self._worker
 
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
@@ -180,8 +180,8 @@ class Intake:
 
         return [
             Step("ledger", begin_ledger, self._ledger.stop),
-            Step("worker", self._worker.start, self._worker.stop),
-            Tallying(self._database, self._tally).part(),
+            self._schedule.periodic(Job.INBOX_LEASES, worker.keep_leases, every=worker.lease / 3),
+            Step("worker", worker.start, worker.stop),
             Step("switches", self._board.start, self._board.stop),
             Step("listeners", begin, gates.close),
             Following(
@@ -190,8 +190,19 @@ class Intake:
                 self._compiled,
                 adopt,
                 lambda: gates.troubles,
-            ).part(),
+            ).part(self._schedule, Job.LISTENER_ACTIVATIONS),
         ]
+
+    def _switchboard(self, gates: Gates) -> Switchboard:
+        return Switchboard(
+            self._database,
+            Kind.LISTENER,
+            gates.ports,
+            self._metrics,
+            now_ms,
+            self._schedule,
+            self._seen,
+        )
 
     async def _tell(self, gates: Gates) -> None:
         """Write down what could not begin here."""

@@ -13,12 +13,14 @@ import structlog
 
 from bridge.executors import close_all
 from bridge.observability.logs import configure
+from bridge.observability.metrics import Metrics
 from bridge.observability.twisted_log import observe_twisted
 from bridge.roles import Role
 from bridge.runtime.assembly import assemble
 from bridge.runtime.interpreter import settle_down
 from bridge.runtime.loop import run as run_loop
 from bridge.runtime.migrating import migrate_apart
+from bridge.runtime.schedule import Schedule
 from bridge.runtime.step import Step
 from bridge.runtime.supervisor import Supervisor
 from config import Settings
@@ -71,10 +73,13 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         observe_twisted()
 
         began = time.monotonic()
-        service = Service(assemble(settings, roles, reactor))
+        metrics = Metrics()
+        schedule = Schedule(metrics)
+        service = Service(assemble(settings, roles, reactor, metrics, schedule))
+        await schedule.start()
         await service.start()
-        supervisor = Supervisor(os.environ)
-        supervisor.begin()
+        supervisor = Supervisor(os.environ, schedule)
+        await supervisor.begin()
         settle_down()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         for role, path in _PAGES.items():
@@ -89,7 +94,8 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         log.info("stopping")
         await service.stop()
         close_all()
-        supervisor.end()
+        await supervisor.end()
+        await schedule.stop()
         log.info("stopped")
         return 0
 

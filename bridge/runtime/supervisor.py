@@ -5,10 +5,12 @@ As systemd hears it (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET`
 `WATCHDOG_USEC` asks for. Where nobody asks, nobody is told.
 """
 
-import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+
+from bridge.runtime.schedule import Job, Schedule
+from bridge.runtime.step import Step
 
 READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
@@ -16,32 +18,32 @@ READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 class Supervisor:
     """Who is told, by the environment that we were started in."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], schedule: Schedule) -> None:
         name = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         limit = environment.get("WATCHDOG_USEC", "")
         self._every = int(limit) / 2_000_000 if limit.isdigit() else 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._watchdog: Step | None = None
+        if self._address and self._every:
+            self._watchdog = schedule.periodic(Job.WATCHDOG, self._beat, every=self._every)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Tell that all has started, and from now on that the loop turns."""
         self._tell(READY)
-        if self._address and self._every:
-            self._task = asyncio.create_task(self._beat(), name="supervisor")
+        if self._watchdog is not None:
+            await self._watchdog.start()
 
     def stopping(self) -> None:
         """Tell that we are about to end; that the loop turns is told until `end`."""
         self._tell(STOPPING)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Tell no more."""
-        if self._task is not None:
-            self._task.cancel()
+        if self._watchdog is not None:
+            await self._watchdog.stop()
 
     async def _beat(self) -> None:
-        while True:
-            self._tell(ALIVE)
-            await asyncio.sleep(self._every)
+        self._tell(ALIVE)
 
     def _tell(self, word: bytes) -> None:
         if not self._address:

@@ -17,11 +17,10 @@ from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe
 from bridge.operations.channels import Channel, Kind, channels, note_activity, note_loaded, pause
-from bridge.runtime.step import Chore
+from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 
-LOOK_EVERY = 1.0  # seconds
 NOTE_EVERY = 10.0  # seconds
 
 
@@ -45,6 +44,7 @@ class Switchboard:
         switches: Mapping[str, Switch],
         metrics: Metrics,
         clock: Callable[[], int],
+        schedule: Schedule,
         counts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """`switches` by the names of the settings; `counts` grow with what channels do."""
@@ -60,7 +60,8 @@ class Switchboard:
         self._counted: dict[str, int] = {}
         self._noted_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looking = Chore(f"switchboard {kind}", self._look, self._note)
+        job = Job.LISTENER_SWITCHES if kind is Kind.LISTENER else Job.DESTINATION_SWITCHES
+        self._looking = schedule.periodic(job, self._look, last=self._note)
 
     async def start(self) -> None:
         """Set all switches before anything else begins, then keep looking."""
@@ -108,16 +109,11 @@ class Switchboard:
         task.add_done_callback(written)
 
     async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            try:
-                known = await Threads.LEASES.run(channels, self._database, self._kind)
-                self._apply(known)
-                await self._note_loaded(known)
-                if self._clock() - self._noted_at >= NOTE_EVERY * 1000:
-                    await self._note()
-            except StoreError as error:
-                self._log.warning("switches not read", error=describe(error))
+        known = await Threads.LEASES.run(channels, self._database, self._kind)
+        self._apply(known)
+        await self._note_loaded(known)
+        if self._clock() - self._noted_at >= NOTE_EVERY * 1000:
+            await self._note()
 
     def _apply(self, known: Mapping[str, Channel]) -> None:
         for name, switch in self._switches.items():
@@ -154,8 +150,5 @@ class Switchboard:
             for name, count in counts.items()
             if count != self._counted.get(name, 0)
         }
-        try:
-            await Threads.LEASES.run(note_activity, self._database, active)
-            self._counted = counts
-        except StoreError as error:
-            self._log.warning("activity not noted", error=describe(error))
+        await Threads.LEASES.run(note_activity, self._database, active)
+        self._counted = counts

@@ -1,14 +1,14 @@
 """
-Checkpoints of SQLite's write-ahead log, on a thread of their own.
+Checkpoints of SQLite's write-ahead log, beside the writers.
 
 Otherwise the commit that finds the log long copies it back into the database, some ten milliseconds
 during which its acknowledgments wait. Only SQLite's own interface is used: `PRAGMA data_version`
-says whether somebody wrote, and `PRAGMA wal_checkpoint` how long the log is. The thread copies
+says whether somebody wrote, and `PRAGMA wal_checkpoint` how long the log is. It copies
 beside all others, and takes the writer's turn only for the rest, so that the next writer begins
 the log anew. PostgreSQL has a process for this.
 """
 
-import threading
+from threading import Lock
 from typing import Any, NamedTuple
 
 from bridge.store.database import Database
@@ -20,40 +20,36 @@ LONG = 4000
 
 _TRIES = 8
 """Times that the log is copied beside others until nobody has committed meanwhile."""
-_INTERVAL = 0.5  # seconds between two looks: some thousand pages at most
 
 
 class Checkpoints:
-    """Copies the log between `start` and `stop`; does nothing on PostgreSQL."""
+    """Copies the log at each look, which is due every half second. Blocking."""
 
     def __init__(self, database: Database, *, pages: int = LONG) -> None:
         self._database = database
         self._pages = pages
         self._driver: Any = None
         self._version = -1
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+        self._looking = Lock()  # a run that was cancelled goes on in its thread
+        self._closed = False
 
-    def start(self) -> None:
-        """Begin to look."""
-        if self._database.file is not None:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait until it has ended. Blocking."""
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(_INTERVAL):
+    def look(self) -> None:
+        """Copy what is due; what cannot be copied now is copied at the next look."""
+        with self._looking:
+            if self._closed:
+                return
             try:
                 self._look()
             except Busy:  # another writer has had its turn for very long
                 self._version = -1
             except driver_errors():  # such as a full disk: commits report it, this tries again
                 self._leave()
-        self._leave()
+
+    def close(self) -> None:
+        """Close the connection, once a look in progress has ended."""
+        with self._looking:
+            self._closed = True
+            self._leave()
 
     def _look(self) -> None:
         """Copy what was written since the last look, and begin the log anew where it is long."""

@@ -86,6 +86,10 @@ class Engine:
         self._ticker.start()
         self._listener.start()
 
+    async def tidy(self) -> None:
+        """Remove what has expired. Called every some minutes; raises StoreError."""
+        await self._ticker.tidy()
+
     async def stop(self) -> None:
         """End the background work and let waiting readers go."""
         self.stopping = True

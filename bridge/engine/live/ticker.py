@@ -28,9 +28,6 @@ RETRY_SECONDS = 0.5
 STEP_BACK = 0.02
 """Seconds between a change and the look for what it makes due."""
 
-TIDY_SECONDS = 600.0
-"""How often what has expired is removed."""
-
 NOTHING_DUE = frozenset({
     ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED,
     ChangeEvent.REPORT_OPENED, ChangeEvent.REPORT_CONTENT_UPDATED, ChangeEvent.ADDENDUM_CREATED,
@@ -66,14 +63,10 @@ class Ticker:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        tidy_at = loop.time() + TIDY_SECONDS
         while True:
             bell = self._work.changed.bell(NOTHING_DUE)
             try:
                 pause = await self._release()
-                if loop.time() >= tidy_at:
-                    tidy_at = loop.time() + TIDY_SECONDS
-                    await self._tidy()
             except StoreError as error:
                 log.warning("release_check_failed", failure=type(error).__name__)
                 pause = RETRY_SECONDS
@@ -83,7 +76,7 @@ class Ticker:
             if await heard(bell, pause):
                 await asyncio.sleep(max(0.0, min(STEP_BACK, until - loop.time())))
 
-    async def _tidy(self) -> None:
+    async def tidy(self) -> None:
         """Remove expired links, sessions and answers to repeated requests, in small batches."""
         now = self._clock()
         for purge in (purge_sessions, purge_links, purge_repeats):  # sessions refer to links

@@ -1,10 +1,13 @@
 """How destinations are is written down as it changes, for whichever process shows it."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from bridge.observability.metrics import Metrics
 from bridge.operations.channels import Kind, channels
 from bridge.runtime.circuits import Circuits
+from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
 from bridge.store.migrate import upgrade
 
@@ -16,6 +19,21 @@ class Heart:
     pulse: tuple[int | None, int, int]
 
 
+def run_job(circuits: Circuits, meanwhile: Callable[[], None]) -> None:
+    """Note from a start to a stop, as the service does."""
+
+    async def run() -> None:
+        schedule = Schedule(Metrics())
+        await schedule.start()
+        step = schedule.periodic(Job.CIRCUITS, circuits.note, last=circuits.note)
+        await step.start()
+        meanwhile()
+        await step.stop()
+        await schedule.stop()
+
+    asyncio.run(run())
+
+
 def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database) -> None:
     """Open until when, closed again, answered when; what a former run left is closed at first."""
     upgrade(database)
@@ -24,14 +42,10 @@ def test_an_open_circuit_and_the_last_reply_are_written_down(database: Database)
     hearts = {"near": near, "far": far}
 
     def seen() -> dict[str, tuple[int | None, int | None]]:
-        part = Circuits(database, hearts, lambda: now[0]).part()
-
-        async def run() -> None:
-            await part.start()
+        def meanwhile() -> None:
             near.pulse = (near.pulse[0], near.pulse[1] + 1, near.pulse[2])
-            await part.stop()
 
-        asyncio.run(run())
+        run_job(Circuits(database, hearts, lambda: now[0]), meanwhile)
         found = channels(database, Kind.DESTINATION)
         return {name: (found[name].open_until, found[name].active_at) for name in hearts}
 
@@ -46,14 +60,10 @@ def test_refusals_in_a_row_are_noted(database: Database) -> None:
     heart = Heart((None, 1, 0))
 
     def noted(refused: int) -> int:
-        part = Circuits(database, {"ris": heart}, lambda: 1000).part()
-
-        async def run() -> None:
-            await part.start()
+        def meanwhile() -> None:
             heart.pulse = (None, heart.pulse[1] + 1, refused)
-            await part.stop()
 
-        asyncio.run(run())
+        run_job(Circuits(database, {"ris": heart}, lambda: 1000), meanwhile)
         return channels(database, Kind.DESTINATION)["ris"].refused
 
     assert [noted(1), noted(2), noted(0)] == [1, 2, 0]

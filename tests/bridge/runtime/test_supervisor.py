@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.observability.metrics import Metrics
+from bridge.runtime.schedule import Schedule
 from bridge.runtime.supervisor import ALIVE, READY, STOPPING, Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -17,13 +19,17 @@ async def test_it_is_heard_for_as_long_as_the_loop_turns(tmp_path: Path) -> None
         systemd.bind(str(tmp_path / "notify"))
         systemd.setblocking(False)
         loop = asyncio.get_running_loop()
-        told = Supervisor({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "40000"})
-        told.begin()
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "40000"}
+        schedule = Schedule(Metrics())
+        await schedule.start()
+        told = Supervisor(environment, schedule)
+        await told.begin()
         heard = [await asyncio.wait_for(loop.sock_recv(systemd, 99), 5) for _ in range(4)]
         told.stopping()
         while (word := await asyncio.wait_for(loop.sock_recv(systemd, 99), 5)) == ALIVE:
             pass
-        told.end()
+        await told.end()
+        await schedule.stop()
 
     assert heard == [READY, ALIVE, ALIVE, ALIVE]
     assert word == STOPPING
@@ -32,8 +38,10 @@ async def test_it_is_heard_for_as_long_as_the_loop_turns(tmp_path: Path) -> None
 async def test_where_nobody_listens_nobody_is_told(tmp_path: Path) -> None:
     """Without systemd, or with one that is gone, all goes on."""
     for environment in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "20000"}):
-        told = Supervisor(environment)
-        told.begin()
-        await asyncio.sleep(0.03)
+        schedule = Schedule(Metrics())
+        await schedule.start()
+        told = Supervisor(environment, schedule)
+        await told.begin()
         told.stopping()
-        told.end()
+        await told.end()
+        await schedule.stop()

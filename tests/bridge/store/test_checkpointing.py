@@ -1,6 +1,7 @@
 """SQLite's log is copied back beside writers, and begins anew, by SQLite's interface alone."""
 
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,10 +27,18 @@ def table(database: Database) -> None:
 @pytest.fixture
 def checkpoints(database: Database) -> Iterator[Checkpoints]:
     """Checkpoints of a log that is long at twenty pages."""
-    checkpoints = Checkpoints(database, pages=PAGES)
-    checkpoints.start()
+    checkpoints, ended = Checkpoints(database, pages=PAGES), threading.Event()
+
+    def look_on() -> None:
+        while not ended.wait(0.02):
+            checkpoints.look()
+
+    looking = threading.Thread(target=look_on)
+    looking.start()
     yield checkpoints
-    checkpoints.stop()
+    ended.set()
+    looking.join()
+    checkpoints.close()
 
 
 def write(database: Database, rows: int = 2) -> None:

@@ -1,0 +1,152 @@
+"""
+Periodic jobs that serve no listener and no destination: audit relay, index, counts, retention.
+
+Each class runs its job once; `bridge.runtime.schedule` runs it again and again.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import structlog
+
+from bridge.console.indexing import Indexer
+from bridge.console.numbers import hashes
+from bridge.console.ownership import Belonging
+from bridge.console.pacing import Look, batch, pause, rate
+from bridge.elsewhere.errors import Gone
+from bridge.elsewhere.host import LARGE, Elsewhere
+from bridge.executors import Threads
+from bridge.intake.missing import Tally
+from bridge.observability.metrics import Metrics
+from bridge.operations.node_files import Place
+from bridge.runtime.membership import Membership
+from bridge.runtime.schedule import Job, Run, Schedule
+from bridge.runtime.step import Step, now_ms
+from bridge.store import unknown_codes
+from bridge.store.database import Database
+from bridge.store.partitions import make_room
+from bridge.wiring.audit_relay import AuditRelay
+from bridge.wiring.pruning import prune_home
+from bridge.wiring.watching import note_own_files, watch
+from config import Settings
+
+DAY = 86_400_000
+"""Milliseconds for which what is old may wait to be removed with all of its partition."""
+
+
+def audit_relay(schedule: Schedule, relay: AuditRelay) -> Step:
+    """Move audit events from the bridge's outbox to the chain, at the stop once more."""
+
+    async def move() -> None:
+        await Threads.MAINTENANCE.run(relay.relay)
+
+    async def end() -> None:
+        try:
+            await move()
+        finally:
+            relay.close()
+
+    return schedule.periodic(Job.AUDIT_RELAY, move, last=end)
+
+
+def unknown_code_counts(schedule: Schedule, database: Database, tally: Tally) -> Step:
+    """Store which codes messages had that no table has. Counts that cannot be stored are lost."""
+
+    async def store() -> None:
+        if found := tally.take():
+            await Threads.MAINTENANCE.run(unknown_codes.add, database, found, now_ms())
+
+    return schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
+
+
+class NumberIndex:
+    """
+    Indexes control ids, patient ids and order numbers for the console, off the ACK path.
+
+    Reads a batch, then pauses for as long as arrivals ask for (`bridge.console.pacing`).
+    """
+
+    def __init__(self, database: Database, belonging: Belonging, elsewhere: Elsewhere) -> None:
+        """Read the numbers of large messages `elsewhere`."""
+        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, elsewhere))
+        self._look: Look | None = None
+        self._rate = 0.0  # messages a second
+
+    async def step(self) -> float:
+        """Index a batch; return the seconds until the next one."""
+        return await Threads.MAINTENANCE.run(self._batch)
+
+    def _batch(self) -> float:
+        began, most = time.monotonic(), batch(self._rate)
+        read = self._indexer.step(most)
+        took = time.monotonic() - began
+        before, now = self._look, Look(time.monotonic(), self._indexer.newest())
+        self._look, self._rate = now, rate(before, now) if before else 0.0
+        return pause(self._rate, took, full=read >= most)
+
+
+def _numbered(elsewhere: Elsewhere, payload: bytes) -> Sequence[int]:
+    """Read a message's numbers; none where nobody could read it."""
+    if len(payload) < LARGE:
+        return hashes(payload)
+    try:
+        found: list[int] = elsewhere.ask(hashes, payload)
+    except Gone:
+        return ()
+    return found
+
+
+def housekeeping(
+    schedule: Schedule,
+    settings: Settings,
+    database: Database,
+    metrics: Metrics,
+    membership: Membership,
+    node: str,
+) -> list[Step]:
+    """
+    Give the jobs that one process does for all that share a database, where this one may lead.
+
+    They are alerts, the next partition and retention. A process that does not lead notes disk
+    space and certificates of its node for the one that does.
+    """
+    every, place, leads = settings.alerts.every, Place(node, socket.gethostname()), membership.leads
+    note = note_own_files(settings, database, now_ms, place)
+    own_files = schedule.periodic(Job.OWN_FILES, _where(lambda: not leads(), note), every=every)
+    if not membership.may_lead:
+        return [own_files]
+    look = watch(settings, database, metrics, now_ms, place).look
+    steps = [
+        own_files,
+        schedule.periodic(Job.ALERTS, _where(leads, look), every=every),
+        schedule.periodic(Job.PARTITIONS, _where(leads, partial(make_room, database))),
+    ]
+    kept = settings.retention
+    if kept.keep or kept.max_size:
+        prune = _where(leads, partial(_prune, settings))
+        steps.append(schedule.periodic(Job.RETENTION, prune, every=kept.every))
+    return steps
+
+
+def _where(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
+    """Make a job of blocking work that is done where a condition holds."""
+
+    async def run() -> None:
+        if condition():
+            await Threads.MAINTENANCE.run(work)
+
+    return run
+
+
+def _prune(settings: Settings) -> None:
+    kept = settings.retention
+    counts = prune_home(
+        settings,
+        kept.keep or None,
+        max_size=kept.max_size,
+        patience=DAY,
+        archive=None if kept.archive is None else settings.path(kept.archive),
+    )
+    structlog.get_logger("operations").info("pruned", count=sum(counts.values()))

@@ -1,0 +1,207 @@
+"""Periodic jobs: a job runs again after it failed, never beside itself, and ends with its part."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Self
+
+import apscheduler.schedulers.base as apscheduler
+import pytest
+from prometheus_client import generate_latest
+from structlog.testing import capture_logs
+
+from bridge.observability.metrics import Metrics
+from bridge.runtime.schedule import Job, Run, Schedule
+from bridge.runtime.step import Action, Step, nothing
+
+SOON = 20.0  # seconds that a test waits at most
+OFTEN = 0.01
+pytestmark = pytest.mark.anyio
+
+
+class Runs:
+    """Counts the runs of a job; `reached` waits until there were so many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._changed = asyncio.Condition()
+
+    async def one(self) -> None:
+        """Run once more."""
+        async with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+
+    async def reached(self, count: int) -> None:
+        """Wait for the run of this number."""
+        async with asyncio.timeout(SOON), self._changed:
+            await self._changed.wait_for(lambda: self.count >= count)
+
+
+class Process:
+    """A schedule that runs, and its metrics."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.schedule = Schedule(self.metrics)
+
+    async def __aenter__(self) -> Self:
+        await self.schedule.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.schedule.stop()
+
+    async def begin(self, run: Run, job: Job = Job.CIRCUITS, last: Action = nothing) -> Step:
+        """Start a part that runs a job very often."""
+        step = self.schedule.periodic(job, run, every=OFTEN, last=last)
+        await step.start()
+        return step
+
+    def metric(self, name: str, job: Job = Job.CIRCUITS) -> float:
+        """Give the value of a metric of a job."""
+        start = f'{name}{{job="{job.label}"}} '
+        lines = generate_latest(self.metrics.registry).decode().splitlines()
+        return next(float(line.removeprefix(start)) for line in lines if line.startswith(start))
+
+
+async def test_a_job_that_fails_goes_on_and_is_logged_once() -> None:
+    """Three failures at one place: one line without the error's words; then one that it works."""
+    runs = Runs()
+
+    async def fails_three_times() -> None:
+        await runs.one()
+        if runs.count <= 3:
+            raise ValueError("DOE^JANE")
+
+    with capture_logs() as lines:
+        async with Process() as process:
+            step = await process.begin(fails_three_times)
+            await runs.reached(5)
+            await step.stop()
+            assert process.metric("bridge_job_failures_total") == 3
+            assert abs(process.metric("bridge_job_last_run_timestamp_seconds") - time.time()) < 3600
+            assert process.metric("bridge_job_last_run_seconds") >= 0
+
+    assert [(each["event"], each["job"]) for each in lines] == [
+        ("job failed", "circuits"),
+        ("job works again", "circuits"),
+    ]
+    assert "DOE" not in str(lines)
+
+
+async def test_a_job_never_runs_beside_itself() -> None:
+    """A run that is slower than its period delays the next one; the other jobs go on."""
+    slow, fast, release = Runs(), Runs(), asyncio.Event()
+
+    async def waits() -> None:
+        await slow.one()
+        await release.wait()
+
+    async with Process() as process:
+        held = await process.begin(waits)
+        other = await process.begin(fast.one, Job.ALERTS)
+        await fast.reached(10)
+        assert slow.count == 1
+        release.set()
+        await slow.reached(2)
+        await held.stop()
+        await other.stop()
+
+
+async def test_a_stop_waits_for_the_run_in_progress_and_then_runs_the_last_action() -> None:
+    """The run ends, `last` comes after it, and nothing runs any more."""
+    runs, release, done = Runs(), asyncio.Event(), []
+
+    async def run() -> None:
+        await runs.one()
+        await release.wait()
+        done.append("run")
+
+    async def last() -> None:
+        done.append("last")
+
+    async with Process() as process:
+        step = await process.begin(run, last=last)
+        await runs.reached(1)
+        stopping = asyncio.create_task(step.stop())
+        asyncio.get_running_loop().call_soon(release.set)
+        await stopping
+        other = Runs()
+        proof = await process.begin(other.one, Job.ALERTS)
+        await other.reached(5)
+        await proof.stop()
+
+    assert done == ["run", "last"]
+
+
+async def test_a_stop_cancels_what_need_not_end() -> None:
+    """A job that waits for the network does not hold up the stop, and its end is no failure."""
+    runs, ended = Runs(), []
+
+    async def run() -> None:
+        await runs.one()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    with capture_logs() as lines:
+        async with Process() as process:
+            step = await process.begin(run, Job.STATUS_POLL)
+            await runs.reached(1)
+            await asyncio.wait_for(step.stop(), SOON)
+
+    assert ended == ["cancelled"]
+    assert lines == []
+
+
+async def test_a_job_may_say_when_it_runs_next() -> None:
+    """A run that gives zero is followed by the next at once, however long the period is."""
+    runs = Runs()
+
+    async def run() -> float:
+        await runs.one()
+        return 0.0
+
+    async with Process() as process:
+        step = process.schedule.periodic(Job.NUMBER_INDEX, run, every=3600.0)
+        await step.start()
+        await runs.reached(3)
+        await step.stop()
+
+
+async def test_a_part_that_did_not_start_has_its_last_action_all_the_same() -> None:
+    """What a part has opened is closed where the start failed before it."""
+    done = []
+
+    async def last() -> None:
+        done.append("last")
+
+    async with Process() as process:
+        await process.schedule.periodic(Job.AUDIT_RELAY, nothing, last=last).stop()
+
+    assert done == ["last"]
+
+
+@pytest.mark.parametrize(
+    "hours", [-24 * 365, -1, 1, 24 * 365], ids=["year back", "back", "on", "year on"]
+)
+async def test_the_machines_clock_may_be_set(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs go on at their pace: none waits until the clock is back, none catches up on a year."""
+    runs, moved = Runs(), timedelta()
+
+    class SetClock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            told = datetime.now(UTC) + moved
+            return told if tz is None else tz.fromutc(told.replace(tzinfo=tz))
+
+    monkeypatch.setattr(apscheduler, "datetime", SetClock)
+    async with Process() as process:
+        step = await process.begin(runs.one)
+        await runs.reached(2)
+        moved = timedelta(hours=hours)
+        await runs.reached(runs.count + 3)
+        await step.stop()
