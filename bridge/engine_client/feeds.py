@@ -5,6 +5,7 @@ Part of `EngineClient`; see there.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.engine_client.models import (
     ChangePage,
@@ -14,8 +15,7 @@ from bridge.engine_client.models import (
     WorklistPage,
 )
 from bridge.engine_client.replies import change_page, status_records, worklist_page
-from bridge.engine_client.requests import given, several_orders
-from bridge.engine_client.transport import Transport
+from bridge.engine_client.transport import Transport, given
 
 
 def _nothing(_: object) -> None:
@@ -51,7 +51,7 @@ class Feeds:
             f"/api/report/{action}",
             site,
             status_records,
-            body=several_orders(site, orders),
+            body=_several_orders(site, orders),
         )
 
     async def changes(
@@ -125,3 +125,11 @@ class Feeds:
     async def description(self) -> object:
         """Read `/openapi.json`."""
         return await self._transport.call("GET", "/openapi.json", "", lambda value: value)
+
+
+def _several_orders(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
+    """Build the body of link-orders and unlink-orders: the site once, the orders in order."""
+    return {
+        "SiteID": site,
+        "clinicalInfo": [{"PatientMRN": each.mrn, "Accession": each.accession} for each in orders],
+    }

@@ -227,3 +227,43 @@ class WorklistPage:
 
     items: tuple[Mapping[str, Any], ...]
     next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account; `enrolled`: its owner has set a password once, or came in by the provider."""
+
+    account_id: str
+    email: str
+    disabled: bool
+    enrolled: bool
+    sites: frozenset[str] = frozenset()
+    second_factor: bool = False
+    password: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A one-time link for the owner; None where a provider signs people in. Time in ms."""
+
+    link: str | None
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """
+    A signed-in person, their session, and how they like their pages.
+
+    `site` is the one site that the session is good for; None: all of the account's.
+    `authenticated_at`, in ms, is when the person last proved who they are. `second_factor`: they
+    did so with a one-time code or at an identity provider.
+    """
+
+    account_id: str
+    email: str
+    name: str
+    theme: str
+    site: str | None
+    authenticated_at: int
+    second_factor: bool

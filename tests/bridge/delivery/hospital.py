@@ -27,6 +27,7 @@ from bridge.engine.service.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.http_caller import HttpCaller
 from bridge.intake.counting import AckCounter
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.handler import IntakeHandler
@@ -191,7 +192,7 @@ async def open_hospital(
         http = await stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8575")
         )
-        client = EngineClient(http, TOKEN)
+        client = EngineClient(HttpCaller(http), TOKEN)
         listening = Listening("ris", inbound(), site=SITE)
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
