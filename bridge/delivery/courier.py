@@ -101,9 +101,7 @@ class Courier:
         self._writing = Writing(composer, outbox, self._appraiser, self._alarm)
         self._settling = Settling(outbox, clock, self._settled, self._alarm)
         self._in_hand: dict[int, ClaimedDelivery] = {}
-        self._handed: list[ClaimedDelivery] = []
         self._next: asyncio.Task[Sequence[ClaimedDelivery]] | None = None
-        self._idle = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -147,17 +145,6 @@ class Courier:
         """Tell that there may be something to deliver. On the event loop's thread."""
         self._news.set()
 
-    @property
-    def room(self) -> int:
-        """How many messages, written and claimed, it would send at once. From any thread."""
-        return AT_ONCE if self._idle and not self._paused and not self._breaker.open_until else 0
-
-    def take(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        """Send these first, claimed for it by whoever queued them. On the event loop's thread."""
-        self._handed += claimed
-        self._in_hand |= {each.delivery_id: each for each in claimed}
-        self._news.set()
-
     async def _run(self) -> None:
         while not self._stopping:
             try:
@@ -167,7 +154,7 @@ class Courier:
                     continue
                 claimed = await self._due()
                 if not claimed:
-                    await self._wait()
+                    await self._rest(self._next_look.rest(self._clock()))
                 elif not await self._deliver(claimed):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
@@ -187,15 +174,11 @@ class Courier:
         return self._paused or circuit is Circuit.OPEN
 
     async def _due(self) -> Sequence[ClaimedDelivery]:
-        """Give what was handed over, or read ahead; else claim, behind what has been settled."""
+        """Give what was claimed ahead; else claim, behind what has been settled."""
         upcoming, self._next = self._next, None
         if upcoming is not None and (claimed := await upcoming):
             return claimed
-        if not self._handed:
-            await self._settling.done()
-        if self._handed:
-            handed, self._handed = self._handed, []
-            return handed
+        await self._settling.done()
         self._news.clear()
         return await self._claim()
 
@@ -203,18 +186,9 @@ class Courier:
         destination, now = self.destination, self._clock()
         trying = self._breaker.circuit(now) is Circuit.TRYING
         most = 1 if trying else AT_ONCE
-        edition = destination.edition
-        claimed = await Threads.DELIVERY.run(
-            self._outbox.claim, destination.name, now, most, edition
-        )
+        claimed = await Threads.DELIVERY.run(self._outbox.claim, destination.name, now, most)
         self._in_hand |= {each.delivery_id: each for each in claimed}
         return claimed
-
-    async def _wait(self) -> None:
-        """Wait for something to do; whoever queues it may hand it over."""
-        self._idle = True
-        await self._rest(self._next_look.rest(self._clock()))
-        self._idle = False
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -274,7 +248,7 @@ class Courier:
     async def _give_back(self, why: str = INTERRUPTED) -> None:
         """Write down what was sent, and give back all that was not, with a code for why."""
         await self._settling.done()
-        upcoming, self._next, self._handed = self._next, None, []
+        upcoming, self._next = self._next, None
         if upcoming is not None:
             await asyncio.gather(upcoming, return_exceptions=True)
         if self._in_hand:

@@ -8,14 +8,11 @@ from base64 import b32encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
-from bridge.store.answers import Answer, Words, carry
-from bridge.store.steps import among, asked
 from mappings.results import DocumentNames, ResultEvent
 
 ALL_ORDERS = "all"
@@ -30,24 +27,6 @@ _TOLD = text("""
     WHERE report_id = :report_id AND id < :id AND destination = :destination AND state = :done
     ORDER BY id
 """)
-
-_STANDING = among(
-    """
-    SELECT destination, report_id, release_key, event, state FROM delivery
-    WHERE report_id IN :reports ORDER BY report_id, id
-    """,
-    "reports",
-    "text",
-)
-_UNDECIDED = frozenset({State.QUEUED.value, State.CLAIMED.value, State.PARKED.value})
-
-
-class Standing(NamedTuple):
-    """A delivery that there is: what it is called, what it is about, and where it stands."""
-
-    release_key: str
-    event: str
-    state: str = State.QUEUED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +52,6 @@ def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]
     for row in rows:
         if meet(delivery.release_key, row.release_key):
             told.append(as_told(told, ResultEvent(row.event), row.release_key))
-    return told
-
-
-def standing(
-    connection: Connection, reports: Sequence[str]
-) -> dict[tuple[str, str], list[Standing]]:
-    """Read all deliveries of reports, in order, by destination and report."""
-    return standing_read(carry(connection, standing_asked(connection, reports))) if reports else {}
-
-
-def standing_asked(connection: Connection, reports: Sequence[str]) -> Words:
-    """Give what `standing` asks, to be run with others."""
-    return asked(connection, _STANDING, reports)
-
-
-def standing_read(answer: Answer) -> dict[tuple[str, str], list[Standing]]:
-    """Read the answer to `standing_asked`."""
-    found: dict[tuple[str, str], list[Standing]] = {}
-    for row in answer:
-        about = found.setdefault((row.destination, row.report_id), [])
-        about.append(Standing(row.release_key, row.event, row.state))
-    return found
-
-
-def told_already(before: Sequence[Standing], release_key: str) -> list[Told] | None:
-    """Say what was told before a delivery; None while something before it is undecided."""
-    told: list[Told] = []
-    for each in before:
-        if not meet(release_key, each.release_key):
-            continue
-        if each.state in _UNDECIDED:
-            return None
-        if each.state == State.DONE:
-            told.append(as_told(told, ResultEvent(each.event), each.release_key))
     return told
 
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from bridge.delivery.announcing import key_of
-from bridge.delivery.needs import Owed
+from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store import merged_patients
 from bridge.store.order_index import IndexedOrder
 
 
 def merged(
-    connection: Connection, owed: Owed, orders: Sequence[IndexedOrder | None]
+    connection: Connection, delivery: ClaimedDelivery, orders: Sequence[IndexedOrder | None]
 ) -> dict[int, str]:
     """Find, by their places, the orders whose patient was merged since, and who survives."""
-    keys = [key_of(each) for each in owed.orders["orders"]]
+    keys = [key_of(each) for each in delivery.orders["orders"]]
     moved = {
         place: (key.site, key.mrn)
         for place, (key, order) in enumerate(zip(keys, orders, strict=True))

@@ -1,6 +1,6 @@
-"""What composing needs of others: the report service's exports, and what is owed to whom."""
+"""What composing needs of the report service: its exports."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from bridge.engine_client.models import Export, OrderKey
 
@@ -31,23 +31,3 @@ class Exporter(Protocol):
         prelim_until: int | None = None,
     ) -> bytes:
         """Export a report with its first addenda as RTF."""
-
-
-class Owed(Protocol):
-    """A delivery, queued or not: a `Release` or a `ClaimedDelivery`."""
-
-    @property
-    def report_id(self) -> str:
-        """Whose report."""
-
-    @property
-    def release_key(self) -> str:
-        """Its name within its destination."""
-
-    @property
-    def event(self) -> str:
-        """What happened."""
-
-    @property
-    def orders(self) -> Any:
-        """The orders with their tags, the status, and how many addenda are out."""

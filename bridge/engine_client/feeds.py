@@ -61,22 +61,19 @@ class Feeds:
         wait: float = 0.0,
         site: str = "",
         without: Sequence[str] = (),
-        *,
-        texts: bool = False,
     ) -> ChangePage:
         """
         Read what changed after a cursor, in commit order.
 
         Waits up to `wait` seconds for something to happen. `site` chooses the token, and
         with it the sites that are seen. Events of `without` need not be told; a service may
-        tell them all the same. With `texts`, it may tell what is released in words too.
+        tell them all the same.
         """
         query = given(
             after=after,
             limit=limit,
             wait=wait or None,
             without=list(without) or None,
-            texts="true" if texts else None,
         )
         return await self._transport.call(
             "GET", "/api/report/changes", site, change_page, query=query, wait=wait

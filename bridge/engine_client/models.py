@@ -174,14 +174,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a report says: its text, and its signed addenda in order."""
-
-    report: ExportedText
-    addenda: tuple[ExportedText, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """
     One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
@@ -189,8 +181,7 @@ class Change:
     `addenda` is the place of a released addendum among those of the export, from 1, or the one
     that a withdrawn addendum had. Its number may be higher: numbers of addenda that a recall
     cleared are not used again.
-    `said` is what the report said when the feed was read, if it was told. `cancelled`: the order
-    of a report that was deleted does not come back.
+    `cancelled`: the order of a report that was deleted does not come back.
     """
 
     cursor: int
@@ -200,7 +191,6 @@ class Change:
     orders: tuple[Mapping[str, Any], ...]
     release: Release | None
     addenda: int | None = None
-    said: Said | None = None
     cancelled: bool = False
 
 

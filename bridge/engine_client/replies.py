@@ -23,7 +23,6 @@ from bridge.engine_client.models import (
     Person,
     PrelimMatch,
     Release,
-    Said,
     Session,
     StatusRecord,
     Visitor,
@@ -209,7 +208,7 @@ def prelim_match(value: object) -> PrelimMatch:
 
 def _change(value: object) -> Change:
     body = _object(value, "change")
-    release, text = body.get("release"), body.get("text")
+    release = body.get("release")
     return Change(
         cursor=_number(body.get("cursor"), "cursor") or 0,
         at=moment(body.get("at"), "at") or 0,
@@ -218,16 +217,7 @@ def _change(value: object) -> Change:
         orders=_each(body.get("orders") or [], "orders", _tags),
         release=None if release is None else _release(release),
         addenda=_number(body.get("addenda"), "addenda"),
-        said=None if text is None else _said(text),
         cancelled=body.get("cancelled") is True,
-    )
-
-
-def _said(value: object) -> Said:
-    body = _object(value, "text")
-    return Said(
-        _exported_text(body.get("reportInfo") or {}),
-        _each(body.get("addendumInfo") or [], "addendumInfo", _exported_text),
     )
 
 

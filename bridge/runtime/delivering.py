@@ -1,7 +1,7 @@
 """The delivery parts of one process: who follows the service, who polls it, one courier each."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from bridge.delivery.ahead import Ahead
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
@@ -27,7 +26,6 @@ from bridge.observability.redaction import describe
 from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced
-from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.runtime.circuits import Circuits
@@ -84,8 +82,7 @@ class Delivery:
         named = self._couriers.named
         self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms)
         self._circuits = Circuits(database, named, now_ms)
-        ahead = Ahead(composer)
-        self._learner = Learner(database, self._outbox, found.compiled, now_ms, ahead, self._rooms)
+        self._learner = Learner(database, self._outbox, found.compiled, now_ms)
         self._followers = [
             self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
@@ -96,15 +93,7 @@ class Delivery:
         self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
-        return Follower(
-            client,
-            self._learner,
-            metrics,
-            self._notify,
-            random=chance(),
-            site=site,
-            hand_over=self._hand_over,
-        )
+        return Follower(client, self._learner, metrics, self._notify, random=chance(), site=site)
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
@@ -179,15 +168,6 @@ class Delivery:
     def _notify(self) -> None:
         for courier in self._couriers:
             courier.notify()
-
-    def _rooms(self) -> dict[str, int]:
-        return {each.destination.name: room for each in self._couriers if (room := each.room)}
-
-    def _hand_over(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        for courier in self._couriers:
-            own = [each for each in claimed if each.destination == courier.destination.name]
-            if own:
-                courier.take(own)
 
     def _pause_for(self, name: str, reason: str) -> None:
         self._board.pause_for(name, reason)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from bridge.delivery.ahead import Ahead
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
@@ -35,7 +34,6 @@ from bridge.intake.listening import Listening
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
-from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.outbox import Outbox
@@ -159,14 +157,6 @@ class Counter:
         for courier in self.couriers:
             courier.notify()
 
-    def rooms(self) -> dict[str, int]:
-        return {each.destination.name: each.room for each in self.couriers}
-
-    def hand_over(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        for courier in self.couriers:
-            name = courier.destination.name
-            courier.take([each for each in claimed if each.destination == name])
-
 
 @asynccontextmanager
 async def open_hospital(
@@ -245,10 +235,8 @@ async def open_hospital(
             forwarder.adopt({"ris": changed})
 
         counter = Counter(couriers)
-        learner = Learner(database, outbox, destinations, time, Ahead(composer), counter.rooms)
-        follower = Follower(
-            client, learner, metrics, counter.notify, random=Random(1), hand_over=counter.hand_over
-        )
+        learner = Learner(database, outbox, destinations, time)
+        follower = Follower(client, learner, metrics, counter.notify, random=Random(1))
         poller = StatusPoller(client, learner, counter.notify, every=0.01)
         try:
             yield Hospital(
