@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from bridge.delivery.announcing import key_of
+from bridge.delivery.content import orders_of, texts_of
 from bridge.delivery.destinations import Destination, control_id
 from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, UnknownCode, Unsettled
 from bridge.delivery.history import (
@@ -20,18 +20,17 @@ from bridge.delivery.history import (
     Told,
     as_told,
     document_names,
+    shown_before,
     since_cancelled,
     told_before,
 )
-from bridge.delivery.merges import merged
-from bridge.delivery.needs import Exporter
-from bridge.delivery.saying import orders_of, texts_of
-from bridge.delivery.shown import shown_before
+from bridge.delivery.news import key_of
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Export
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.store import order_index
+from bridge.store import merged_patients, order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.codes import Missed
@@ -94,7 +93,7 @@ class Composer:
 
     def __init__(
         self,
-        exporter: Exporter,
+        client: EngineClient,
         database: Database,
         clock: Callable[[], datetime],
         missing: Missing = unmoved,
@@ -104,7 +103,7 @@ class Composer:
 
         `missing` is told of codes that a definition's tables have not.
         """
-        self._exporter = exporter
+        self._client = client
         self._database = database
         self._clock = clock
         self._missing = missing
@@ -120,7 +119,7 @@ class Composer:
                 asks = told and in_sections(destination, ResultEvent(each.event))
                 shown = shown_before(connection, each) if asks else ()
                 found[each.delivery_id] = Known(
-                    orders, told, shown, merged(connection, each, orders)
+                    orders, told, shown, _survivors(connection, each, orders)
                 )
         return found
 
@@ -198,7 +197,7 @@ class Composer:
             return None, {}
         order, addenda = key_of(delivery.orders["orders"][0]), int(delivery.orders["addenda"])
         until = delivery.release_at if event is ResultEvent.PRELIMINARY else None
-        export = await self._exporter.export_json(order, prelim_until=until)
+        export = await self._client.export_json(order, prelim_until=until)
         _check_signed(delivery, event, export, told)
         for _ in range(_LOOKS):
             files = {
@@ -209,16 +208,14 @@ class Composer:
             }
             if not files:
                 return export, files
-            before, export = export, await self._exporter.export_json(order, prelim_until=until)
+            before, export = export, await self._client.export_json(order, prelim_until=until)
             _check_signed(delivery, event, export, told)
             if before == export:
                 return export, files
         raise Unsettled
 
     def _file(self, wanted: Format) -> Callable[..., Awaitable[bytes]]:
-        return {Format.PDF: self._exporter.export_pdf, Format.RTF: self._exporter.export_rtf}[
-            wanted
-        ]
+        return {Format.PDF: self._client.export_pdf, Format.RTF: self._client.export_rtf}[wanted]
 
 
 def in_sections(destination: Destination, event: ResultEvent) -> bool:
@@ -270,3 +267,23 @@ def _check_signed(
             raise Gone
     elif event in SIGNED and not signed:
         raise NotSigned
+
+
+def _survivors(
+    connection: Connection, delivery: ClaimedDelivery, orders: Sequence[IndexedOrder | None]
+) -> dict[int, str]:
+    """Give the surviving MRN, by place, of orders whose patient was merged meanwhile."""
+    keys = [key_of(each) for each in delivery.orders["orders"]]
+    moved = {
+        place: (key.site, key.mrn)
+        for place, (key, order) in enumerate(zip(keys, orders, strict=True))
+        if order is not None and order.key.mrn != key.mrn
+    }
+    if not moved:
+        return {}
+    found = merged_patients.survivors(connection, moved.values())
+    return {
+        place: found[patient]
+        for place, patient in moved.items()
+        if (order := orders[place]) is not None and found.get(patient) == order.key.mrn
+    }

@@ -19,9 +19,9 @@ from bridge.delivery.appraisal import Appraiser, given_up
 from bridge.delivery.breaker import Breaker, Circuit
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
+from bridge.delivery.outcomes import OutcomeWriter
+from bridge.delivery.preparation import Preparation
 from bridge.delivery.replies import LOST, Reply, read_reply
-from bridge.delivery.settling import Settling
-from bridge.delivery.writing import Writing
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
@@ -98,8 +98,8 @@ class Courier:
             random=random,
             on_pause=self._pause_for,
         )
-        self._writing = Writing(composer, outbox, self._appraiser, self._alarm)
-        self._settling = Settling(outbox, clock, self._settled, self._alarm)
+        self._preparation = Preparation(composer, outbox, self._appraiser, self._alarm)
+        self._outcomes = OutcomeWriter(outbox, clock, self._settled, self._alarm)
         self._in_hand: dict[int, ClaimedDelivery] = {}
         self._next: asyncio.Task[Sequence[ClaimedDelivery]] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -120,7 +120,7 @@ class Courier:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._settling.forget()
+        self._outcomes.forget()
         await self._give_back()
         await self._sender.close().asFuture(asyncio.get_running_loop())
 
@@ -160,7 +160,7 @@ class Courier:
             except StoreError as error:
                 self._alarm("nothing delivered", error)
                 await self._rest(PAUSE)
-        await self._settling.done()
+        await self._outcomes.done()
 
     @property
     def pulse(self) -> tuple[int | None, int, int]:
@@ -178,7 +178,7 @@ class Courier:
         upcoming, self._next = self._next, None
         if upcoming is not None and (claimed := await upcoming):
             return claimed
-        await self._settling.done()
+        await self._outcomes.done()
         self._news.clear()
         return await self._claim()
 
@@ -203,10 +203,10 @@ class Courier:
         """
         if len(claimed) == AT_ONCE and self._next is None:
             self._next = asyncio.create_task(self._claim())
-        composed = await self._writing.compose(claimed, self.destination)
+        composed = await self._preparation.prepare(claimed, self.destination)
         for delivery, payload in zip(claimed, composed, strict=True):
             if isinstance(payload, DeliveryOutcome):
-                await self._settling.add(payload)
+                await self._outcomes.add(payload)
                 continue
             if self._stopping or self._held():
                 await self._give_back()
@@ -215,7 +215,7 @@ class Courier:
             if outcome is None:
                 await self._give_back(NOT_CONNECTED)
                 return False
-            await self._settling.add(outcome)
+            await self._outcomes.add(outcome)
         return True
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
@@ -247,7 +247,7 @@ class Courier:
 
     async def _give_back(self, why: str = INTERRUPTED) -> None:
         """Write down what was sent, and give back all that was not, with a code for why."""
-        await self._settling.done()
+        await self._outcomes.done()
         upcoming, self._next = self._next, None
         if upcoming is not None:
             await asyncio.gather(upcoming, return_exceptions=True)

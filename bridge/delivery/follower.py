@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from bridge.contract import FeedFault
-from bridge.delivery.learning import Learner
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.executors import Threads
@@ -22,7 +22,7 @@ from bridge.observability.redaction import describe, where
 from bridge.queue.retry import Policy
 from bridge.store.errors import StoreError
 
-PAGE = 200  # changes that are learned in one transaction: others want to write too
+PAGE = 200  # changes that are processed in one transaction: others have to write too
 WAIT = 20.0  # seconds a call may wait for something to happen
 NO_NEWS = (
     "order_registered", "order_updated", "report_content_updated", "report_files_updated",
@@ -59,7 +59,7 @@ class Follower:
     def __init__(
         self,
         feed: Feed,
-        learner: Learner,
+        processor: ChangeProcessor,
         metrics: Metrics,
         notify: Callable[[], None],
         *,
@@ -70,7 +70,7 @@ class Follower:
         """Take whom to notify when there is something to deliver."""
         self._log = structlog.get_logger("follower")
         self._feed = feed
-        self._learner = learner
+        self._processor = processor
         self._metrics = metrics
         self._notify = notify
         self._random = random
@@ -96,12 +96,12 @@ class Follower:
 
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
-        after = await Threads.DELIVERY.run(self._learner.cursor, self._name)
+        after = await Threads.DELIVERY.run(self._processor.cursor, self._name)
         self._asked = after
         page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS)
         self.supported = True
         if page.changes or page.cursor > after:
-            queued = await Threads.DELIVERY.run(self._learner.learn, self._name, page)
+            queued = await Threads.DELIVERY.run(self._processor.process, self._name, page)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()
             if queued:
@@ -134,7 +134,7 @@ class Follower:
         """Read the feed from its beginning: the service was restored, and our cursor is void."""
         self._log.error("change feed replaced; it is read again from its beginning", code=code)
         try:
-            await Threads.DELIVERY.run(self._learner.restart, self._name, self._asked, code)
+            await Threads.DELIVERY.run(self._processor.restart, self._name, self._asked, code)
         except StoreError as error:
             self._log.warning("feed not restarted", error=describe(error))
 

@@ -1,11 +1,12 @@
 """
 What a receiver was told of a report before, and what that makes of the next message.
 
-The names of documents (TXA-12, TXA-13) follow from it. Reads the deliveries; queues nothing.
+The names of documents (TXA-12, TXA-13) follow from it, and the sections that a later text has to
+delete at the receiver. Reads the deliveries and the messages that were sent; queues nothing.
 """
 
 from base64 import b32encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -13,7 +14,8 @@ from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
-from mappings.results import DocumentNames, ResultEvent
+from mappings.hl7.message import Message
+from mappings.results import DocumentNames, ResultEvent, Shown
 
 ALL_ORDERS = "all"
 """Ends the release key of a message about all orders of a report."""
@@ -27,6 +29,14 @@ _TOLD = text("""
     WHERE report_id = :report_id AND id < :id AND destination = :destination AND state = :done
     ORDER BY id
 """)
+_SENT = text("""
+    SELECT d.release_key, b.payload FROM delivery AS d
+    JOIN delivery_body AS b ON b.delivery_id = d.id
+    WHERE d.report_id = :report_id AND d.id < :id AND d.destination = :destination
+    AND d.state = :done ORDER BY d.id
+""")
+_ORDER_DETAIL = "O"
+_TAKEN_BACK = frozenset({"D", "W", "X"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +131,35 @@ def _which(release_key: str) -> str:
 def _sequence(release_key: str) -> int:
     number = release_key.split(":")[-2]
     return int(number) if number.isdecimal() else 0
+
+
+def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Shown, ...]:
+    """Read what the same receiver has of the same report and orders."""
+    sent = connection.execute(
+        _SENT,
+        {
+            "report_id": delivery.report_id,
+            "id": delivery.delivery_id,
+            "destination": delivery.destination,
+            "done": State.DONE.value,
+        },
+    )
+    return shown(bytes(row.payload) for row in sent if meet(delivery.release_key, row.release_key))
+
+
+def shown(messages: Iterable[bytes]) -> tuple[Shown, ...]:
+    """Follow messages in order: what is told, and what is deleted, wrong or cancelled again."""
+    there: dict[Shown, None] = {}
+    for each in messages:
+        for observation in Message.parse(each).named("OBX"):
+            status = observation.value("OBX-11")
+            key = Shown(
+                observation.value("OBX-3.1"),
+                observation.value("OBX-3.3"),
+                observation.value("OBX-4"),
+            )
+            if status in _TAKEN_BACK:
+                there.pop(key, None)
+            elif status != _ORDER_DETAIL:
+                there[key] = None
+    return tuple(there)

@@ -10,13 +10,13 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
-from bridge.delivery.learning import Learner
-from bridge.delivery.poller import StatusPoller
 from bridge.delivery.reconciler import Reconciler
+from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
@@ -82,18 +82,18 @@ class Delivery:
         named = self._couriers.named
         self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms)
         self._circuits = Circuits(database, named, now_ms)
-        self._learner = Learner(database, self._outbox, found.compiled, now_ms)
+        self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
         self._followers = [
             self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
-        self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
+        self._poller = StatusPoller(client, self._processor, self._notify, every=self._every)
         self._reconciler = Reconciler(client, database, found.compiled, metrics, LOOK_AGAIN)
         self._comparing = asyncio.Lock()
         self._heard = 0  # the last wish for a round that was followed
         self._scheduler = AsyncIOScheduler()
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
-        return Follower(client, self._learner, metrics, self._notify, random=chance(), site=site)
+        return Follower(client, self._processor, metrics, self._notify, random=chance(), site=site)
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
@@ -153,7 +153,7 @@ class Delivery:
 
     async def _adopt(self, found: Receivers) -> None:
         """Go on with other destinations, written by other definitions."""
-        self._learner.adopt(found.compiled)
+        self._processor.adopt(found.compiled)
         self._reconciler.adopt(found.compiled)
         await self._couriers.adopt(found, self._board)
         await self._tell()

@@ -15,12 +15,12 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
-from bridge.delivery.learning import Learner
-from bridge.delivery.poller import StatusPoller
+from bridge.delivery.status_poll import StatusPoller
 from bridge.engine.service import sites
 from bridge.engine.service.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
@@ -235,9 +235,9 @@ async def open_hospital(
             forwarder.adopt({"ris": changed})
 
         counter = Counter(couriers)
-        learner = Learner(database, outbox, destinations, time)
-        follower = Follower(client, learner, metrics, counter.notify, random=Random(1))
-        poller = StatusPoller(client, learner, counter.notify, every=0.01)
+        processor = ChangeProcessor(database, outbox, destinations, time)
+        follower = Follower(client, processor, metrics, counter.notify, random=Random(1))
+        poller = StatusPoller(client, processor, counter.notify, every=0.01)
         try:
             yield Hospital(
                 time,

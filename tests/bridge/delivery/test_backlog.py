@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, text
 
-from bridge.delivery.settling import Settling
+from bridge.delivery.outcomes import OutcomeWriter
 from bridge.queue.deliveries import DeliveryOutcome, Release
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Event
@@ -86,11 +86,11 @@ async def test_outcomes_that_come_together_share_a_commit(database: Database) ->
     commits = list[object]()
     note = commits.append
     event.listen(database.engine, "commit", note)
-    settling = Settling(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
+    outcomes = OutcomeWriter(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
     for each in claimed:
-        await settling.add(DeliveryOutcome(each.delivery_id, Event.ACCEPTED))
-    assert await settling.done()
+        await outcomes.add(DeliveryOutcome(each.delivery_id, Event.ACCEPTED))
+    assert await outcomes.done()
     event.remove(database.engine, "commit", note)
     assert len(told) == len(claimed) == 10
     assert len(commits) == 1
-    assert not await settling.done()
+    assert not await outcomes.done()

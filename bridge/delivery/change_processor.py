@@ -1,8 +1,8 @@
 """
-What the bridge learned of reports, and what it queues for it, in one transaction.
+Change processor: store what the bridge knows of reports and queue the deliveries that follow.
 
-The courier composes the messages when it sends them. Blocking: call it from a thread. Both change
-feed and status poll end here.
+Both in one transaction. The change feed and the status poll end here; the courier composes the
+messages when it sends them. Blocking: call it from a thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,9 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from bridge.contract import split_cursor
-from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
-from bridge.delivery.seen import Seen, remembered, seen_asked
+from bridge.delivery.known_reports import Seen, remembered, seen_asked
+from bridge.delivery.news import News, deliveries, news_of
 from bridge.engine_client.models import Change, ChangePage, OrderKey
 from bridge.queue.deliveries import Release
 from bridge.queue.outbox import Outbox
@@ -50,8 +50,8 @@ _QUEUED = among(
 )
 
 
-class Learner:
-    """Writes down what happened to reports, and what is owed for it."""
+class ChangeProcessor:
+    """Stores what happened to reports, and queues deliveries."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Learner:
             if say(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
                 concerns.note(connection, Subject.FEED, [(now, code)], now)
 
-    def learn(self, feed: str, page: ChangePage) -> int:
+    def process(self, feed: str, page: ChangePage) -> int:
         """Take a page of the feed in; give how many deliveries it brought."""
         changes = [change for change in page.changes if change.record.orders]
         with self.database.write() as connection:

@@ -1,7 +1,7 @@
 """
-What a message says, as mappings take it: the orders' values, the report's words.
+Content of a message in the form that mappings take: the orders' values and the report's texts.
 
-Pure. What is sent to whom, and whether, is the composer's.
+Pure. The composer decides what is sent to whom.
 """
 
 from collections.abc import Mapping
