@@ -24,7 +24,7 @@ from bridge.authority import (
 from bridge.console import grants
 from bridge.console.errors import GrantRefused, Unknown
 from bridge.console.permissions import Grant, Role
-from bridge.engine_client.accounts import Account, Enrolment
+from bridge.engine_client.models import Account, Enrolment
 from bridge.executors import Threads
 from bridge.store.database import Database
 

@@ -11,7 +11,7 @@ from bridge.console.ownership import Belonging
 from bridge.console.parcels import Parcels
 from bridge.console.service import Service
 from bridge.console.trail import DeedQuery
-from bridge.engine_client.visiting import Visitor
+from bridge.engine_client.models import Visitor
 from bridge.executors import Gate
 from bridge.queue.rows import MessageDetail
 from bridge.queue.states import State

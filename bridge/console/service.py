@@ -5,10 +5,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from bridge.console.errors import NotTaken, Unreachable
-from bridge.engine_client.accounts import Account, Enrolment, account, enrolment
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import WorklistPage
-from bridge.engine_client.replies import Unreadable
+from bridge.engine_client.models import Account, Enrolment, WorklistPage
+from bridge.engine_client.replies import Unreadable, account, enrolment
 
 _GOOD = range(200, 300)
 _NOT_FOUND = 404

@@ -1,6 +1,8 @@
 """
-From release to acknowledged result: what goes out.
+From release to acknowledged result.
 
-The pure part is in `destinations`, `announcing`, `polling` and `replies`; the shells are
-`follower` and `poller` (what happened), `composer` and `courier` (what is sent).
+One line: the `follower` reads the change feed (`status_poll` where a service has none), the
+`change_processor` queues deliveries, the `courier` of a destination claims them, `preparation`
+composes and stores their messages (`composer`, `content`, `history`), the courier sends them, and
+`replies` decides what follows a reply. `reconciler` compares both sides.
 """

@@ -1,7 +1,7 @@
 """
 Compose one message: the report's export, the order's numbers and segments, the mapping.
 
-Asks the report service, unless it has said it all before, and the order index; sends nothing.
+Asks the report service and the order index; sends nothing.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from bridge.delivery.announcing import key_of
+from bridge.delivery.content import orders_of, texts_of
 from bridge.delivery.destinations import Destination, control_id
 from bridge.delivery.errors import Gone, NeverTold, NothingToSay, NotSigned, UnknownCode, Unsettled
 from bridge.delivery.history import (
@@ -20,18 +20,17 @@ from bridge.delivery.history import (
     Told,
     as_told,
     document_names,
+    shown_before,
     since_cancelled,
     told_before,
 )
-from bridge.delivery.merges import merged
-from bridge.delivery.needs import Exporter, Owed
-from bridge.delivery.saying import orders_of, texts_of
-from bridge.delivery.shown import shown_before
+from bridge.delivery.news import key_of
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import Export, Said
+from bridge.engine_client.models import Export
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.store import order_index
+from bridge.store import merged_patients, order_index
 from bridge.store.database import Database
 from bridge.store.order_index import IndexedOrder, Key
 from mappings.codes import Missed
@@ -80,7 +79,7 @@ class Known:
     What our own database knows: the orders as they came in, and what was told before.
 
     An order is found by accession alone where a merge has changed the MRN; `survivors` are the
-    MRNs of such orders, by place, where the merge is known to be newer than what is owed.
+    MRNs of such orders, by place, where the merge is known to be newer than what is delivery.
     """
 
     orders: list[IndexedOrder | None]
@@ -94,7 +93,7 @@ class Composer:
 
     def __init__(
         self,
-        exporter: Exporter,
+        client: EngineClient,
         database: Database,
         clock: Callable[[], datetime],
         missing: Missing = unmoved,
@@ -104,7 +103,7 @@ class Composer:
 
         `missing` is told of codes that a definition's tables have not.
         """
-        self._exporter = exporter
+        self._client = client
         self._database = database
         self._clock = clock
         self._missing = missing
@@ -120,7 +119,7 @@ class Composer:
                 asks = told and in_sections(destination, ResultEvent(each.event))
                 shown = shown_before(connection, each) if asks else ()
                 found[each.delivery_id] = Known(
-                    orders, told, shown, merged(connection, each, orders)
+                    orders, told, shown, _survivors(connection, each, orders)
                 )
         return found
 
@@ -144,31 +143,17 @@ class Composer:
         threads = Threads.HOOKS if mapping.takes_long else Threads.DELIVERY
         return await threads.run(self._written, delivery, known, destination, export, files)
 
-    def write(
-        self, owed: Owed, known: Known, destination: Destination, said: Said
-    ) -> tuple[bytes, str]:
-        """As `compose`, of a text that is at hand; raises CompositionError."""
-        now, mapping = _due(owed, known, destination)
-        if mapping.takes_long:
-            raise Unsettled  # a hook may take seconds: it holds up its own destination only
-        if mapping.manner.formats:
-            raise Unsettled  # text and files must say the same: they are read together
-        if known.told and in_sections(destination, now.event):
-            raise Unsettled  # what it has of the text is read when its turn comes
-        _check_signed(owed, now.event, said, known.told)
-        return self._written(owed, known, destination, said, {})
-
     def _written(
         self,
-        owed: Owed,
+        delivery: ClaimedDelivery,
         known: Known,
         destination: Destination,
-        said: Export | Said | None,
+        export: Export | None,
         files: Mapping[Format, bytes],
     ) -> tuple[bytes, str]:
-        now, mapping = _due(owed, known, destination)
-        orders = owed.orders["orders"]
-        name = control_id(destination.name, owed.release_key)
+        now, mapping = _due(delivery, known, destination)
+        orders = delivery.orders["orders"]
+        name = control_id(destination.name, delivery.release_key)
         missed: list[Missed] = []
         context = ResultContext(
             event=now.event,
@@ -182,14 +167,14 @@ class Composer:
                 )
             ),
             destination=dict(destination.fields),
-            report_status=str(owed.orders["status"]),
+            report_status=str(delivery.orders["status"]),
             time_zone=destination.time_zone,
             earlier=since_cancelled(known.told),
             files=files,
             shown=known.shown,
-            document=document_names(owed.report_id, owed.release_key, [*known.told, now]),
+            document=document_names(delivery.report_id, delivery.release_key, [*known.told, now]),
             missed=missed,
-            **texts_of(now.event, said, int(owed.orders["addenda"])),
+            **texts_of(now.event, export, int(delivery.orders["addenda"])),
         )
         try:
             return mapping.render(context), name
@@ -212,7 +197,7 @@ class Composer:
             return None, {}
         order, addenda = key_of(delivery.orders["orders"][0]), int(delivery.orders["addenda"])
         until = delivery.release_at if event is ResultEvent.PRELIMINARY else None
-        export = await self._exporter.export_json(order, prelim_until=until)
+        export = await self._client.export_json(order, prelim_until=until)
         _check_signed(delivery, event, export, told)
         for _ in range(_LOOKS):
             files = {
@@ -223,16 +208,14 @@ class Composer:
             }
             if not files:
                 return export, files
-            before, export = export, await self._exporter.export_json(order, prelim_until=until)
+            before, export = export, await self._client.export_json(order, prelim_until=until)
             _check_signed(delivery, event, export, told)
             if before == export:
                 return export, files
         raise Unsettled
 
     def _file(self, wanted: Format) -> Callable[..., Awaitable[bytes]]:
-        return {Format.PDF: self._exporter.export_pdf, Format.RTF: self._exporter.export_rtf}[
-            wanted
-        ]
+        return {Format.PDF: self._client.export_pdf, Format.RTF: self._client.export_rtf}[wanted]
 
 
 def in_sections(destination: Destination, event: ResultEvent) -> bool:
@@ -241,22 +224,26 @@ def in_sections(destination: Destination, event: ResultEvent) -> bool:
     return mapping is not None and bool(mapping.manner.layout.sections.codes)
 
 
-def indexed(connection: Connection, owed: Sequence[Owed]) -> list[list[IndexedOrder | None]]:
+def indexed(
+    connection: Connection, deliveries: Sequence[ClaimedDelivery]
+) -> list[list[IndexedOrder | None]]:
     """Read the orders of what is owed as they came in, for each; None where none did."""
     keys = [
         [Key(key.site, key.mrn, key.accession) for key in map(key_of, each.orders["orders"])]
-        for each in owed
+        for each in deliveries
     ]
     found = order_index.find_told(connection, chain.from_iterable(keys))
     return [[found.get(key) for key in some] for some in keys]
 
 
-def _due(owed: Owed, known: Known, destination: Destination) -> tuple[Told, OutboundMapping]:
+def _due(
+    delivery: ClaimedDelivery, known: Known, destination: Destination
+) -> tuple[Told, OutboundMapping]:
     """Say what it is to this receiver now, and by which definition; raise CompositionError."""
-    now = as_told(known.told, ResultEvent(owed.event), owed.release_key)
+    now = as_told(known.told, ResultEvent(delivery.event), delivery.release_key)
     mapping = destination.mapping_for(now.event)
-    if mapping is None or not owed.orders["orders"]:
-        raise NothingToSay(owed.event)
+    if mapping is None or not delivery.orders["orders"]:
+        raise NothingToSay(delivery.event)
     told = since_cancelled(known.told)
     if now.event in TAKES_BACK and TAKES_BACK[now.event].isdisjoint(told):
         raise NeverTold
@@ -264,7 +251,7 @@ def _due(owed: Owed, known: Known, destination: Destination) -> tuple[Told, Outb
 
 
 def _check_signed(
-    owed: Owed, event: ResultEvent, said: Export | Said, told: Sequence[Told]
+    delivery: ClaimedDelivery, event: ResultEvent, export: Export, told: Sequence[Told]
 ) -> None:
     """
     Raise NotSigned, or Gone: an addendum that was out before its report was recalled with it.
@@ -272,11 +259,31 @@ def _check_signed(
     The report's next signature is a release again, and so are its addenda. A preliminary report
     that has been signed says by now what only its release may tell: Gone as well.
     """
-    signed = said.report.signed_at is not None
+    signed = export.report.signed_at is not None
     if event is ResultEvent.PRELIMINARY and signed:
         raise Gone
     if event is ResultEvent.ADDENDUM and FINISHED.isdisjoint(each.event for each in told):
-        if not signed or len(said.addenda) < int(owed.orders["addenda"]):
+        if not signed or len(export.addenda) < int(delivery.orders["addenda"]):
             raise Gone
     elif event in SIGNED and not signed:
         raise NotSigned
+
+
+def _survivors(
+    connection: Connection, delivery: ClaimedDelivery, orders: Sequence[IndexedOrder | None]
+) -> dict[int, str]:
+    """Give the surviving MRN, by place, of orders whose patient was merged meanwhile."""
+    keys = [key_of(each) for each in delivery.orders["orders"]]
+    moved = {
+        place: (key.site, key.mrn)
+        for place, (key, order) in enumerate(zip(keys, orders, strict=True))
+        if order is not None and order.key.mrn != key.mrn
+    }
+    if not moved:
+        return {}
+    found = merged_patients.survivors(connection, moved.values())
+    return {
+        place: found[patient]
+        for place, patient in moved.items()
+        if (order := orders[place]) is not None and found.get(patient) == order.key.mrn
+    }

@@ -19,9 +19,9 @@ from bridge.delivery.appraisal import Appraiser, given_up
 from bridge.delivery.breaker import Breaker, Circuit
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import Destination
+from bridge.delivery.outcomes import OutcomeWriter
+from bridge.delivery.preparation import Preparation
 from bridge.delivery.replies import LOST, Reply, read_reply
-from bridge.delivery.settling import Settling
-from bridge.delivery.writing import Writing
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
@@ -98,10 +98,9 @@ class Courier:
             random=random,
             on_pause=self._pause_for,
         )
-        self._writing = Writing(composer, outbox, self._appraiser, self._alarm)
-        self._settling = Settling(outbox, clock, self._settled, self._alarm)
+        self._preparation = Preparation(composer, outbox, self._appraiser, self._alarm)
+        self._outcomes = OutcomeWriter(outbox, clock, self._settled, self._alarm)
         self._in_hand: dict[int, ClaimedDelivery] = {}
-        self._handed: list[ClaimedDelivery] = []
         self._next: asyncio.Task[Sequence[ClaimedDelivery]] | None = None
         self._idle = False
         self._task: asyncio.Task[None] | None = None
@@ -118,7 +117,7 @@ class Courier:
             await asyncio.wait([self._task], timeout=drain)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._settling.forget()
+        self._outcomes.forget()
         await self._give_back()
         await self._sender.close().asFuture(asyncio.get_running_loop())
 
@@ -143,17 +142,6 @@ class Courier:
         """Tell that there may be something to deliver. On the event loop's thread."""
         self._news.set()
 
-    @property
-    def room(self) -> int:
-        """How many messages, written and claimed, it would send at once. From any thread."""
-        return AT_ONCE if self._idle and not self._paused and not self._breaker.open_until else 0
-
-    def take(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        """Send these first, claimed for it by whoever queued them. On the event loop's thread."""
-        self._handed += claimed
-        self._in_hand |= {each.delivery_id: each for each in claimed}
-        self._news.set()
-
     async def _run(self) -> None:
         while not self._stopping:
             try:
@@ -163,13 +151,13 @@ class Courier:
                     continue
                 claimed = await self._due()
                 if not claimed:
-                    await self._wait()
+                    await self._rest(self._next_look.rest(self._clock()))
                 elif not await self._deliver(claimed):
                     await self._rest(LOOK_EVERY)
             except StoreError as error:
                 self._alarm("nothing delivered", error)
                 await self._rest(PAUSE)
-        await self._settling.done()
+        await self._outcomes.done()
 
     @property
     def pulse(self) -> tuple[int | None, int, int]:
@@ -183,15 +171,11 @@ class Courier:
         return self._paused or circuit is Circuit.OPEN
 
     async def _due(self) -> Sequence[ClaimedDelivery]:
-        """Give what was handed over, or read ahead; else claim, behind what has been settled."""
+        """Give what was claimed ahead; else claim, behind what has been settled."""
         upcoming, self._next = self._next, None
         if upcoming is not None and (claimed := await upcoming):
             return claimed
-        if not self._handed:
-            await self._settling.done()
-        if self._handed:
-            handed, self._handed = self._handed, []
-            return handed
+        await self._outcomes.done()
         self._news.clear()
         return await self._claim()
 
@@ -199,18 +183,9 @@ class Courier:
         destination, now = self.destination, self._clock()
         trying = self._breaker.circuit(now) is Circuit.TRYING
         most = 1 if trying else AT_ONCE
-        edition = destination.edition
-        claimed = await Threads.DELIVERY.run(
-            self._outbox.claim, destination.name, now, most, edition
-        )
+        claimed = await Threads.DELIVERY.run(self._outbox.claim, destination.name, now, most)
         self._in_hand |= {each.delivery_id: each for each in claimed}
         return claimed
-
-    async def _wait(self) -> None:
-        """Wait for something to do; whoever queues it may hand it over."""
-        self._idle = True
-        await self._rest(self._next_look.rest(self._clock()))
-        self._idle = False
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -225,10 +200,10 @@ class Courier:
         """
         if len(claimed) == AT_ONCE and self._next is None:
             self._next = asyncio.create_task(self._claim())
-        composed = await self._writing.compose(claimed, self.destination)
+        composed = await self._preparation.prepare(claimed, self.destination)
         for delivery, payload in zip(claimed, composed, strict=True):
             if isinstance(payload, DeliveryOutcome):
-                await self._settling.add(payload)
+                await self._outcomes.add(payload)
                 continue
             if self._stopping or self._held():
                 await self._give_back()
@@ -237,7 +212,7 @@ class Courier:
             if outcome is None:
                 await self._give_back(NOT_CONNECTED)
                 return False
-            await self._settling.add(outcome)
+            await self._outcomes.add(outcome)
         return True
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
@@ -269,8 +244,8 @@ class Courier:
 
     async def _give_back(self, why: str = INTERRUPTED) -> None:
         """Write down what was sent, and give back all that was not, with a code for why."""
-        await self._settling.done()
-        upcoming, self._next, self._handed = self._next, None, []
+        await self._outcomes.done()
+        upcoming, self._next = self._next, None
         if upcoming is not None:
             await asyncio.gather(upcoming, return_exceptions=True)
         if self._in_hand:

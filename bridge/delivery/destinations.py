@@ -22,7 +22,6 @@ FOLLOWS: Mapping[ResultEvent, ResultEvent] = {
 }
 """Events that nobody subscribes to by name: who was told the one is told the other."""
 
-_EDITION_BYTES = 8
 _CONTROL_ID_BYTES = 12  # 96 bits: 20 characters of base 32, the longest MSH-10 of HL7 v2.5.1
 
 
@@ -45,13 +44,6 @@ class Destination:
     time_zone: str = "UTC"
     retry: Policy = field(default_factory=Policy)
     breaker_after: int = 5
-
-    @property
-    def edition(self) -> str:
-        """Name everything of the settings that a message is written by."""
-        versions = [each.version for each in self.mappings]
-        said = repr((versions, sorted(self.fields.items()), self.time_zone))
-        return blake2b(said.encode(), digest_size=_EDITION_BYTES).hexdigest()
 
     def wants(self, site: str, event: ResultEvent) -> bool:
         """Whether it is told of an event of a site."""

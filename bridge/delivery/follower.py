@@ -13,17 +13,16 @@ from typing import Protocol
 import structlog
 
 from bridge.contract import FeedFault
-from bridge.delivery.learning import Learner
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
 from bridge.observability.redaction import describe, where
-from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.retry import Policy
 from bridge.store.errors import StoreError
 
-PAGE = 200  # changes that are learned in one transaction: others want to write too
+PAGE = 200  # changes that are processed in one transaction: others have to write too
 WAIT = 20.0  # seconds a call may wait for something to happen
 NO_NEWS = (
     "order_registered", "order_updated", "report_content_updated", "report_files_updated",
@@ -31,14 +30,9 @@ NO_NEWS = (
     "addendum_signed",
 )  # fmt: skip
 """Events of which no destination is told: our own launches, writing, and what may be recalled."""
-GIVE_WAY = 0.001  # seconds that whoever sends what was learned goes first
 ASK_AGAIN = 300.0  # seconds after which a service without the feed is asked for it again
 
 _REPLACED = frozenset(FeedFault)
-
-
-def _nobody_takes(claimed: Sequence[ClaimedDelivery]) -> None:
-    """Take nothing: there was no room."""
 
 
 class Feed(Protocol):
@@ -51,10 +45,8 @@ class Feed(Protocol):
         wait: float = 0.0,
         site: str = "",
         without: Sequence[str] = (),
-        *,
-        texts: bool = False,
     ) -> ChangePage:
-        """Read what changed, but for some events; with the words of what is released."""
+        """Read what changed, but for some events."""
 
 
 class Follower:
@@ -67,26 +59,20 @@ class Follower:
     def __init__(
         self,
         feed: Feed,
-        learner: Learner,
+        processor: ChangeProcessor,
         metrics: Metrics,
         notify: Callable[[], None],
         *,
         random: Random,
         site: str = "",
         wait: float = WAIT,
-        hand_over: Callable[[Sequence[ClaimedDelivery]], None] = _nobody_takes,
     ) -> None:
-        """
-        Take whom to notify when there is something to deliver.
-
-        `hand_over` is given what is claimed already, where the learner finds room for it.
-        """
+        """Take whom to notify when there is something to deliver."""
         self._log = structlog.get_logger("follower")
         self._feed = feed
-        self._learner = learner
+        self._processor = processor
         self._metrics = metrics
         self._notify = notify
-        self._hand_over = hand_over
         self._random = random
         self._site = site
         self._name = f"changes {site}".strip()
@@ -110,18 +96,15 @@ class Follower:
 
     async def step(self, wait: float = 0.0) -> int:
         """Read one page and take it in; give how many changes it had."""
-        after = await Threads.DELIVERY.run(self._learner.cursor, self._name)
+        after = await Threads.DELIVERY.run(self._processor.cursor, self._name)
         self._asked = after
-        page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS, texts=True)
+        page = await self._feed.changes(after, PAGE, wait, self._site, NO_NEWS)
         self.supported = True
         if page.changes or page.cursor > after:
-            learned = await self._learner.learned(self._name, page)
-            self._hand_over(learned.claimed)
-            if learned.claimed:
-                await asyncio.sleep(GIVE_WAY)
+            queued = await Threads.DELIVERY.run(self._processor.process, self._name, page)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()
-            if learned.queued > len(learned.claimed):
+            if queued:
                 self._notify()
         return len(page.changes)
 
@@ -151,7 +134,7 @@ class Follower:
         """Read the feed from its beginning: the service was restored, and our cursor is void."""
         self._log.error("change feed replaced; it is read again from its beginning", code=code)
         try:
-            await Threads.DELIVERY.run(self._learner.restart, self._name, self._asked, code)
+            await Threads.DELIVERY.run(self._processor.restart, self._name, self._asked, code)
         except StoreError as error:
             self._log.warning("feed not restarted", error=describe(error))
 

@@ -1,22 +1,21 @@
 """
 What a receiver was told of a report before, and what that makes of the next message.
 
-The names of documents (TXA-12, TXA-13) follow from it. Reads the deliveries; queues nothing.
+The names of documents (TXA-12, TXA-13) follow from it, and the sections that a later text has to
+delete at the receiver. Reads the deliveries and the messages that were sent; queues nothing.
 """
 
 from base64 import b32encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import State
-from bridge.store.answers import Answer, Words, carry
-from bridge.store.steps import among, asked
-from mappings.results import DocumentNames, ResultEvent
+from mappings.hl7.message import Message
+from mappings.results import DocumentNames, ResultEvent, Shown
 
 ALL_ORDERS = "all"
 """Ends the release key of a message about all orders of a report."""
@@ -30,24 +29,14 @@ _TOLD = text("""
     WHERE report_id = :report_id AND id < :id AND destination = :destination AND state = :done
     ORDER BY id
 """)
-
-_STANDING = among(
-    """
-    SELECT destination, report_id, release_key, event, state FROM delivery
-    WHERE report_id IN :reports ORDER BY report_id, id
-    """,
-    "reports",
-    "text",
-)
-_UNDECIDED = frozenset({State.QUEUED.value, State.CLAIMED.value, State.PARKED.value})
-
-
-class Standing(NamedTuple):
-    """A delivery that there is: what it is called, what it is about, and where it stands."""
-
-    release_key: str
-    event: str
-    state: str = State.QUEUED.value
+_SENT = text("""
+    SELECT d.release_key, b.payload FROM delivery AS d
+    JOIN delivery_body AS b ON b.delivery_id = d.id
+    WHERE d.report_id = :report_id AND d.id < :id AND d.destination = :destination
+    AND d.state = :done ORDER BY d.id
+""")
+_ORDER_DETAIL = "O"
+_TAKEN_BACK = frozenset({"D", "W", "X"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +62,6 @@ def told_before(connection: Connection, delivery: ClaimedDelivery) -> list[Told]
     for row in rows:
         if meet(delivery.release_key, row.release_key):
             told.append(as_told(told, ResultEvent(row.event), row.release_key))
-    return told
-
-
-def standing(
-    connection: Connection, reports: Sequence[str]
-) -> dict[tuple[str, str], list[Standing]]:
-    """Read all deliveries of reports, in order, by destination and report."""
-    return standing_read(carry(connection, standing_asked(connection, reports))) if reports else {}
-
-
-def standing_asked(connection: Connection, reports: Sequence[str]) -> Words:
-    """Give what `standing` asks, to be run with others."""
-    return asked(connection, _STANDING, reports)
-
-
-def standing_read(answer: Answer) -> dict[tuple[str, str], list[Standing]]:
-    """Read the answer to `standing_asked`."""
-    found: dict[tuple[str, str], list[Standing]] = {}
-    for row in answer:
-        about = found.setdefault((row.destination, row.report_id), [])
-        about.append(Standing(row.release_key, row.event, row.state))
-    return found
-
-
-def told_already(before: Sequence[Standing], release_key: str) -> list[Told] | None:
-    """Say what was told before a delivery; None while something before it is undecided."""
-    told: list[Told] = []
-    for each in before:
-        if not meet(release_key, each.release_key):
-            continue
-        if each.state in _UNDECIDED:
-            return None
-        if each.state == State.DONE:
-            told.append(as_told(told, ResultEvent(each.event), each.release_key))
     return told
 
 
@@ -176,3 +131,35 @@ def _which(release_key: str) -> str:
 def _sequence(release_key: str) -> int:
     number = release_key.split(":")[-2]
     return int(number) if number.isdecimal() else 0
+
+
+def shown_before(connection: Connection, delivery: ClaimedDelivery) -> tuple[Shown, ...]:
+    """Read what the same receiver has of the same report and orders."""
+    sent = connection.execute(
+        _SENT,
+        {
+            "report_id": delivery.report_id,
+            "id": delivery.delivery_id,
+            "destination": delivery.destination,
+            "done": State.DONE.value,
+        },
+    )
+    return shown(bytes(row.payload) for row in sent if meet(delivery.release_key, row.release_key))
+
+
+def shown(messages: Iterable[bytes]) -> tuple[Shown, ...]:
+    """Follow messages in order: what is told, and what is deleted, wrong or cancelled again."""
+    there: dict[Shown, None] = {}
+    for each in messages:
+        for observation in Message.parse(each).named("OBX"):
+            status = observation.value("OBX-11")
+            key = Shown(
+                observation.value("OBX-3.1"),
+                observation.value("OBX-3.3"),
+                observation.value("OBX-4"),
+            )
+            if status in _TAKEN_BACK:
+                there.pop(key, None)
+            elif status != _ORDER_DETAIL:
+                there[key] = None
+    return tuple(there)

@@ -20,10 +20,10 @@ from sqlalchemy import Connection, bindparam, text
 
 from bridge.delivery import rounds
 from bridge.delivery.destinations import Destination
-from bridge.delivery.polling import is_released
+from bridge.delivery.known_reports import released_of
 from bridge.delivery.rounds import Round
-from bridge.delivery.seen import released_of
-from bridge.delivery.strangers import STILL_ORDERED, WorklistService, read_page, says_no
+from bridge.delivery.status_poll import is_released
+from bridge.delivery.worklist_check import STILL_ORDERED, WorklistService, read_page, says_no
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.executors import Threads

@@ -1,20 +1,26 @@
 """
-What administrators of a site read and set over HTTP (ours): settings, audit trail, supplies.
+Our engine's endpoints for administration: sites, audit trail, accounts, and who is signed in.
 
-Part of `EngineClient`; see there. Values are the API's JSON: people and consoles read them.
+Part of `EngineClient`; see there. Values are the API's JSON, which the console shows.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
-from bridge.engine_client.replies import Unreadable
-from bridge.engine_client.requests import given
-from bridge.engine_client.transport import Transport
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import Visitor
+from bridge.engine_client.replies import Unreadable, visitor
+from bridge.engine_client.transport import Transport, given
+from bridge.queue.states import Failure
+
+_ACCOUNTS: Final = "/api/account"
+_PROFILE: Final = "/reporting/api/account"
+_SIGNED_OUT: Final = 401
 
 
-class Administering:
-    """Endpoints below `/api/admin/sites/{SiteID}`."""
+class Administration:
+    """Endpoints below `/api/admin` and `/api/account`, and the profile of a browser's session."""
 
     def __init__(self, transport: Transport) -> None:
         """Share one transport."""
@@ -70,6 +76,29 @@ class Administering:
     async def set_code_map(self, site: str, csv: str) -> None:
         """Replace a site's billing code map by a CSV: system,match,code,description."""
         await self._transport.send("PUT", f"{_path(site)}/code-map", site, body={"csv": csv})
+
+    async def administer_account(
+        self,
+        method: str,
+        path: str = "",
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """Call an endpoint in our own name; give status and body of the answer."""
+        return await self._transport.relay(method, f"{_ACCOUNTS}{path}", "", body=body, query=query)
+
+    async def visitor(self, cookies: str, *, unattended: bool = False) -> Visitor | None:
+        """Say who is there; None: nobody. `unattended` keeps nobody signed in."""
+        try:
+            response = await self._transport.visit(_PROFILE, cookies, unattended=unattended)
+            return visitor(response.json())
+        except EngineFailure as failure:
+            if failure.status == _SIGNED_OUT:
+                return None
+            raise
+        except (Unreadable, ValueError, RecursionError):
+            raise EngineFailure(_PROFILE, Failure.PERMANENT, "unreadable") from None
 
 
 def _path(site: str) -> str:

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from bridge.engine_client.calling import Answer, Caller, Request
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.launching import BATCH
+from bridge.engine_client.reports import BATCH
+from bridge.engine_client.transport import Answer, Caller, Request
 
 _FAULT = 500
 

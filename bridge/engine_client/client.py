@@ -1,40 +1,23 @@
 """
 The report service as the interface document describes it, one method an endpoint.
 
-Works against our engine in the same process and against any service over a socket, by
-whichever `Caller` it is given. Every outcome is a value, or an `EngineFailure`
-that says if retrying helps.
+A `Caller` carries its calls to our engine in the same process or to any service over a socket.
+Every outcome is a value, or an `EngineFailure` that says if retrying helps.
 """
 
 from urllib.parse import quote, urlencode
 
-import httpx
-
-from bridge.engine_client.accounts import AccountAdministration
-from bridge.engine_client.administration import Administering
-from bridge.engine_client.calling import Caller
+from bridge.engine_client.administration import Administration
 from bridge.engine_client.feeds import Feeds
-from bridge.engine_client.launching import Launching
-from bridge.engine_client.over_httpx import OverHttpx
 from bridge.engine_client.reports import Reports
-from bridge.engine_client.requests import given
-from bridge.engine_client.transport import Tokens, Transport
-from bridge.engine_client.visiting import Visiting
+from bridge.engine_client.transport import Caller, Tokens, Transport, given
 
 
-class EngineClient(Launching, Reports, Feeds, Administering, AccountAdministration, Visiting):
+class EngineClient(Reports, Feeds, Administration):
     """Every endpoint of the interface document and of DESIGN chapter 6."""
 
-    def __init__(self, http: httpx.AsyncClient | Caller, tokens: Tokens | str) -> None:
-        """
-        Take what carries calls to the service, and its access tokens.
-
-        Of an httpx client the base address is the service's.
-
-        Over `httpx.ASGITransport` pass `raise_app_exceptions=False`, so that a fault of the
-        service is an answer here as it would be over a socket.
-        """
-        caller = OverHttpx(http) if isinstance(http, httpx.AsyncClient) else http
+    def __init__(self, caller: Caller, tokens: Tokens | str) -> None:
+        """Take what carries calls to the service, and its access tokens."""
         known = tokens if isinstance(tokens, Tokens) else Tokens(tokens)
         super().__init__(Transport(caller, known))
 

@@ -5,6 +5,7 @@ Part of `EngineClient`; see there.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from bridge.engine_client.models import (
     ChangePage,
@@ -14,8 +15,7 @@ from bridge.engine_client.models import (
     WorklistPage,
 )
 from bridge.engine_client.replies import change_page, status_records, worklist_page
-from bridge.engine_client.requests import given, several_orders
-from bridge.engine_client.transport import Transport
+from bridge.engine_client.transport import Transport, given
 
 
 def _nothing(_: object) -> None:
@@ -51,7 +51,7 @@ class Feeds:
             f"/api/report/{action}",
             site,
             status_records,
-            body=several_orders(site, orders),
+            body=_several_orders(site, orders),
         )
 
     async def changes(
@@ -61,22 +61,19 @@ class Feeds:
         wait: float = 0.0,
         site: str = "",
         without: Sequence[str] = (),
-        *,
-        texts: bool = False,
     ) -> ChangePage:
         """
         Read what changed after a cursor, in commit order.
 
         Waits up to `wait` seconds for something to happen. `site` chooses the token, and
         with it the sites that are seen. Events of `without` need not be told; a service may
-        tell them all the same. With `texts`, it may tell what is released in words too.
+        tell them all the same.
         """
         query = given(
             after=after,
             limit=limit,
             wait=wait or None,
             without=list(without) or None,
-            texts="true" if texts else None,
         )
         return await self._transport.call(
             "GET", "/api/report/changes", site, change_page, query=query, wait=wait
@@ -125,3 +122,11 @@ class Feeds:
     async def description(self) -> object:
         """Read `/openapi.json`."""
         return await self._transport.call("GET", "/openapi.json", "", lambda value: value)
+
+
+def _several_orders(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
+    """Build the body of link-orders and unlink-orders: the site once, the orders in order."""
+    return {
+        "SiteID": site,
+        "clinicalInfo": [{"PatientMRN": each.mrn, "Accession": each.accession} for each in orders],
+    }

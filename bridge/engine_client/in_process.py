@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
-from bridge.engine_client.calling import Answer, Caller, Request, no_answer, target
+from bridge.engine_client.transport import Answer, Caller, Request, no_answer, target
 from bridge.request_body import IN_PROCESS
 
 Message = MutableMapping[str, Any]

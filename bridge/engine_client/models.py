@@ -174,14 +174,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a report says: its text, and its signed addenda in order."""
-
-    report: ExportedText
-    addenda: tuple[ExportedText, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """
     One entry of the change feed (DESIGN chapter 6); `at` in milliseconds.
@@ -189,8 +181,7 @@ class Change:
     `addenda` is the place of a released addendum among those of the export, from 1, or the one
     that a withdrawn addendum had. Its number may be higher: numbers of addenda that a recall
     cleared are not used again.
-    `said` is what the report said when the feed was read, if it was told. `cancelled`: the order
-    of a report that was deleted does not come back.
+    `cancelled`: the order of a report that was deleted does not come back.
     """
 
     cursor: int
@@ -200,7 +191,6 @@ class Change:
     orders: tuple[Mapping[str, Any], ...]
     release: Release | None
     addenda: int | None = None
-    said: Said | None = None
     cancelled: bool = False
 
 
@@ -227,3 +217,43 @@ class WorklistPage:
 
     items: tuple[Mapping[str, Any], ...]
     next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account; `enrolled`: its owner has set a password once, or came in by the provider."""
+
+    account_id: str
+    email: str
+    disabled: bool
+    enrolled: bool
+    sites: frozenset[str] = frozenset()
+    second_factor: bool = False
+    password: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A one-time link for the owner; None where a provider signs people in. Time in ms."""
+
+    link: str | None
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """
+    A signed-in person, their session, and how they like their pages.
+
+    `site` is the one site that the session is good for; None: all of the account's.
+    `authenticated_at`, in ms, is when the person last proved who they are. `second_factor`: they
+    did so with a one-time code or at an identity provider.
+    """
+
+    account_id: str
+    email: str
+    name: str
+    theme: str
+    site: str | None
+    authenticated_at: int
+    second_factor: bool

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from bridge.contract import ReportStatus
 from bridge.engine_client.models import (
+    Account,
     Change,
     ChangePage,
+    Enrolment,
     Export,
     ExportedPrelim,
     ExportedText,
@@ -21,9 +23,9 @@ from bridge.engine_client.models import (
     Person,
     PrelimMatch,
     Release,
-    Said,
     Session,
     StatusRecord,
+    Visitor,
     WorklistPage,
 )
 
@@ -206,7 +208,7 @@ def prelim_match(value: object) -> PrelimMatch:
 
 def _change(value: object) -> Change:
     body = _object(value, "change")
-    release, text = body.get("release"), body.get("text")
+    release = body.get("release")
     return Change(
         cursor=_number(body.get("cursor"), "cursor") or 0,
         at=moment(body.get("at"), "at") or 0,
@@ -215,16 +217,7 @@ def _change(value: object) -> Change:
         orders=_each(body.get("orders") or [], "orders", _tags),
         release=None if release is None else _release(release),
         addenda=_number(body.get("addenda"), "addenda"),
-        said=None if text is None else _said(text),
         cancelled=body.get("cancelled") is True,
-    )
-
-
-def _said(value: object) -> Said:
-    body = _object(value, "text")
-    return Said(
-        _exported_text(body.get("reportInfo") or {}),
-        _each(body.get("addendumInfo") or [], "addendumInfo", _exported_text),
     )
 
 
@@ -250,3 +243,46 @@ def worklist_page(value: object) -> WorklistPage:
     """Read a page of the worklist."""
     body = _object(value, "worklist")
     return WorklistPage(_each(body.get("items"), "items", _tags), str(body.get("next") or ""))
+
+
+def account(value: object) -> Account:
+    """Read an account. Raises Unreadable."""
+    if not isinstance(value, dict) or not isinstance(value.get("accountId"), str):
+        raise Unreadable("accountId")
+    if not value["accountId"] or not isinstance(value.get("email"), str):
+        raise Unreadable("email")
+    return Account(
+        value["accountId"],
+        value["email"],
+        disabled=value.get("disabled") is not False,
+        enrolled=value.get("enrolled") is True,
+        sites=frozenset(map(str, value.get("sites") or ())),
+        second_factor=value.get("secondFactor") is True,
+        password=value.get("password") is True,
+    )
+
+
+def enrolment(value: object) -> Enrolment:
+    """Read an enrolment. Raises Unreadable."""
+    if not isinstance(value, dict):
+        raise Unreadable("enrolment")
+    link, until = value.get("link"), value.get("expiresAt")
+    return Enrolment(str(link) if link else None, int(until) if until else None)
+
+
+def visitor(value: object) -> Visitor:
+    """Read a profile. What says how far the session reaches must be there."""
+    if not isinstance(value, dict):
+        raise Unreadable("profile")
+    site, since = value.get("site", ""), value.get("authenticatedAt")
+    account_id, email = value.get("accountId"), value.get("email")
+    if not isinstance(account_id, str) or not account_id:
+        raise Unreadable("accountId")
+    if not isinstance(email, str):
+        raise Unreadable("email")
+    if site == "" or not isinstance(site, str | None):
+        raise Unreadable("site")
+    if not isinstance(since, int):
+        raise Unreadable("authenticatedAt")
+    name, theme = (str(value.get(each) or "") for each in ("name", "theme"))
+    return Visitor(account_id, email, name, theme, site, since, value.get("secondFactor") is True)

@@ -1,15 +1,29 @@
 """
-The endpoints about one report: read it, export it, and move it through its states.
+The interface document's endpoints about one report: launch it, read it, export it, and move it.
 
-Part of `EngineClient`; see there.
+Part of `EngineClient`; see there. Members of a request that are at their default are left out: a
+strict service may know fewer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bridge.engine_client.models import Export, OrderKey, PrelimMatch
-from bridge.engine_client.replies import export, member, prelim_match
-from bridge.engine_client.requests import one_report
-from bridge.engine_client.transport import Transport
+from bridge.engine_client.errors import EngineFailure, classify, code_of
+from bridge.engine_client.models import (
+    Export,
+    Launch,
+    Launched,
+    OrderKey,
+    PrelimMatch,
+    Session,
+    UserInfo,
+)
+from bridge.engine_client.replies import Unreadable, export, launched, member, prelim_match, session
+from bridge.engine_client.transport import Transport, given
+from bridge.queue.states import Failure
+
+LAUNCH = "/api/report/launch/clinical"
+BATCH = "/api/report/launch/clinical/batch"
 
 
 def _nothing(_: object) -> None:
@@ -17,11 +31,58 @@ def _nothing(_: object) -> None:
 
 
 class Reports:
-    """Interface document, Endpoints, from content to unassign."""
+    """Interface document, Endpoints: launch and session, then from content to unassign."""
 
     def __init__(self, transport: Transport) -> None:
         """Share one transport."""
         self._transport = transport
+
+    async def launch(self, launch: Launch) -> Launched:
+        """Create or retrieve a report and its link."""
+        return await self._transport.call(
+            "POST", LAUNCH, launch.site, launched, body=_launch_body(launch)
+        )
+
+    async def launch_batch(self, launches: Sequence[Launch]) -> list[Launched | EngineFailure]:
+        """
+        Launch several reports of one site's token in one call; one result each, in order.
+
+        Raises EngineFailure when the whole call failed (`is_unsupported`: no such endpoint).
+        """
+        bodies = [_launch_body(each) for each in launches]
+        results = await self._transport.call(
+            "POST", BATCH, launches[0].site, _batch_results, body=bodies
+        )
+        if len(results) != len(launches):
+            raise EngineFailure(BATCH, Failure.AMBIGUOUS, "unreadable")
+        return results
+
+    async def create_session(
+        self,
+        site: str,
+        user_name: str,
+        user_email: str,
+        *,
+        location: str | None = None,
+        app_language: str | None = None,
+        speech_language: str | None = None,
+        auth: str | None = None,
+    ) -> Session:
+        """Make a short-lived link that warms up an embedded session; creates no report."""
+        clinical_info = given(
+            SiteID=site,
+            SiteLocation=location,
+            AppLanguage=app_language,
+            SpeechLanguage=speech_language,
+        )
+        user = given(UserName=user_name, UserEmail=user_email, Auth=auth)
+        body = {"clinicalInfo": clinical_info, "userInfo": user}
+        return await self._transport.call("POST", "/api/report/init", site, session, body=body)
+
+    async def open_link(self, link: str) -> str:
+        """Follow a report link or session link as a browser would; gives the page's HTML."""
+        response = await self._transport.send("GET", link, "")
+        return response.text
 
     async def content(self, order: OrderKey) -> str:
         """Read the report's plain text."""
@@ -31,7 +92,7 @@ class Reports:
 
     async def export_html(self, order: OrderKey, time_zone: str | None = None) -> str:
         """Export a complete HTML document; dates in an IANA zone."""
-        body = one_report(order, timeZone=time_zone)
+        body = _one_report(order, timeZone=time_zone)
         return await self._transport.call(
             "POST", "/api/report/export/html", order.site, member("html"), body=body
         )
@@ -43,7 +104,7 @@ class Reports:
         `prelim_until` (ms) is for our own engine, here and below: the text is that of the latest
         preliminary read by then.
         """
-        body = one_report(order, prelimUntil=prelim_until)
+        body = _one_report(order, prelimUntil=prelim_until)
         return await self._transport.call(
             "POST", "/api/report/export/json", order.site, export, body=body
         )
@@ -58,7 +119,7 @@ class Reports:
         prelim_until: int | None = None,
     ) -> bytes:
         """Export RTF, as bytes; our own engine shows only the first `addenda` addenda."""
-        body = one_report(
+        body = _one_report(
             order,
             timeZone=time_zone,
             responseType="arraybuffer",
@@ -80,7 +141,7 @@ class Reports:
         prelim_until: int | None = None,
     ) -> bytes:
         """Export PDF with the first `addenda` addenda; an addition of our own engine."""
-        body = one_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
+        body = _one_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
         response = await self._transport.send(
             "POST", "/api/report/export/pdf", order.site, body=body
         )
@@ -147,10 +208,73 @@ class Reports:
         )
 
     async def _act(self, action: str, order: OrderKey, **options: object) -> None:
-        body = one_report(order, **options)
+        body = _one_report(order, **options)
         await self._transport.call("POST", f"/api/report/{action}", order.site, _nothing, body=body)
 
     async def _flat(self, action: str, order: OrderKey) -> None:
         await self._transport.call(
             "POST", f"/api/report/{action}", order.site, _nothing, body=order.tags()
         )
+
+
+def _launch_body(launch: Launch) -> dict[str, Any]:
+    """Build the body of `POST /api/report/launch/clinical`."""
+    body: dict[str, Any] = {
+        "clinicalInfo": dict(launch.clinical_info),
+        "reportingApp": dict(launch.reporting_app),
+        "response": {"type": launch.response_type},
+    }
+    if launch.qr_code is not None:
+        body["response"]["qrCodeOptions"] = {
+            "size": launch.qr_code.size,
+            "mode": launch.qr_code.mode,
+        }
+    if launch.user is not None:
+        body["userInfo"] = _user(launch.user)
+    if launch.dicom_sr:
+        body["dicomSR"] = [{"fileData": each} for each in launch.dicom_sr]
+    if launch.key_images:
+        body["keyImages"] = [
+            {"imageData": each.image_data, "contentType": each.content_type}
+            | ({"fileName": each.file_name} if each.file_name else {})
+            for each in launch.key_images
+        ]
+    return body | {
+        name: True
+        for name, wanted in (
+            ("lazyLaunch", launch.lazy),
+            ("registerOrder", launch.register_order),
+            ("forceUpdatePatientName", launch.force_update_patient_name),
+        )
+        if wanted
+    }
+
+
+def _user(user: UserInfo) -> dict[str, Any]:
+    body: dict[str, Any] = {"UserEmail": user.email, "UserName": user.name}
+    if user.auth:
+        body["Auth"] = user.auth
+    if user.force_ownership_transfer:
+        body["forceOwnershipTransfer"] = True
+    return body
+
+
+def _one_report(order: OrderKey, **options: Any) -> dict[str, Any]:
+    """Build the body of a single-report endpoint; options that are None are left out."""
+    return {"clinicalInfo": order.tags()} | given(**options)
+
+
+def _batch_results(value: object) -> list[Launched | EngineFailure]:
+    """Read the answer to a batch: launch answers and problem bodies, mixed."""
+    results = value.get("results") if isinstance(value, Mapping) else value
+    if not isinstance(results, list):
+        raise Unreadable("results")
+    return [_batch_result(each) for each in results]
+
+
+def _batch_result(value: object) -> Launched | EngineFailure:
+    status = value.get("status") if isinstance(value, Mapping) else None
+    if isinstance(status, int):
+        code = code_of(value, status)
+        return EngineFailure(BATCH, classify(status, code), code, status)
+    return launched(value)

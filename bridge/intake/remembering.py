@@ -27,7 +27,6 @@ from bridge.intake.signals import has_moved_away
 from bridge.intake.whereabouts import MovedVisit, Whereabouts, others_visits
 from bridge.queue.operate import resume
 from bridge.queue.states import Event
-from bridge.queue.unsent import unwrite
 from bridge.queue.work import Claimed, Outcome
 from bridge.store import (
     concerns,
@@ -187,7 +186,6 @@ class Memory:
         """Write down what was learned, within a transaction. Raises StoreError."""
         for change in changes:
             for site, prior_mrn, mrn in change.merges:
-                unwrite(connection, order_index.reports_of(connection, site, prior_mrn))
                 survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
                 order_index.move_patient(connection, site, prior_mrn, survivor)
                 moved_visits.merge(connection, site, prior_mrn, survivor)

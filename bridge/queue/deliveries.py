@@ -32,19 +32,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """
-    A message written before its turn: its bytes, its MSH-10, and what it was written by.
-
-    Another `edition` at its first turn means that it is to be written anew.
-    """
-
-    payload: bytes
-    control_id: str
-    edition: str
-
-
-@dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
     """
     A delivery whose turn it is. `payload` is None until it has been composed.

@@ -5,42 +5,13 @@ Pure: no statement runs here.
 """
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Row
 
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Draft, Release
-from bridge.queue.placing import Place
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
 from bridge.queue.settlements import Settlement
 from bridge.queue.states import Event
-
-
-def is_stale(row: Row[Any], edition: str) -> bool:
-    """Whether it was written ahead by other definitions, and this is its very first turn."""
-    return bool(row.edition) and row.edition != edition and row.attempts == 1 and row.tries is None
-
-
-def drafted(draft: Draft | None) -> dict[str, Any]:
-    """Give what a draft adds to a delivery."""
-    return {} if draft is None else asdict(draft)
-
-
-def handed_out(number: int, row: Place, release: Release) -> ClaimedDelivery:
-    """Give a delivery that was placed and claimed in one."""
-    return ClaimedDelivery(
-        delivery_id=number,
-        destination=row.destination,
-        report_id=row.report_id,
-        release_key=row.release_key,
-        event=row.event,
-        orders=release.orders,
-        control_id=row.control_id,
-        payload=row.payload,
-        attempts=row.attempts,
-        release_at=row.release_at,
-        created_at=row.created_at,
-    )
 
 
 def columns(release: Release, key: int, now: int) -> dict[str, Any]:
@@ -57,8 +28,8 @@ def columns(release: Release, key: int, now: int) -> dict[str, Any]:
     }
 
 
-def claimed(row: Row[Any], *, anew: bool) -> ClaimedDelivery:
-    """Read a row that was claimed; `anew` leaves its payload out."""
+def claimed(row: Row[Any]) -> ClaimedDelivery:
+    """Read a row that was claimed."""
     return ClaimedDelivery(
         delivery_id=row.id,
         destination=row.destination,
@@ -67,7 +38,7 @@ def claimed(row: Row[Any], *, anew: bool) -> ClaimedDelivery:
         event=row.event,
         orders=json.loads(row.orders),
         control_id=row.control_id,
-        payload=None if row.payload is None or anew else bytes(row.payload),
+        payload=None if row.payload is None else bytes(row.payload),
         attempts=row.attempts,
         release_at=row.release_at,
         created_at=row.created_at,

@@ -6,7 +6,6 @@ is composed once and kept: every repeat sends the same bytes. Blocking: call it 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from sqlalchemy import Connection, bindparam, text
 
@@ -15,16 +14,12 @@ from bridge.queue.deliveries import (
     INTERRUPTED,
     ClaimedDelivery,
     DeliveryOutcome,
-    Draft,
     Release,
 )
 from bridge.queue.delivery_rows import (
     answer,
     claimed,
     columns,
-    drafted,
-    handed_out,
-    is_stale,
     settlement,
 )
 from bridge.queue.errors import NoSuchRow
@@ -33,11 +28,11 @@ from bridge.queue.lanes import Line
 from bridge.queue.placing import Place
 from bridge.queue.settlements import Settlement
 from bridge.queue.statements import OUTBOX
-from bridge.queue.states import Event, State, after
+from bridge.queue.states import Event
 from bridge.queue.waking import CHANNEL
+from bridge.store.answers import run_all
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
-from bridge.store.lease_time import machine_time
 from bridge.store.presence import lock_name
 from bridge.store.steps import Step, carry_out, unnested
 
@@ -47,22 +42,21 @@ LEASE = 120_000
 CLOCKS = 300_000
 """Milliseconds by which a time may be further ahead than anybody wanted before it is mended."""
 
-_NO_DRAFTS: Mapping[tuple[str, str], Draft] = MappingProxyType({})
-_NO_ROOMS: Mapping[str, int] = MappingProxyType({})
-
+# Releases before 2026-11-24 stored messages before their first claim, with an edition. Nothing sent
+# these yet, so that they are composed again.
 _CLAIMED = text("""
     SELECT d.id, d.destination, d.report_id, d.release_key, d.event, d.orders, d.control_id,
-        b.payload, b.edition, d.attempts, d.release_at, d.created_at, d.tries
+        CASE WHEN b.edition <> '' AND d.attempts = 1 AND d.tries IS NULL THEN NULL
+            ELSE b.payload END AS payload,
+        d.attempts, d.release_at, d.created_at, d.tries
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
-_UNWRITE = text("DELETE FROM delivery_body WHERE delivery_id IN :ids").bindparams(
-    bindparam("ids", expanding=True)
-)
 _STORE = text("""
     INSERT INTO delivery_body (delivery_id, payload)
     SELECT id, :payload FROM delivery WHERE id = :id
-    ON CONFLICT (delivery_id) DO NOTHING RETURNING delivery_id
+    ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
+    WHERE delivery_body.edition <> '' RETURNING delivery_id
 """)
 _HASTEN = text("""
     UPDATE delivery SET not_before = :now
@@ -76,7 +70,8 @@ _STORED = text("""
 _STORE_MANY = text("""
     INSERT INTO delivery_body (delivery_id, payload)
     SELECT id, :payload FROM delivery WHERE id = :id
-    ON CONFLICT (delivery_id) DO NOTHING
+    ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
+    WHERE delivery_body.edition <> ''
 """)
 _NAME_MANY = text("""
     UPDATE delivery SET control_id = :control_id WHERE id = :id AND control_id = ''
@@ -122,72 +117,29 @@ class Outbox:
 
         Reports are delivered in the order in which this is called for them.
         """
-        return self.place(connection, list(releases), now)[0]
-
-    def place(
-        self,
-        connection: Connection,
-        releases: Sequence[Release],
-        now: int,
-        drafts: Mapping[tuple[str, str], Draft] = _NO_DRAFTS,
-        rooms: Mapping[str, int] = _NO_ROOMS,
-    ) -> tuple[int, list[ClaimedDelivery]]:
-        """
-        As `enqueue`; what has a draft and nothing before it may be claimed in the same breath.
-
-        Drafts are named by destination and release key; `rooms` says how many may be claimed of
-        each destination. Give how many were new, and the claimed ones.
-        """
-        lanes = [lane(each.destination, each.report_id) for each in releases]
-        # Two nodes that learn of the same report at once must number its releases alike.
-        turns = self._database.serialized(f"outbox {key}" for key in lanes)
-        full = set(placing.taken(connection, lanes if rooms else (), turns))
-        left, rows = dict(rooms), []
-        for key, release in zip(lanes, releases, strict=True):
-            draft = drafts.get((release.destination, release.release_key))
-            row = Place(**columns(release, key, now), **drafted(draft))
-            if draft is not None and key not in full and left.get(release.destination, 0) > 0:
-                left[release.destination] -= 1
-                row = self._taken(row, machine_time(connection, now))
-            full.add(key)
-            rows.append(row)
-        ids = placing.place(connection, rows)
-        new = [each for each in zip(ids, rows, releases, strict=True) if each[0] is not None]
-        if any(row.owner is None for _, row, _ in new):
-            self._database.announce(connection, CHANNEL)
-        return len(new), [
-            handed_out(number, row, release)
-            for number, row, release in new
-            if number is not None and row.owner is not None
+        rows = [
+            Place(**columns(each, lane(each.destination, each.report_id), now)) for each in releases
         ]
+        # Two nodes that read of the same report at once must number its releases alike.
+        turns = self._database.serialized(f"outbox {each.lane}" for each in rows)
+        run_all(connection, turns)
+        new = placing.place(connection, rows)
+        if new:
+            self._database.announce(connection, CHANNEL)
+        return new
 
-    def _taken(self, row: Place, moment: int) -> Place:
-        """Give a delivery as its claim leaves it."""
-        state = after(State.QUEUED, Event.CLAIM)
-        return row._replace(
-            state=state.value, attempts=1, owner=self._owner, lease_until=moment + self.lease
-        )
-
-    def claim(
-        self, destination: str, now: int, limit: int, edition: str = ""
-    ) -> list[ClaimedDelivery]:
-        """
-        Take up to `limit` deliveries, of different reports, that nothing stands before.
-
-        What another edition wrote ahead, and nobody has had in hand yet, loses its payload.
-        """
+    def claim(self, destination: str, now: int, limit: int) -> list[ClaimedDelivery]:
+        """Take up to `limit` deliveries, of different reports, that nothing stands before."""
         unseen = True
         taken: list[ClaimedDelivery] = []
         while unseen and not taken:
             try:
-                taken, unseen = self._claim(destination, now, limit, edition)
+                taken, unseen = self._claim(destination, now, limit)
             except Conflict:  # another node had one of the lanes a moment before
                 return []
         return taken
 
-    def _claim(
-        self, destination: str, now: int, limit: int, edition: str
-    ) -> tuple[list[ClaimedDelivery], bool]:
+    def _claim(self, destination: str, now: int, limit: int) -> tuple[list[ClaimedDelivery], bool]:
         with self._database.write() as connection:
             taken = self._line.claim(
                 connection,
@@ -199,10 +151,7 @@ class Outbox:
             )
             ids = taken.ids
             rows = connection.execute(_CLAIMED, {"ids": ids}).all() if ids else []
-            stale = {row.id for row in rows if is_stale(row, edition)}
-            if stale:
-                connection.execute(_UNWRITE, {"ids": sorted(stale)})
-            return [claimed(row, anew=row.id in stale) for row in rows], taken.unseen
+            return [claimed(row) for row in rows], taken.unseen
 
     def store_payload(self, delivery_id: int, payload: bytes, control_id: str) -> tuple[bytes, str]:
         """

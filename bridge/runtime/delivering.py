@@ -1,19 +1,17 @@
 """The delivery parts of one process: who follows the service, who polls it, one courier each."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from bridge.delivery.ahead import Ahead
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
-from bridge.delivery.learning import Learner
-from bridge.delivery.poller import StatusPoller
 from bridge.delivery.reconciler import Reconciler
+from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.missing import Tally
@@ -21,7 +19,6 @@ from bridge.observability.metrics import Metrics
 from bridge.operations import troubles
 from bridge.operations.channels import Kind, channels
 from bridge.operations.tracing import Tracer, traced
-from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.outbox import Outbox
 from bridge.queue.waking import HEARD, UNHEARD
 from bridge.runtime.circuits import Circuits
@@ -75,26 +72,17 @@ class Delivery:
         named = self._couriers.named
         self._board = Switchboard(database, Kind.DESTINATION, named, metrics, now_ms, schedule)
         self._circuits = Circuits(database, named, now_ms)
-        ahead = Ahead(composer)
-        self._learner = Learner(database, self._outbox, found.compiled, now_ms, ahead, self._rooms)
+        self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
         self._followers = [
             self._follower(client, metrics, site) for site in client.tokens.distinct()
         ]
-        self._poller = StatusPoller(client, self._learner, self._notify, every=self._every)
+        self._poller = StatusPoller(client, self._processor, self._notify, every=self._every)
         self._reconciler = Reconciler(client, database, found.compiled, metrics, LOOK_AGAIN)
         self._comparing = asyncio.Lock()
         self._heard = 0  # the last wish for a round that was followed
 
     def _follower(self, client: EngineClient, metrics: Metrics, site: str) -> Follower:
-        return Follower(
-            client,
-            self._learner,
-            metrics,
-            self._notify,
-            random=chance(),
-            site=site,
-            hand_over=self._hand_over,
-        )
+        return Follower(client, self._processor, metrics, self._notify, random=chance(), site=site)
 
     def parts(self) -> list[Step]:
         """Give the parts in the order of their start."""
@@ -157,7 +145,7 @@ class Delivery:
 
     async def _adopt(self, found: Receivers) -> None:
         """Go on with other destinations, written by other definitions."""
-        self._learner.adopt(found.compiled)
+        self._processor.adopt(found.compiled)
         self._reconciler.adopt(found.compiled)
         await self._couriers.adopt(found, self._board)
         await self._tell()
@@ -172,15 +160,6 @@ class Delivery:
     def _notify(self) -> None:
         for courier in self._couriers:
             courier.notify()
-
-    def _rooms(self) -> dict[str, int]:
-        return {each.destination.name: room for each in self._couriers if (room := each.room)}
-
-    def _hand_over(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        for courier in self._couriers:
-            own = [each for each in claimed if each.destination == courier.destination.name]
-            if own:
-                courier.take(own)
 
     def _pause_for(self, name: str, reason: str) -> None:
         self._board.pause_for(name, reason)

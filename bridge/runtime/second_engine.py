@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge import __version__
-from bridge.engine_client.launching import BATCH
+from bridge.engine_client.reports import BATCH
 from bridge.observability.logs import configure
 from bridge.runtime.interpreter import settle_down
 from bridge.runtime.step import now_ms

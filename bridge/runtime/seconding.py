@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 
 import structlog
 
-from bridge.engine_client.connections import Connections
+from bridge.engine_client.http_caller import HttpCaller, http_caller
 from bridge.executors import Threads
 from bridge.queue.pressure import Pressure
 from bridge.queue.work import Claimed, Outcome
@@ -47,12 +47,13 @@ class SecondEngine:
         self._pressure = pressure
         self._always = always
         self._process: EngineProcess | None = None
-        self._caller: Connections | None = None
+        self._caller: HttpCaller | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._stopping = False
         self._not_before = 0.0
 
     @property
-    def caller(self) -> Connections | None:
+    def caller(self) -> HttpCaller | None:
         """What carries requests to it; None while there is none."""
         return self._caller
 
@@ -124,7 +125,7 @@ class SecondEngine:
         if self._stopping:
             return
         self._log.info("second engine ready")
-        self._caller = Connections(HOST, process.port)
+        self._caller = http_caller(f"http://{HOST}:{process.port}")
         asyncio.get_running_loop().call_later(_LOOK_EVERY, self._look)
 
     def _look(self) -> None:
@@ -141,7 +142,7 @@ class SecondEngine:
         """Ask nothing of it any more; who waits for an answer still gets it."""
         caller, self._caller = self._caller, None
         if caller is not None:
-            caller.leave()
+            self._leaving = asyncio.create_task(caller.leave(), name="leave second engine")
 
     def _gone(self, status: int) -> None:
         self._let_go()
@@ -156,6 +157,8 @@ class SecondEngine:
         self._let_go()
         if (process := self._process) is not None:
             await Threads.MAINTENANCE.run(process.finish, _FAREWELL)
+        if self._leaving is not None:
+            await self._leaving
 
 
 def is_spare_processor() -> bool:

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from bridge.store.answers import Answer, Words, run_all
+from bridge.store.answers import run_all
 from bridge.store.columns import BIG_KEY
 from bridge.store.message_time import MessageTime, stored
 from bridge.store.steps import among, ask, asked
@@ -184,32 +184,17 @@ def find_told(connection: Connection, keys: Iterable[Key]) -> dict[Key, IndexedO
     Where a merge has changed the MRN, it is the one order of the site with that accession.
     """
     wanted = frozenset(keys)
-    return told_read(run_all(connection, told_asked(connection, wanted)), wanted)
-
-
-def told_asked(connection: Connection, keys: Iterable[Key]) -> list[Words]:
-    """Give what `find_told` asks, to be run with others."""
-    return [asked(connection, _PLACED, some, site=site) for site, some in by_site(keys)]
-
-
-def told_read(answers: Iterable[Answer], keys: Iterable[Key]) -> dict[Key, IndexedOrder]:
-    """Read the answers to `told_asked`, for these of its keys."""
+    words = [asked(connection, _PLACED, some, site=site) for site, some in by_site(wanted)]
     there: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
-    for row in chain.from_iterable(answers):
+    for row in chain.from_iterable(run_all(connection, words)):
         there[row.site, row.accession].append(row)
     found: dict[Key, IndexedOrder] = {}
-    for key in keys:
+    for key in wanted:
         rows = there[key.site, key.accession]
         own = [row for row in rows if row.mrn == key.mrn] or rows
         if len(own) == 1:
             found[key] = _read(own[0], frozenset())
     return found
-
-
-def reports_of(connection: Connection, site: str, mrn: str) -> list[str]:
-    """Name the reports that the orders of a patient are known to be in."""
-    mine = ORDERS.c.site == site, ORDERS.c.mrn == mrn, ORDERS.c.report_id != ""
-    return [row.report_id for row in connection.execute(select(ORDERS.c.report_id).where(*mine))]
 
 
 def numbered(

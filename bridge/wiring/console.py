@@ -15,8 +15,7 @@ from bridge.console.service import Service
 from bridge.engine.app.built import entry
 from bridge.engine.http.pages import ASSET_PATH
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.models import OrderKey
-from bridge.engine_client.visiting import Visitor
+from bridge.engine_client.models import OrderKey, Visitor
 from bridge.executors import Threads
 from bridge.operations import channels, troubles
 from bridge.operations.alerts import alerts

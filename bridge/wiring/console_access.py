@@ -19,8 +19,9 @@ from bridge.console.errors import GrantRefused, Unknown
 from bridge.console.permissions import Grant
 from bridge.console.service import Service
 from bridge.engine.service.system_accounts import AccountFacts
-from bridge.engine_client.accounts import Account, Enrolment, account
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.models import Account, Enrolment
+from bridge.engine_client.replies import account
 from bridge.store.database import Database
 from bridge.wiring.administration import Administration, administer
 from bridge.wiring.commanding import operator, recorded

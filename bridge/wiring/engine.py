@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import httpx
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
@@ -21,12 +20,10 @@ from bridge.engine.settings import (
     SizeLimits,
 )
 from bridge.engine_client.beside import Beside, Second
-from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.connections import Connections
+from bridge.engine_client.http_caller import http_caller
 from bridge.engine_client.in_process import InProcess
-from bridge.engine_client.over_httpx import OverHttpx
-from bridge.engine_client.transport import Tokens
+from bridge.engine_client.transport import Caller, Tokens
 from bridge.store.database import Database
 from bridge.wiring.console_roles import GrantedRoles
 from bridge.wiring.secret_files import WatchedKeys, read_link_keys, read_secret, read_token
@@ -35,8 +32,6 @@ from config import Settings
 Clock = Callable[[], int]
 
 _FAILURES_WITHIN: Final = 15 * 60
-_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
-_LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
 _LAUNCHED: Final = frozenset(
     {ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED}
 )
@@ -149,13 +144,12 @@ def engine_beside(own: Caller, second: Second, application: FastAPI) -> Caller:
 
 
 def engine_http(settings: Settings, application: FastAPI | None) -> Caller:
-    """Open what is under an EngineClient; proxies of the environment are not for it."""
-    if application is not None and settings.engine.is_internal:
+    """Open what carries the calls of an EngineClient."""
+    if not settings.engine.is_internal:
+        return http_caller(settings.engine.base_url)
+    if application is not None:
         return InProcess(application, settings.http.public_url)
-    if settings.engine.is_internal:
-        bind = settings.http.bind
-        return Connections(_ANY.get(bind.host, bind.host), bind.port)
-    base = settings.engine.base_url
-    return OverHttpx(
-        httpx.AsyncClient(base_url=base, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False)
-    )
+    bind = settings.http.bind
+    host = _ANY.get(bind.host, bind.host)
+    named = f"[{host}]" if ":" in host else host
+    return http_caller(f"http://{named}:{bind.port}")

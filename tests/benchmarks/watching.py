@@ -9,7 +9,7 @@ import statistics
 import threading
 from pathlib import Path
 
-from bridge.delivery.pacing import Pace
+from bridge.delivery.status_poll import Pace
 from tests.benchmarks.api import Caller, identity, launch_body
 from tests.benchmarks.filling import fill_engine
 from tests.benchmarks.installation import DIALECTS, Installation, Postgres, installed

@@ -25,7 +25,7 @@ from bridge.console.http.guard import (
 from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import Json, Name, Site, change
 from bridge.console.permissions import Permission
-from bridge.engine_client.accounts import Account, Enrolment
+from bridge.engine_client.models import Account, Enrolment
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 Who = Annotated[str, Path(min_length=1, max_length=320)]

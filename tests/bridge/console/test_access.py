@@ -11,7 +11,7 @@ from bridge.console import grants
 from bridge.console.access import Access, Administrator
 from bridge.console.errors import ConsoleError, GrantRefused, Unknown
 from bridge.console.permissions import Grant, Permission, Role
-from bridge.engine_client.accounts import Account, Enrolment
+from bridge.engine_client.models import Account, Enrolment
 from bridge.store.database import Database
 
 S1, S2 = frozenset({"S1"}), frozenset({"S2"})

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,18 +15,18 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from bridge.delivery.ahead import Ahead
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import Destination
 from bridge.delivery.follower import Follower
-from bridge.delivery.learning import Learner
-from bridge.delivery.poller import StatusPoller
+from bridge.delivery.status_poll import StatusPoller
 from bridge.engine.service import sites
 from bridge.engine.service.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.http_caller import HttpCaller
 from bridge.intake.counting import AckCounter
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.handler import IntakeHandler
@@ -34,7 +34,6 @@ from bridge.intake.listening import Listening
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
-from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.outbox import Outbox
@@ -158,14 +157,6 @@ class Counter:
         for courier in self.couriers:
             courier.notify()
 
-    def rooms(self) -> dict[str, int]:
-        return {each.destination.name: each.room for each in self.couriers}
-
-    def hand_over(self, claimed: Sequence[ClaimedDelivery]) -> None:
-        for courier in self.couriers:
-            name = courier.destination.name
-            courier.take([each for each in claimed if each.destination == name])
-
 
 @asynccontextmanager
 async def open_hospital(
@@ -191,7 +182,7 @@ async def open_hospital(
         http = await stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8575")
         )
-        client = EngineClient(http, TOKEN)
+        client = EngineClient(HttpCaller(http), TOKEN)
         listening = Listening("ris", inbound(), site=SITE)
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
@@ -244,11 +235,9 @@ async def open_hospital(
             forwarder.adopt({"ris": changed})
 
         counter = Counter(couriers)
-        learner = Learner(database, outbox, destinations, time, Ahead(composer), counter.rooms)
-        follower = Follower(
-            client, learner, metrics, counter.notify, random=Random(1), hand_over=counter.hand_over
-        )
-        poller = StatusPoller(client, learner, counter.notify, every=0.01)
+        processor = ChangeProcessor(database, outbox, destinations, time)
+        follower = Follower(client, processor, metrics, counter.notify, random=Random(1))
+        poller = StatusPoller(client, processor, counter.notify, every=0.01)
         try:
             yield Hospital(
                 time,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
-from bridge.delivery.settling import Settling
-from bridge.queue.deliveries import DeliveryOutcome, Draft, Release
+from bridge.delivery.outcomes import OutcomeWriter
+from bridge.queue.deliveries import DeliveryOutcome, Release
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Event
 from bridge.store.database import Database
@@ -24,25 +24,25 @@ REPORTS = 150
 WAITING = "SELECT count(*) FROM delivery WHERE state = 'queued'"
 
 
-def written(count: int) -> Iterator[tuple[Release, Draft]]:
-    """Results and their addenda, written ahead for the receiver of the tests."""
-    edition = destination().edition
+def waiting(count: int) -> Iterator[Release]:
+    """Results and their addenda."""
     for number in range(count):
         for kind in ("final", "addendum"):
-            name = f"{number}{kind}"
             orders = {"orders": [], "status": "Final", "addenda": 0}
-            message = f"MSH|^~\\&|A|B|C|D|2026||ORU^R01|{name}|P|2.5.1\r"
-            release = Release("ris", f"R{number}", name, kind, 0, orders)
-            yield release, Draft(message.encode(), name, edition)
+            yield Release("ris", f"R{number}", f"{number}{kind}", kind, 0, orders)
 
 
 def queue(hospital: Hospital, count: int) -> None:
-    """Let them wait."""
-    given = list(written(count))
-    drafts = {(release.destination, release.release_key): draft for release, draft in given}
+    """Let them wait, composed by an attempt that came to nothing."""
     with hospital.database.write() as connection:
-        releases = [release for release, _ in given]
-        assert hospital.outbox.place(connection, releases, 0, drafts) == (2 * count, [])
+        assert hospital.outbox.enqueue(connection, waiting(count), 0) == 2 * count
+        message = "'MSH|^~\\&|A|B|C|D|2026||ORU^R01|' || release_key || '|P|2.5.1' || :end"
+        bytes_of = {"sqlite": f"CAST({message} AS BLOB)"}
+        written = bytes_of.get(connection.dialect.name, f"convert_to({message}, 'UTF8')")
+        body = (
+            f"INSERT INTO delivery_body (delivery_id, payload) SELECT id, {written} FROM delivery"  # noqa: S608
+        )
+        connection.execute(text(body), {"end": "\r"})
 
 
 async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Database) -> None:
@@ -81,16 +81,16 @@ async def test_outcomes_that_come_together_share_a_commit(database: Database) ->
     """Ten outcomes are one transaction, and all of them are told of."""
     outbox, told = Outbox(database, "test"), list[DeliveryOutcome]()
     with database.write() as connection:
-        outbox.enqueue(connection, [release for release, _ in written(10)], 0)
+        outbox.enqueue(connection, waiting(10), 0)
     claimed = outbox.claim("ris", 1, 10)
     commits = list[object]()
     note = commits.append
     event.listen(database.engine, "commit", note)
-    settling = Settling(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
+    outcomes = OutcomeWriter(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
     for each in claimed:
-        await settling.add(DeliveryOutcome(each.delivery_id, Event.ACCEPTED))
-    assert await settling.done()
+        await outcomes.add(DeliveryOutcome(each.delivery_id, Event.ACCEPTED))
+    assert await outcomes.done()
     event.remove(database.engine, "commit", note)
     assert len(told) == len(claimed) == 10
     assert len(commits) == 1
-    assert not await settling.done()
+    assert not await outcomes.done()

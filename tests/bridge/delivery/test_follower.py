@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.follower import Follower
-from bridge.delivery.learning import Learner
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.observability.metrics import Metrics
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.anyio
 async def test_what_is_no_news_is_passed(tmp_path: Path, database: Database) -> None:
     """Orders that were registered are not told to us, and not looked at again."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        learner = Learner(database, Outbox(database, "another"), (), lambda: 0)
+        processor = ChangeProcessor(database, Outbox(database, "another"), (), lambda: 0)
         await hospital.send(order("ID1", "A1"))
         assert await hospital.follower.step() == 0
-        after = learner.cursor("changes")
+        after = processor.cursor("changes")
         assert after > 0
         assert await hospital.follower.step() == 0
-        assert learner.cursor("changes") == after
+        assert processor.cursor("changes") == after
 
 
 async def test_it_follows_by_itself(tmp_path: Path, database: Database) -> None:
@@ -72,8 +72,8 @@ class Silent:
 
 def follower(service: Silent, database: Database) -> Follower:
     """Follow a service with nothing to deliver to."""
-    learner = Learner(database, Outbox(database, "test"), [], lambda: 0)
-    return Follower(service, learner, Metrics(), lambda: None, random=Random(1))
+    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
+    return Follower(service, processor, Metrics(), lambda: None, random=Random(1))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ async def test_a_service_that_comes_back(database: Database) -> None:
 
 async def test_the_cursor_never_goes_back(database: Database) -> None:
     """Two nodes that follow one feed do not undo each other's progress."""
-    learner = Learner(database, Outbox(database, "test"), [], lambda: 0)
-    learner.learn("changes", ChangePage((), 7))
-    learner.learn("changes", ChangePage((), 5))
-    assert learner.cursor("changes") == 7
-    assert learner.cursor("changes SITE2") == 0
+    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
+    processor.process("changes", ChangePage((), 7))
+    processor.process("changes", ChangePage((), 5))
+    assert processor.cursor("changes") == 7
+    assert processor.cursor("changes SITE2") == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.delivery.pacing import BEARABLE, LEAST, MOST, Pace
+from bridge.delivery.status_poll import BEARABLE, LEAST, MOST, Pace
 
 
 def settled(way: float, each: float, rounds: int = 200) -> list[int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.delivery.learning import Learner
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
@@ -77,14 +77,14 @@ async def test_what_is_signed_again_is_delivered_again(
 
 async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
     """The second one finds that the feed is read anew already."""
-    learner = Learner(database, Outbox(database, "test"), [], lambda: 5)
-    learner.learn("changes", ChangePage((), 7))
-    learner.restart("changes", 7, "cursor_beyond_end")
-    learner.learn("changes", ChangePage((), 3))
+    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 5)
+    processor.process("changes", ChangePage((), 7))
+    processor.restart("changes", 7, "cursor_beyond_end")
+    processor.process("changes", ChangePage((), 3))
 
-    learner.restart("changes", 7, "cursor_beyond_end")
+    processor.restart("changes", 7, "cursor_beyond_end")
 
-    assert learner.cursor("changes") == 3
+    assert processor.cursor("changes") == 3
 
 
 async def test_a_cursor_of_an_older_release_is_taken_over(

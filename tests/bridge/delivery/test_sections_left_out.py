@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.shown import shown
+from bridge.delivery.history import shown
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message

@@ -9,6 +9,7 @@ from bridge.engine_client import (
     OrderKey,
 )
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.http_caller import HttpCaller
 from bridge.engine_client.transport import Tokens
 
 ORDER = OrderKey("SITE1", "M-1", "A-1")
@@ -30,9 +31,8 @@ class Service:
 
     def client(self, tokens: Tokens | str = "T") -> EngineClient:
         transport = httpx.MockTransport(self)
-        return EngineClient(
-            httpx.AsyncClient(transport=transport, base_url="http://engine"), tokens
-        )
+        http = httpx.AsyncClient(transport=transport, base_url="http://engine")
+        return EngineClient(HttpCaller(http), tokens)
 
     @property
     def path(self) -> str:

@@ -12,6 +12,7 @@ from bridge.engine.service.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.http_caller import HttpCaller
 from bridge.store.database import Database
 
 BASE = "http://engine.test"
@@ -30,7 +31,7 @@ def test_settings_trail_and_supplies(database: Database) -> None:
 async def _walk(application: object) -> None:
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
-        client = EngineClient(http, "service-secret")
+        client = EngineClient(HttpCaller(http), "service-secret")
         changed = await client.change_site("SITE 1", {"signDelay": 30})
         assert changed == await client.site("SITE 1")
         assert changed["signDelay"] == 30

@@ -3,9 +3,9 @@
 import pytest
 
 from bridge.engine_client.beside import Beside
-from bridge.engine_client.calling import Answer, Caller, Request, no_answer
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.launching import BATCH, LAUNCH
+from bridge.engine_client.reports import BATCH, LAUNCH
+from bridge.engine_client.transport import Answer, Caller, Request, no_answer
 
 pytestmark = pytest.mark.anyio
 

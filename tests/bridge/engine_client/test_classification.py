@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bridge.engine_client.classification import classify, code_of, retry_after
+from bridge.engine_client.errors import classify, code_of, retry_after
 from bridge.queue.states import Failure
 
 TABLE = {

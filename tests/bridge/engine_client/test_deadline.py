@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bridge.engine_client.calling import Answer, Caller, Request
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.in_process import InProcess
-from bridge.engine_client.transport import Tokens, Transport
+from bridge.engine_client.transport import Answer, Caller, Request, Tokens, Transport
 from bridge.queue.states import Failure
 
 pytestmark = pytest.mark.anyio

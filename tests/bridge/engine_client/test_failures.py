@@ -9,6 +9,7 @@ from bridge.engine_client import (
     EngineFailure,
 )
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.http_caller import HttpCaller
 from bridge.queue.states import Failure
 from tests.bridge.engine_client.answering import ORDER, Service
 
@@ -66,7 +67,7 @@ async def test_no_answer(error: type[Exception], expected: Failure) -> None:
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://engine")
     with pytest.raises(EngineFailure) as raised:
-        await EngineClient(http, "T").delete(ORDER)
+        await EngineClient(HttpCaller(http), "T").delete(ORDER)
     assert raised.value.failure is expected
     assert raised.value.status is None
     assert "SECRET" not in str(raised.value)

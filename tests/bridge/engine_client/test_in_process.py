@@ -9,8 +9,8 @@ from starlette.requests import Request as Received
 from starlette.responses import JSONResponse, StreamingResponse
 
 from bridge.engine_client import EngineFailure
-from bridge.engine_client.calling import Request
 from bridge.engine_client.in_process import InProcess
+from bridge.engine_client.transport import Request
 from bridge.queue.states import Failure
 
 BASE = "https://reports.example:8443"

@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from bridge.queue import browse, operate
 from bridge.queue.browse import Filter
-from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Draft, Release
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, Release
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import Event, Failure, State
@@ -158,55 +158,30 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
         outbox.store_payload(999, b"", "")
 
 
-EARLY = Draft(b"MSH|early", "C1", "edition 1")
-
-
-def test_written_ahead(store: Database, outbox: Outbox) -> None:
-    """A draft is sent by the edition that wrote it; another has it written anew, once."""
-    drafts = {(HERE, key): EARLY for key in ("a", "b")}
-    given = [release("a", report="R1"), release("b", report="R2")]
-    with store.write() as connection:
-        assert outbox.place(connection, given, NOW, drafts) == (2, [])
-    (same,) = outbox.claim(HERE, NOW, 1, "edition 1")
-    assert (same.payload, same.control_id) == (b"MSH|early", "C1")
-    (other,) = outbox.claim(HERE, NOW, 1, "edition 2")
-    assert other.payload is None
-    assert outbox.store_payload(other.delivery_id, b"MSH|late", "C1") == (b"MSH|late", "C1")
-
-
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_what_was_in_hand_is_not_written_anew(
-    store: Database, outbox: Outbox, by_hand: bool
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_what_an_older_release_composed_and_nobody_sent(
+    store: Database, outbox: Outbox, many: bool
 ) -> None:
-    """It may have been sent: the bytes stay, whatever edition claims it, whoever asked for it."""
+    """It is composed again, once; what was claimed before keeps its bytes, also after a retry."""
+    _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
+    early = text("INSERT INTO delivery_body SELECT id, :payload, 'old' FROM delivery")
     with store.write() as connection:
-        outbox.place(connection, [release("a")], NOW, {(HERE, "a"): EARLY})
-    (claimed,) = outbox.claim(HERE, NOW, 1, "edition 1")
-    outbox.release([claimed.delivery_id], NOW)
-    if by_hand:
-        operate.retry_delivery(store, claimed.delivery_id)
-    (again,) = outbox.claim(HERE, NOW, 1, "edition 2")
-    assert again.payload == b"MSH|early"
-
-
-def test_queued_and_claimed_in_one(store: Database, outbox: Outbox) -> None:
-    """As many as there is room for, written and first in their lanes; the others wait as ever."""
-    names = ["a", "behind a", "b", "c", "no draft"]
-    reports = ["R1", "R1", "R2", "R3", "R4"]
-    drafts = {(HERE, key): EARLY for key in names[:-1]}
-    given = [release(key, report=each) for key, each in zip(names, reports, strict=True)]
-    with store.write() as connection:
-        new, claimed = outbox.place(connection, given, NOW, drafts, {HERE: 2})
-    assert (new, _keys(claimed)) == (5, ["a", "b"])
-    assert [each.payload for each in claimed] == [b"MSH|early"] * 2
-    assert _keys(Outbox(store, "node-2").claim(HERE, NOW, 10, "edition 1")) == ["c", "no draft"]
-    _settle(outbox, claimed[0], Event.ACCEPTED)
-    assert _keys(outbox.claim(HERE, NOW, 10)) == ["behind a"]
-    with store.write() as connection:
-        more = [release("b", report="R2"), release("behind b", report="R2")]
-        drafts = {(HERE, "b"): EARLY, (HERE, "behind b"): EARLY}
-        assert outbox.place(connection, more, NOW, drafts, {HERE: 9}) == (1, [])
-    assert Outbox(store, "node-1").reclaim(NOW, starting=True) == 2
+        connection.execute(early, {"payload": b"MSH|early"})
+        connection.execute(text("UPDATE delivery SET attempts = 1 WHERE release_key = 'b'"))
+    new, sent = outbox.claim(HERE, NOW, 10)
+    assert (new.payload, sent.payload) == (None, b"MSH|early")
+    for late in (b"MSH|late", b"MSH|later"):
+        if many:
+            assert outbox.store_payloads({new.delivery_id: (late, "C1")}) == {
+                new.delivery_id: b"MSH|late"
+            }
+        else:
+            kept = outbox.store_payload(new.delivery_id, late, "C1")
+            assert kept == (b"MSH|late", "C1")
+    outbox.release([new.delivery_id, sent.delivery_id], NOW)
+    operate.retry_delivery(store, sent.delivery_id)
+    again = outbox.claim(HERE, NOW, 10)
+    assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
 
 
 def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:

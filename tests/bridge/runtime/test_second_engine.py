@@ -10,16 +10,17 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NoReturn
 
+import httpx
 import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bridge.cli import application
-from bridge.engine_client import connections
-from bridge.engine_client.calling import Request
+from bridge.engine_client import http_caller
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launch
+from bridge.engine_client.transport import Request
 from bridge.queue.pressure import LONG, MANY, Pressure
 from bridge.runtime import second_process
 from bridge.runtime.seconding import SecondEngine
@@ -176,7 +177,7 @@ async def test_it_ends_when_it_is_not_needed(ward: Ward) -> None:
 
 async def test_killed_where_it_was_to_end(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held up with something in hand, which is tried again: it must not be done there as well."""
-    monkeypatch.setattr(connections, "SILENCE_SECONDS", 2.0)
+    monkeypatch.setattr(http_caller, "TIMEOUT", httpx.Timeout(2.0))
     pid = await ward.begun()
     os.kill(pid, signal.SIGSTOP)
     asked = asyncio.create_task(ward.launch("A1"))

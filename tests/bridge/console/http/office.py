@@ -24,9 +24,9 @@ from bridge.engine.rules.document import to_json
 from bridge.engine.rules.outline import from_outline
 from bridge.engine.service import passwords, sites, users
 from bridge.engine.service.sites import SiteSettings
-from bridge.engine_client.calling import Caller
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.visiting import Visitor
+from bridge.engine_client.models import Visitor
+from bridge.engine_client.transport import Caller
 from bridge.intake.answers import Answers
 from bridge.intake.verdict import Judge
 from bridge.queue.deliveries import Release

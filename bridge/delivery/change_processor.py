@@ -1,28 +1,24 @@
 """
-What the bridge learned of reports, and what it queues for it, in one transaction.
+Change processor: store what the bridge knows of reports and queue the deliveries that follow.
 
-Messages are composed before the transaction, which only compares what they were composed from with
-what is known by then: where that differs, their turn in the outbox composes them. So no rule, hook
-or template runs while a write is open. Blocking but for `learned`: call it from a thread. Both
-change feed and status poll end here.
+Both in one transaction. The change feed and the status poll end here; the courier composes the
+messages when it sends them. Blocking: call it from a thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from bridge.contract import split_cursor
-from bridge.delivery.ahead import Ahead, Drafts, Question, question
-from bridge.delivery.announcing import News, deliveries, news_of
 from bridge.delivery.destinations import Destination
-from bridge.delivery.seen import Seen, remembered, seen_asked
+from bridge.delivery.known_reports import Seen, remembered, seen_asked
+from bridge.delivery.news import News, deliveries, news_of
 from bridge.engine_client.models import Change, ChangePage, OrderKey
-from bridge.executors import Threads
-from bridge.queue.deliveries import ClaimedDelivery, Release
+from bridge.queue.deliveries import Release
 from bridge.queue.outbox import Outbox
 from bridge.store import concerns, order_saving
-from bridge.store.answers import Answer, Words, run_all
+from bridge.store.answers import run_all
 from bridge.store.concerns import Subject
 from bridge.store.database import Database
 from bridge.store.order_index import Key
@@ -54,25 +50,8 @@ _QUEUED = among(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What a page of the feed brought: how many deliveries, and those that are already ours."""
-
-    queued: int
-    claimed: Sequence[ClaimedDelivery] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Owed:
-    """What follows from changes, given what was known before."""
-
-    known: Mapping[Key, Seen]
-    releases: Sequence[Release]
-    seen: Sequence[Seen]
-
-
-class Learner:
-    """Writes down what happened to reports, and what is owed for it."""
+class ChangeProcessor:
+    """Stores what happened to reports, and queues deliveries."""
 
     def __init__(
         self,
@@ -80,21 +59,12 @@ class Learner:
         outbox: Outbox,
         destinations: Sequence[Destination],
         clock: Callable[[], int],
-        ahead: Ahead | None = None,
-        rooms: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """
-        Take the bridge's database; `clock` is in milliseconds.
-
-        `ahead` writes what can be written at once, and `rooms` says how many of that each
-        destination would take this moment.
-        """
+        """Take the bridge's database; `clock` is in milliseconds."""
         self.database = database
         self.clock = clock
         self._outbox = outbox
         self._destinations = tuple(destinations)
-        self._ahead = ahead
-        self._rooms = rooms
         self._replaced: set[str] = set()  # feeds that were replaced once
 
     def adopt(self, destinations: Sequence[Destination]) -> None:
@@ -126,57 +96,37 @@ class Learner:
             if say(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
                 concerns.note(connection, Subject.FEED, [(now, code)], now)
 
-    async def learned(self, feed: str, page: ChangePage) -> Learned:
-        """As `learn`, for an event loop."""
-        return await Threads.DELIVERY.run(self.learn, feed, page)
-
-    def learn(self, feed: str, page: ChangePage) -> Learned:
-        """Take a page of the feed in; give what it brought."""
+    def process(self, feed: str, page: ChangePage) -> int:
+        """Take a page of the feed in; give how many deliveries it brought."""
         changes = [change for change in page.changes if change.record.orders]
-        ahead = self._write_ahead(changes)
         with self.database.write() as connection:
             known = self._begun(connection, feed, changes)
-            if ahead is not None and ahead[0].known == known:
-                owed, messages = ahead[0], ahead[1].still(connection)
-            else:
-                owed, messages = self._owed(changes, known), {}
-            releases = owed.releases
+            releases, seen = self._owed(changes, known)
             if feed in self._replaced:
                 releases = _renamed(connection, releases)
-            queued, claimed = self._outbox.place(
-                connection, releases, self.clock(), messages, self._rooms()
-            )
+            queued = self._outbox.enqueue(connection, releases, self.clock())
             position = split_cursor(page.cursor)[0]
             marked = None if position == page.cursor else page.cursor
             advance = said(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
-            run_all(connection, [*remembered(connection, owed.seen), advance])
-        return Learned(queued, claimed)
+            run_all(connection, [*remembered(connection, seen), advance])
+        return queued
 
     def _begun(
         self, connection: Connection, feed: str, changes: Sequence[Change]
     ) -> dict[Key, Seen]:
         """Take our turn with a feed, note the reports of orders; give what was known."""
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
-        words = [
+        before = [
             *self.database.serialized([f"feed {feed}"]),
             *order_saving.reports_set(connection, reports),
         ]
-        return _asked(connection, changes, None, words)[0]
+        seen = seen_asked(connection, [_anchor(change) for change in changes])
+        return seen.read(run_all(connection, [*before, *seen.words])[len(before) :])
 
-    def _write_ahead(self, changes: Sequence[Change]) -> tuple[_Owed, Drafts] | None:
-        """Compose what a page says the words of; None where it says none."""
-        if self._ahead is None or all(each.said is None for each in changes):
-            return None
-        with self.database.read() as connection:
-            asked = question(connection, changes)
-            known, answers = _asked(connection, changes, asked)
-        if asked is None:
-            return None
-        owed = self._owed(changes, known)
-        prospect = self._ahead.look(asked, answers, owed.releases)
-        return owed, self._ahead.drafts(prospect, self._destinations)
-
-    def _owed(self, changes: Sequence[Change], before: Mapping[Key, Seen]) -> _Owed:
+    def _owed(
+        self, changes: Sequence[Change], before: Mapping[Key, Seen]
+    ) -> tuple[list[Release], list[Seen]]:
+        """Give what changes owe to the destinations, and what is known of their reports now."""
         known, released = dict(before), dict[Key, Seen]()
         releases: list[Release] = []
         for change in changes:
@@ -188,7 +138,7 @@ class Learner:
             if change.release is not None:
                 known[anchor] = released[anchor] = _after_release(change, anchor, news, addenda)
             releases += deliveries(news, self._destinations)
-        return _Owed(before, releases, list(released.values()))
+        return releases, list(released.values())
 
     def queue(self, connection: Connection, news: Sequence[News]) -> int:
         """Queue what is owed for news, within the caller's transaction; give how many were new."""
@@ -213,19 +163,6 @@ def _renamed(connection: Connection, releases: Sequence[Release]) -> list[Releas
         else replace(each, release_key=f"{each.release_key}:{each.release_at}")
         for each in releases
     ]
-
-
-def _asked(
-    connection: Connection,
-    changes: Sequence[Change],
-    further: Question | None,
-    before: Sequence[Words] = (),
-) -> tuple[dict[Key, Seen], Sequence[Answer]]:
-    """Ask, after what goes `before`, what was known, and what else is wanted: at one go."""
-    seen = seen_asked(connection, [_anchor(change) for change in changes])
-    words = [*before, *seen.words]
-    answers = run_all(connection, [*words, *(further.words if further else ())])
-    return seen.read(answers[len(before) : len(words)]), answers[len(words) :]
 
 
 def _after_release(change: Change, anchor: Key, news: Sequence[News], addenda: int) -> Seen:

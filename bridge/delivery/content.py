@@ -1,7 +1,7 @@
 """
-What a message says, as mappings take it: the orders' values, the report's words.
+Content of a message in the form that mappings take: the orders' values and the report's texts.
 
-Pure. What is sent to whom, and whether, is the composer's.
+Pure. The composer decides what is sent to whom.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from bridge.engine_client.models import Export, ExportedText, Person, Said
+from bridge.engine_client.models import Export, ExportedText, Person
 from bridge.store.order_index import IndexedOrder
 from mappings.procedures import procedures_of
 from mappings.results import (
@@ -55,7 +55,7 @@ def orders_of(
     return [first, *(replace(each, placer="", filler="") for each in others)]
 
 
-def texts_of(event: ResultEvent, export: Export | Said | None, addenda: int) -> dict[str, Any]:
+def texts_of(event: ResultEvent, export: Export | None, addenda: int) -> dict[str, Any]:
     """Give the text, its signer and so many of its addenda; of a withdrawal what it says."""
     if event in WITHDRAWALS:
         return {"report_text": WITHDRAWN, "addenda": (Addendum(WITHDRAWN),) * addenda}

@@ -1,7 +1,7 @@
 """
-What was known of reports when we last heard of them, by their orders.
+Known reports: the last status, release and addenda of each report, by its orders.
 
-Within the caller's transaction. What follows from it is for `learning` and `polling`.
+Within the caller's transaction. `change_processor` and `status_poll` compare news with it.
 """
 
 from collections.abc import Collection, Mapping, Sequence

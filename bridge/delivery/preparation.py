@@ -1,8 +1,8 @@
 """
-Write what a destination is to be sent: compose it once, and keep it before it goes out.
+Prepare messages for sending: compose each once, and store it before it is sent.
 
-What is composed together shares its look-ups and its commit. One message that cannot be composed
-or kept is an outcome of its own, and no other's.
+Messages that are composed together share their look-ups and their commit. A message that cannot be
+composed or stored becomes an outcome of its own delivery.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ _Written = tuple[bytes, str]
 """A message and its control id."""
 
 
-class Writing:
-    """Composes and keeps, for one courier."""
+class Preparation:
+    """Composes and stores the messages of one courier."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Writing:
         self._appraiser = appraiser
         self._alarm = alarm
 
-    async def compose(
+    async def prepare(
         self, claimed: Sequence[ClaimedDelivery], destination: Destination
     ) -> list[bytes | DeliveryOutcome]:
         """Give the bytes to send, in order: those of the first attempt, if there was one."""

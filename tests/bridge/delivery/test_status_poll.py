@@ -3,7 +3,8 @@
 import pytest
 
 from bridge.contract import ReportStatus
-from bridge.delivery.polling import (
+from bridge.delivery.known_reports import NEVER, Seen
+from bridge.delivery.status_poll import (
     FORGET_AFTER,
     SLOWEST,
     SLOWEST_SIGNED,
@@ -13,7 +14,6 @@ from bridge.delivery.polling import (
     news_from,
     released_addenda,
 )
-from bridge.delivery.seen import NEVER, Seen
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.store.order_index import Key
 from mappings.results import ResultEvent

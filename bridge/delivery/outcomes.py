@@ -1,8 +1,8 @@
 """
-Write down what came of deliveries while the next ones are under way.
+Store the outcomes of deliveries while the courier sends the next ones.
 
-The first outcome is written at once; what comes while that is committed shares the next commit.
-An outcome that is lost with the process means that the same bytes are sent again.
+The first outcome is stored at once. Outcomes that come during its commit share the next commit. If
+the process ends before an outcome is stored, the same bytes are sent again.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ PAUSE = 1.0  # seconds, when the database is not to be had
 MOST = 256  # outcomes that may wait: so many messages would be sent again
 
 
-class Settling:
-    """The outcomes of one courier."""
+class OutcomeWriter:
+    """Stores the outcomes of one courier."""
 
     def __init__(
         self,

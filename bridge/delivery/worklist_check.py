@@ -1,8 +1,8 @@
 """
-The other direction of reconciling: what stands on the worklist, and is not ordered here.
+Second half of reconciling: find reports on the worklist that are not ordered here.
 
-Reads reports that stand as Ordered, page by page, a site after the other. Reports that somebody
-has begun are left out: a host may launch what nobody ordered.
+Reads reports with the status Ordered, page by page, site by site. Reports that a reader has begun
+are left out: a host may launch a report without an order.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class WorklistService(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Strangers:
+class WorklistDifferences:
     """What differs of one page: rows that are not live here, reports that no row is of."""
 
     rows: frozenset[int] = frozenset()
@@ -61,11 +61,11 @@ async def read_page(service: WorklistService, database: Database, one: Round, pa
         one.site, one.whole = "", False
         return
     found = await Threads.DELIVERY.run(_strange, database, one.site, page.items)
-    if found != Strangers():
+    if found != WorklistDifferences():
         await asyncio.sleep(pause)
         again = await _page(service, one.site, one.cursor)
         second = await Threads.DELIVERY.run(_strange, database, one.site, again.items)
-        found = Strangers(found.rows & second.rows, found.reports & second.reports)
+        found = WorklistDifferences(found.rows & second.rows, found.reports & second.reports)
     one.reports += len(page.items)
     one.still_ordered += sorted(found.rows)
     one.not_ordered = [*one.not_ordered, *sorted(found.reports)][:EXAMPLES]
@@ -85,7 +85,9 @@ async def _page(service: WorklistService, site: str, cursor: str) -> WorklistPag
     return await service.worklist(site, status="Ordered", sort="created", limit=PAGE, cursor=cursor)
 
 
-def _strange(database: Database, site: str, items: Sequence[Mapping[str, Any]]) -> Strangers:
+def _strange(
+    database: Database, site: str, items: Sequence[Mapping[str, Any]]
+) -> WorklistDifferences:
     asked = {
         Key(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(item["reportId"])
         for item in items
@@ -93,7 +95,7 @@ def _strange(database: Database, site: str, items: Sequence[Mapping[str, Any]]) 
     }
     with database.read() as connection:
         known = order_rounds.states(connection, asked)
-    return Strangers(
+    return WorklistDifferences(
         frozenset(row_id for row_id, state in known.values() if state != LIVE),
         frozenset(report for key, report in asked.items() if key not in known),
     )

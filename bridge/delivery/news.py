@@ -1,7 +1,7 @@
 """
 What a change of a report means for each destination: which deliveries, under which names.
 
-Pure. The names are deterministic, so that learning of a change twice queues nothing twice.
+Pure. The names are deterministic, so that processing a change twice queues nothing twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,0 +1,123 @@
+"""
+Calls to a report service in another process or on another host, by httpx.
+
+The only module here that uses httpx. One attempt per call: the queues repeat what failed.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Final
+
+import httpx
+from typing_extensions import override
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.transport import (
+    Answer,
+    Caller,
+    Request,
+    bad_address,
+    no_answer,
+    target,
+    unreachable,
+)
+from bridge.queue.states import Failure
+
+TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+"""Seconds to wait for a free connection, for a part of the answer, and to connect."""
+
+LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
+
+LARGEST: Final = 64 * 2**20
+"""Bytes of the largest answer: several times the largest export of our own engine."""
+
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NEVER_VALID: Final = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooManyRedirects)
+
+
+class HttpCaller(Caller):
+    """Sends requests to the service at the base address of an httpx client."""
+
+    def __init__(self, client: httpx.AsyncClient, largest: int = LARGEST) -> None:
+        """Take a client, which `aclose` closes; `largest` is in bytes."""
+        self._client = client
+        self._largest = largest
+        self._base = str(client.base_url).rstrip("/")
+        self._calls = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @override
+    async def ask(self, request: Request) -> Answer:
+        sent = self._client.build_request(
+            request.method,
+            target(request, self._base),
+            content=request.content,
+            headers=_encoded(request.headers),
+        )
+        if request.wait:
+            sent.extensions["timeout"]["read"] = request.wait
+        if self._client.is_closed:
+            raise unreachable(request.path)
+        self._calls += 1
+        self._quiet.clear()
+        try:
+            return await self._exchange(sent, request.path)
+        except _NOT_SENT:
+            raise unreachable(request.path) from None
+        except _NEVER_VALID:
+            raise bad_address(request.path) from None
+        except httpx.HTTPError:
+            raise no_answer(request.path) from None
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._quiet.set()
+
+    @override
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def leave(self) -> None:
+        """Close all connections once every call has ended."""
+        await self._quiet.wait()
+        await self.aclose()
+
+    async def _exchange(self, sent: httpx.Request, path: str) -> Answer:
+        """Read an answer part by part; one that is too large ends its connection."""
+        answer = await self._client.send(sent, stream=True)
+        parts, size = [], 0
+        try:
+            async for part in answer.aiter_bytes():
+                size += len(part)
+                if size > self._largest:
+                    raise EngineFailure(path, Failure.AMBIGUOUS, "too_large", answer.status_code)
+                parts.append(part)
+        finally:
+            await answer.aclose()
+        return Answer(answer.status_code, answer.headers, b"".join(parts))
+
+
+def http_caller(base_url: str) -> HttpCaller:
+    """
+    Open a caller of the service at `base_url`.
+
+    It ignores proxies of the environment and keeps no cookies: those of an answer belong to the
+    person whose cookies the request had.
+    """
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+    return HttpCaller(
+        httpx.AsyncClient(
+            base_url=base_url,
+            timeout=TIMEOUT,
+            limits=LIMITS,
+            trust_env=False,
+            cookies=no_cookies,
+        )
+    )
+
+
+def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Encode headers: httpx refuses text that is not ASCII."""
+    return {name.encode(): value.encode() for name, value in headers.items()}
