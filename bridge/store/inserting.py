@@ -82,7 +82,7 @@ def listed(connection: Connection, how: Insertion, rows: Sequence[Mapping[str, A
     values = [_values(how, row) for row in rows]
     row = f"({', '.join(['%s'] * len(how.names))})"
     statement = f"{how.head} VALUES {', '.join([row] * len(values))}"
-    return Words(statement, [value for each in values for value in each])
+    return Words(statement, tuple(value for each in values for value in each))
 
 
 def _values(how: Insertion, row: Mapping[str, Any]) -> tuple[Any, ...]:
