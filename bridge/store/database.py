@@ -76,7 +76,7 @@ class Database:
         required = pool.require_synchronous and self.dialect == "postgresql"
         self.synchrony = Synchrony(self.apart, required=required)
         self.turns = Turns(turnstile, LOCK_TIMEOUT)
-        self._readers: list[Reader] = []
+        self._closers: list[Callable[[], None]] = []
         self._endings: dict[Connection, Ending] = {}  # of the write transactions that are open
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
         most = 1 if self.file else 0
@@ -307,8 +307,12 @@ class Database:
     def reader(self) -> Reader:
         """Keep a connection for a question that is asked all the time; `dispose` ends it too."""
         reader = Reader(self.apart, at_hand=self.dialect == "sqlite")
-        self._readers.append(reader)
+        self.at_dispose(reader.close)
         return reader
+
+    def at_dispose(self, close: Callable[[], None]) -> None:
+        """Have a connection that no pool knows closed with the others."""
+        self._closers.append(close)
 
     def asking(self, statement: str) -> "Asking":
         """Give what an event loop asks a server by: a hot path, each time for itself. Blocking."""
@@ -325,8 +329,8 @@ class Database:
 
     def dispose(self) -> None:
         """Close all connections that are not in use."""
-        for reader in self._readers:
-            reader.close()
+        for close in self._closers:
+            close()
         self.synchrony.close()
         self._dispose()
 

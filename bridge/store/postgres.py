@@ -40,6 +40,14 @@ IN_TURN_BRIEFLY = f"""
 """  # noqa: S608  # our own numbers
 UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
 
+PROMPTLY_MISSED = (
+    "SET idle_session_timeout = '10s'",
+    "SET tcp_keepalives_idle = 3",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
+)
+"""By these the server misses a host that vanished, and a process that is stopped, within 10 s."""
+
 # A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
 # asked for by its keys is not found by reading a whole table.
 _SETTINGS = {
