@@ -74,7 +74,7 @@ class Prepared:
     index: Mapping[Key, IndexedOrder]
     moved: Sequence[Outcome] = ()
     """What waits again: about others since it came, or for whom it could not be read."""
-    held: Held = NOTHING_HELD
+    held: Held = field(default=NOTHING_HELD, compare=False)
     """The orders that no other node works on until `Memory.release`."""
 
 
