@@ -9,10 +9,11 @@ A chain that was cut off at its end, or computed anew, is consistent in itself. 
 was stored elsewhere detects this: see `contains`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic_core import to_json
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -25,19 +26,23 @@ from sqlalchemy import (
     select,
 )
 
-from bridge.audit.events import COLUMNS, GENESIS, AuditEvent, event_hash, is_well_formed
-from bridge.store.answers import Answer, Words, carry, run_all
+from bridge.audit.events import (
+    COLUMNS,
+    GENESIS,
+    AuditEvent,
+    event_hash,
+    form_around,
+    is_well_formed,
+)
+from bridge.store.answers import Words
+from bridge.store.database import Database
 from bridge.store.inserting import inserted, insertion
-from bridge.store.postgres import BRIEFLY
-from bridge.store.steps import plain, said
+from bridge.store.steps import plain, say
 
 LOCK: Final = "engine audit"
 _PAGE: Final = 1000
 _INTEGERS: Final = ("at", "account_id", "token_id")
 _DOCUMENTS: Final = ("details", "before", "after")
-
-Serialize = Callable[[Connection, str], None]
-"""`Database.serialize`: transactions that hold the name commit one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,59 +69,50 @@ class Chain:
         self._insertion = insertion(self.table, COLUMNS)
         end = f"SELECT hash, sequence FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608  # our own name
         self._newest = plain(end)
-        # Nodes of the release before this one take their numbers from the server's sequence.
-        self._advance = (
-            f"SELECT setval(pg_get_serial_sequence('{name}', 'sequence'), %(sequence)s::bigint)"
-        )
+        self._chaining = _chaining(self.table)
 
     def record(
-        self, connection: Connection, serialize: Serialize, events: Sequence[AuditEvent], now: int
+        self, connection: Connection, database: Database, events: Sequence[AuditEvent], now: int
     ) -> None:
-        """Append events of one moment to the chain, in this transaction."""
-        self.record_all(connection, serialize, [(now, event) for event in events])
+        """Append events of one moment to the chain, in this transaction of the database."""
+        self.record_all(connection, database, [(now, event) for event in events])
 
     def record_all(
         self,
         connection: Connection,
-        serialize: Serialize,
+        database: Database,
         events: Sequence[tuple[int, AuditEvent]],
     ) -> None:
-        """Append events, each with its moment in milliseconds, in this transaction."""
-        if events:
-            serialize(connection, LOCK)
-            self.append(connection, events)
+        """
+        Append events, each with its moment in milliseconds, in this transaction.
 
-    def append(self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]) -> None:
-        """As `record_all`, in a transaction that holds `LOCK` already."""
+        On PostgreSQL the server appends them at the commit and computes their hashes; it ignores
+        an event whose `event_id` is there already.
+        """
+        if not events:
+            return
         if connection.dialect.name == "postgresql":
-            carry(connection, Words(BRIEFLY, ()))
-        end = carry(connection, self.newest(connection))
-        run_all(connection, self.appended(connection, events, end))
+            words = [_chained(self._chaining, event.members(at)) for at, event in events]
+        else:
+            words = [inserted(connection, self._insertion, self._rows(connection, events))]
+        database.at_commit(connection, LOCK, words)
 
-    def newest(self, connection: Connection) -> Words:
-        """Give the query for the chain's end, for a transaction that holds `LOCK` by then."""
-        return said(connection, self._newest)
-
-    def appended(
-        self, connection: Connection, events: Sequence[tuple[int, AuditEvent]], end: Answer
-    ) -> list[Words]:
-        """Give the statements that append events behind the chain's end (`newest`)."""
-        last = end.first()
-        previous, sequence = (GENESIS, 0) if last is None else (last.hash, last.sequence)
+    def _rows(
+        self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]
+    ) -> list[dict[str, Any]]:
+        """Give the rows behind the chain's end, in a transaction that is the only writer."""
+        sequence, previous = self.head(connection)
         rows = []
         for at, event in events:
             sequence += 1
             row = {**event.members(at), "sequence": sequence, "previous_hash": previous}
             previous = row["hash"] = event_hash(row)
             rows.append(row)
-        words = [inserted(connection, self._insertion, rows)]
-        if connection.dialect.name == "postgresql":
-            words.append(Words(self._advance, {"sequence": sequence}))
-        return words
+        return rows
 
     def head(self, connection: Connection) -> tuple[int, str]:
         """Return the number and the hash of the newest event; 0 and GENESIS of an empty chain."""
-        last = carry(connection, self.newest(connection)).first()
+        last = say(connection, self._newest).first()
         return (0, GENESIS) if last is None else (last.sequence, last.hash)
 
     def verify(self, connection: Connection) -> Verdict:
@@ -158,6 +154,52 @@ class Chain:
             if len(page) < _PAGE:
                 return
             after = page[-1]["sequence"]
+
+
+def _chaining(table: Table) -> str:
+    """
+    Give the statement by which PostgreSQL appends one event behind the chain's end.
+
+    The server computes the hash of the canonical form (`bridge.audit.events`).
+    """
+    name = table.name
+    given = [each for each in COLUMNS if each not in ("sequence", "previous_hash", "hash")]
+    values = ", ".join(f"%({each})s::{_kind_of(each)}" for each in given)
+    # Nodes of an earlier release take their numbers from the server's sequence.
+    return f"""
+        WITH known AS (
+            SELECT sequence, hash FROM (
+                SELECT sequence, hash FROM {name} ORDER BY sequence DESC LIMIT 1
+            ) AS newest
+            UNION ALL SELECT 0, '{GENESIS}' ORDER BY sequence DESC LIMIT 1
+        ), appended AS (
+            INSERT INTO {name} ({", ".join(given)}, sequence, previous_hash, hash)
+            SELECT {values}, sequence + 1, hash, encode(sha256(convert_to(
+                %(_head)s::text || hash || %(_middle)s || (sequence + 1)::text || %(_tail)s, 'UTF8'
+            )), 'hex')
+            FROM known WHERE NOT EXISTS (
+                SELECT FROM {name} WHERE event_id = %(event_id)s::text
+            )
+            RETURNING sequence
+        )
+        SELECT setval(pg_get_serial_sequence('{name}', 'sequence'), sequence) FROM appended
+    """  # noqa: S608  # our own names
+
+
+def _chained(statement: str, members: Mapping[str, Any]) -> Words:
+    head, middle, tail = form_around(members)
+    documents = {
+        name: None if members[name] is None else to_json(members[name]).decode()
+        for name in _DOCUMENTS
+    }
+    form = {"_head": head, "_middle": middle, "_tail": tail}
+    return Words(statement, {**members, **documents, **form})
+
+
+def _kind_of(name: str) -> str:
+    if name in _DOCUMENTS:
+        return "json"
+    return "bigint" if name in (*_INTEGERS, "version") else "text"
 
 
 def _type_of(name: str) -> Any:

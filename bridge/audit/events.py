@@ -30,6 +30,8 @@ _ADDED_MEMBERS: Final = (
     *("before", "after", "event_id"),
 )
 _SECOND_MEMBERS: Final = ("sequence", *_FIRST_MEMBERS, *_ADDED_MEMBERS)
+_PREVIOUS: Final = "previous_hash"
+_SEQUENCE: Final = "sequence"
 COLUMNS: Final = (*_SECOND_MEMBERS, "hash")
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
@@ -112,6 +114,24 @@ def event_hash(row: Mapping[str, Any]) -> str:
     """Return the hash of a stored event over its members and its predecessor's hash."""
     members = _FIRST_MEMBERS if row["version"] == FIRST_FORM else _SECOND_MEMBERS
     return hashlib.sha256(_canonical({name: row[name] for name in members}).encode()).hexdigest()
+
+
+def form_around(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """
+    Return the canonical form of an event that has no predecessor yet, in three parts.
+
+    Between them go the predecessor's hash and the event's own number: their names are next to
+    these places because members are sorted by name.
+    """
+    given = {name: row[name] for name in _SECOND_MEMBERS if name not in (_PREVIOUS, _SEQUENCE)}
+    before = {name: value for name, value in given.items() if name < _PREVIOUS}
+    between = {name: value for name, value in given.items() if _PREVIOUS < name < _SEQUENCE}
+    after = {name: value for name, value in given.items() if name > _SEQUENCE}
+    return (
+        f'{_canonical(before)[:-1]},"{_PREVIOUS}":"',
+        f'",{_canonical(between)[1:-1]},"{_SEQUENCE}":',
+        f",{_canonical(after)[1:]}",
+    )
 
 
 def is_well_formed(row: Mapping[str, Any], sequence: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
-from bridge.audit.chain import LOCK, Chain
+from bridge.audit.chain import Chain
 from bridge.audit.events import AuditEvent, Outcome, code_of
 from bridge.errors import BridgeError
 from bridge.store.database import Database, before_commit
@@ -141,11 +141,9 @@ def _relay(database: Database, chain: Chain, chained: Database) -> int:
         if not rows:
             return done
         with chained.write() as connection:
-            chained.serialize(connection, LOCK)
             known = chain.known(connection, [row.event_id for row in rows])
             new = [(row.at, _event(row.body)) for row in rows if row.event_id not in known]
-            if new:
-                chain.append(connection, new)
+            chain.record_all(connection, chained, new)  # which passes over those known by then
         with database.write() as connection:
             for row in rows:
                 connection.execute(_REMOVE, {"last": row.id, "event_id": row.event_id})

@@ -4,7 +4,7 @@ Known reports: the last status, release and addenda of each report, by its order
 Within the caller's transaction. `change_processor` and `status_poll` compare news with it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from bridge.store import order_index
 from bridge.store.answers import Answer, Words, run_all
 from bridge.store.order_index import Key
-from bridge.store.steps import among, ask, asked, plain, said_all
+from bridge.store.steps import Step, among, ask, asked, carried, unnested
 
 NEVER = 2**62
 """When a report that needs no more asking is asked for again, in ms."""
@@ -35,16 +35,22 @@ _RELEASED = among(
     "text",
 )
 
-_REMEMBER = plain(
-    """
-    INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
-                             check_at)
-    VALUES (:site, :accession, :mrn, :report_id, :status, :final, :addenda, :changed_at, :check_at)
+_COLUMNS = (
+    *((name, "text") for name in ("site", "mrn", "accession", "report_id", "status")),
+    *((name, "bigint") for name in ("final", "addenda", "changed_at", "check_at")),
+)
+_NAMES = ", ".join(name for name, _ in _COLUMNS)
+_KINDS = tuple(kind for _, kind in _COLUMNS)
+_KNOWN = """
     ON CONFLICT (site, accession, mrn) DO UPDATE SET
         report_id = excluded.report_id, status = excluded.status, final = excluded.final,
         addenda = excluded.addenda, changed_at = excluded.changed_at,
         check_at = excluded.check_at
-    """
+"""
+_REMEMBER = Step(
+    _KINDS,
+    f"INSERT INTO report_seen ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_KNOWN}",  # noqa: S608  # our own names
+    f"INSERT INTO report_seen ({_NAMES}) SELECT * FROM {unnested(_KINDS)} {_KNOWN}",  # noqa: S608  # our own names
 )
 
 
@@ -113,17 +119,18 @@ def remember(connection: Connection, seen: Sequence[Seen]) -> None:
 
 
 def remembered(connection: Connection, seen: Sequence[Seen]) -> list[Words]:
-    """Give what `remember` writes, to be run with others."""
-    rows: list[Mapping[str, object]] = [
-        {
-            **each.key._asdict(),
-            "report_id": each.report_id,
-            "status": each.status,
-            "final": int(each.final),
-            "addenda": each.addenda,
-            "changed_at": each.changed_at,
-            "check_at": each.check_at,
-        }
-        for each in seen
+    """Give what `remember` writes, to be run with others; of one order the last is kept."""
+    last = {each.key: each for each in seen}
+    rows = [
+        (
+            *each.key,
+            each.report_id,
+            each.status,
+            int(each.final),
+            each.addenda,
+            each.changed_at,
+            each.check_at,
+        )
+        for each in last.values()
     ]
-    return said_all(connection, _REMEMBER, rows)
+    return [carried(connection, _REMEMBER, rows)] if rows else []

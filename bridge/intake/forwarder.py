@@ -99,6 +99,7 @@ class Forwarder:
         """Apply messages of different lanes; one outcome each, written down before it goes on."""
         begun = self._turns.begin()
         now: list[Job] = []
+        prepared: Prepared | None = None
         try:
             prepared = self._memory.prepare_readily(claimed, self._listeners)
             if prepared is None:
@@ -108,6 +109,8 @@ class Forwarder:
             yield outcomes
         finally:
             self._turns.end(now, begun)
+            if prepared is not None:
+                self._memory.release(prepared)
         for outcome in outcomes:
             self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
         self._waiting.tell(outcomes)

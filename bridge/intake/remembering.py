@@ -44,9 +44,24 @@ from bridge.store.merged_patients import Patient
 from bridge.store.moved_visits import Move, Visit
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
+from bridge.store.session_locks import NOTHING_HELD, Held, SessionLocks
 
 OTHER_NAME = "patient_name_mismatch"
 """The code of an order whose patient the report service knows by another name."""
+
+ORDER_IN_PROGRESS = "order_in_progress"
+"""The code of a message that waits because another node works on the order that it names."""
+
+_OTHERS_WORK_MS = 200
+
+
+def _orders_of(job: Job) -> frozenset[str]:
+    """
+    Name the orders that a job is about, whichever patient they are said of.
+
+    A correction that names another patient must not be read before its order was written down.
+    """
+    return frozenset(f"order {each.site} {each.accession}" for each in job.events if each.accession)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,8 @@ class Prepared:
     index: Mapping[Key, IndexedOrder]
     moved: Sequence[Outcome] = ()
     """What waits again: about others since it came, or for whom it could not be read."""
+    held: Held = field(default=NOTHING_HELD, compare=False)
+    """The orders that no other node works on until `Memory.release`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +107,11 @@ class Memory:
     def __init__(self, database: Database, clock: Callable[[], int]) -> None:
         """Take the bridge's database, and a clock in milliseconds."""
         self._database = database
+        self._locks = SessionLocks(database)
         self.now = clock
 
     def prepare(self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]) -> Prepared:
-        """Read a batch of messages. Raises StoreError."""
+        """Read a batch of messages; call `release` when it was applied. Raises StoreError."""
         jobs: list[Job] = []
         failures: list[tuple[Claimed, Exception]] = []
         again: list[Outcome] = []
@@ -106,10 +124,27 @@ class Memory:
                 raise
             except Exception as error:  # noqa: BLE001  # a bad message is nobody else's business
                 failures.append((each, error))
-        with self._database.look() as connection:
-            found = self._found(connection, jobs)
+        held = self._locks.take({name for job in jobs for name in _orders_of(job)})
+        try:
+            free = [job for job in jobs if _orders_of(job) <= held.names]
+            again += [self._postponed(job) for job in jobs if not _orders_of(job) <= held.names]
+            with self._database.look() as connection:
+                found = self._found(connection, free)
+        except BaseException:
+            self._locks.release(held)
+            raise
         moved, refused = [*again, *found.moved], [*failures, *found.failures]
-        return replace(found, failures=refused, moved=moved)
+        return replace(found, failures=refused, moved=moved, held=held)
+
+    def release(self, prepared: Prepared) -> None:
+        """Let other nodes work on the orders of a batch. Does not wait."""
+        self._locks.release(prepared.held)
+
+    def _postponed(self, job: Job) -> Outcome:
+        """Have a message wait for the one about the same order that another node works on."""
+        retry_at = self.now() + _OTHERS_WORK_MS
+        number = job.claimed.message_id
+        return Outcome(number, Event.POSTPONED, code=ORDER_IN_PROGRESS, retry_at=retry_at)
 
     def prepare_readily(
         self, claimed: Sequence[Claimed], listeners: Mapping[str, Listening]

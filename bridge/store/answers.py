@@ -78,7 +78,7 @@ def run(connection: Connection, statement: str, values: Any, *, many: bool = Fal
 
 def carry(connection: Connection, words: Words) -> Answer:
     """As `run`."""
-    if _is_heard(connection):
+    if is_heard(connection):
         heard = connection.exec_driver_sql(words.statement, words.values)
         rows = heard.all() if heard.returns_rows else ()
         return Answer(tuple(heard.keys()) if heard.returns_rows else (), rows, heard.rowcount)
@@ -91,30 +91,33 @@ def carry(connection: Connection, words: Words) -> Answer:
 
 def run_all(connection: Connection, words: Sequence[Words]) -> list[Answer]:
     """
-    Run statements one after the other: PostgreSQL is sent all before the first answer is awaited.
+    Run statements one after the other.
 
     Each sees what those before it did, and what others have committed until then. After one that
     fails none is run. Errors are as for `run`.
-    """
-    if len(words) < 2 or connection.dialect.name != "postgresql" or _is_heard(connection):  # noqa: PLR2004  # several
-        return [carry(connection, each) for each in words]
-    from bridge.store.pipelining import pipeline  # noqa: PLC0415  # loads the driver
 
+    Outside of a transaction (`Database.look`) PostgreSQL is sent all before the first answer is
+    awaited. Within one each is awaited: the server ends a transaction whose client is stopped
+    between two statements, but not one whose client is stopped within a pipeline.
+    """
     driver: Any = connection.connection.driver_connection
-    with pipeline(driver):
+    is_postgres = connection.dialect.name == "postgresql"
+    if len(words) < 2 or not is_postgres or not driver.autocommit or is_heard(connection):  # noqa: PLR2004  # several
+        return [carry(connection, each) for each in words]
+    with driver.pipeline():
         cursors = [_sent(driver.cursor(), each) for each in words]
     return list(map(_answer, cursors, words))
+
+
+def is_heard(connection: Connection) -> bool:
+    """Tell whether a listener of the engine is to hear of each statement."""
+    heeded = connection.dispatch
+    return bool(heeded.before_cursor_execute or heeded.after_cursor_execute)
 
 
 def stored_json(stored: Any) -> Any:
     """Read an object or a list in JSON, which one of the two drivers has done already."""
     return from_json(stored) if isinstance(stored, str) else stored
-
-
-def _is_heard(connection: Connection) -> bool:
-    """Whether somebody listens, who is to hear of each statement."""
-    heeded = connection.dispatch
-    return bool(heeded.before_cursor_execute or heeded.after_cursor_execute)
 
 
 def _sent(cursor: Any, words: Words) -> Any:

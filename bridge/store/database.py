@@ -19,6 +19,7 @@ from sqlmodel import Session
 
 from bridge.store import postgres, sqlite
 from bridge.store.answers import Words, carry
+from bridge.store.ending import Ending
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.faults import driver_errors, fault, lost_connection
 from bridge.store.kept import Kept
@@ -72,7 +73,8 @@ class Database:
         required = pool.require_synchronous and self.dialect == "postgresql"
         self.synchrony = Synchrony(self.apart, required=required)
         self.turns = Turns(turnstile, LOCK_TIMEOUT)
-        self._readers: list[Reader] = []
+        self._closers: list[Callable[[], None]] = []
+        self._endings: dict[Connection, Ending] = {}  # of the write transactions that are open
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
         most = 1 if self.file else 0
         self._kept = Kept(self._writer, most, pooled=True)
@@ -128,9 +130,18 @@ class Database:
             self._hastily(connection),
             connection.begin(),
         ):
-            yield connection
-            if action := _before_commit.get():
-                action(self, connection)
+            self._endings[connection] = ending = Ending()
+            try:
+                yield connection
+                if action := _before_commit.get():
+                    action(self, connection)
+                ending.send(connection, self.mark)
+            except driver_errors() as error:
+                if lost_connection(error):
+                    connection.invalidate()  # else the rollback fails, and hides this error
+                raise
+            finally:
+                del self._endings[connection]
 
     def _hastily(self, connection: Connection) -> AbstractContextManager[None]:
         return sqlite.hastily(connection) if self.turns.is_hasty else nullcontext()
@@ -213,30 +224,37 @@ class Database:
 
     def serialize_all(self, connection: Connection, names: Iterable[str]) -> None:
         """As `serialize` on many names, in one order for everybody: nobody waits in a ring."""
-        for words in self.serialized(names):
-            carry(connection, words)
+        keys = sorted({postgres.lock_key(name) for name in names})
+        if keys and self.dialect == "postgresql":
+            carry(connection, Words(postgres.IN_TURN, {"keys": keys}))
 
     def serialized(self, names: Iterable[str]) -> list[Words]:
-        """Give what `serialize_all` says, to be run before others: nothing on SQLite."""
-        keys = sorted({postgres.lock_key(name) for name in names})
-        return (
-            [Words(postgres.IN_TURN, {"keys": keys})]
-            if keys and self.dialect == "postgresql"
-            else []
-        )
-
-    def serialized_announcing(self, names: Sequence[str], channel: str) -> list[Words]:
         """
-        Give what serializes on these names, one after the other, and announces: at one go.
+        Give what `serialize_all` says, to be run before others: nothing on SQLite.
 
-        To be run before others (`answers.run_all`); nothing on SQLite. The server then ends the
-        transaction if it pauses (`postgres.BRIEF_SECONDS`).
+        The server then ends the transaction if it pauses (`postgres.BRIEF_SECONDS`).
+        """
+        keys = sorted({postgres.lock_key(name) for name in names})
+        if not keys or self.dialect != "postgresql":
+            return []
+        return [Words(postgres.IN_TURN_BRIEFLY, {"keys": keys})]
+
+    def at_commit(
+        self, connection: Connection, name: str, words: Sequence[Words], channel: str = ""
+    ) -> None:
+        """
+        Append rows as the last thing before the commit, serialized on `name`.
+
+        As with `serialize`, they become visible in the order of their ids. PostgreSQL is sent the
+        lock, the statements and the commit in one message (`bridge.store.committing`): no other
+        transaction waits for this process. SQLite's writers are serialized already. `channel`: as
+        `announce`.
         """
         if self.dialect != "postgresql":
-            return []
-        keys = [postgres.lock_key(name) for name in names]
-        asked = {"keys": keys, "channel": channel, "mark": self.mark}
-        return [Words(postgres.IN_TURN_ANNOUNCING, asked), Words(postgres.BRIEFLY, ())]
+            for each in words:
+                carry(connection, each)
+            return
+        self._endings[connection].add(name, words, channel)
 
     def alone(self, connection: Connection, name: str) -> bool:
         """Tell whether this transaction is the only one on any node that holds `name`."""
@@ -286,8 +304,12 @@ class Database:
     def reader(self) -> Reader:
         """Keep a connection for a question that is asked all the time; `dispose` ends it too."""
         reader = Reader(self.apart, at_hand=self.dialect == "sqlite")
-        self._readers.append(reader)
+        self.at_dispose(reader.close)
         return reader
+
+    def at_dispose(self, close: Callable[[], None]) -> None:
+        """Have a connection that no pool knows closed with the others."""
+        self._closers.append(close)
 
     def apart(self) -> Any:
         """Give a driver's connection that no pool knows; the caller closes it."""
@@ -298,8 +320,8 @@ class Database:
 
     def dispose(self) -> None:
         """Close all connections that are not in use."""
-        for reader in self._readers:
-            reader.close()
+        for close in self._closers:
+            close()
         self.synchrony.close()
         self._dispose()
 

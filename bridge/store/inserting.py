@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from bridge.store.answers import Answer, Words
-from bridge.store.steps import Step, carried, carry_out, unnested
+from bridge.store.steps import Step, carried, carry_out, is_asked_once, unnested
 
 _KINDS: Final = (
     (Boolean, "boolean"),
@@ -36,6 +36,7 @@ _KINDS: Final = (
 class Insertion:
     """How rows of these columns are inserted; `documents` are the places of those in JSON."""
 
+    head: str
     names: tuple[str, ...]
     documents: tuple[int, ...]
     step: Step
@@ -55,6 +56,7 @@ def insertion(table: Table, names: Sequence[str], returning: str = "") -> Insert
         f" WITH ORDINALITY AS given ({', '.join(names)}, place) ORDER BY place"
     )
     return Insertion(
+        head,
         tuple(names),
         documents,
         Step(kinds, each, f"{together} RETURNING {returning}" if returning else together),
@@ -71,6 +73,16 @@ def insert_rows(
 def inserted(connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]) -> Words:
     """Give what `insert_rows` runs for rows, of which there are some, to be run with others."""
     return carried(connection, how.step, [_values(how, row) for row in rows])
+
+
+def listed(connection: Connection, how: Insertion, rows: Sequence[Mapping[str, Any]]) -> Words:
+    """As `inserted`, for `Database.at_commit`: PostgreSQL is given a list of plain values."""
+    if not is_asked_once(connection):
+        return inserted(connection, how, rows)
+    values = [_values(how, row) for row in rows]
+    row = f"({', '.join(['%s'] * len(how.names))})"
+    statement = f"{how.head} VALUES {', '.join([row] * len(values))}"
+    return Words(statement, tuple(value for each in values for value in each))
 
 
 def _values(how: Insertion, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -19,10 +19,7 @@ from bridge.store.pool import LOCK_TIMEOUT, Pool
 from bridge.store.synchrony import Synchrony
 
 IN_TURN = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k"
-IN_TURN_ANNOUNCING = """
-    SELECT pg_advisory_xact_lock(k), pg_notify(%(channel)s, %(mark)s)
-    FROM unnest(%(keys)s::bigint[]) AS k
-"""  # alike notices of a transaction are one
+ANNOUNCED = "SELECT pg_notify(%(channel)s, %(mark)s)"
 FROZEN_SECONDS = 10
 """
 Seconds after which the server ends a transaction whose client says nothing, and with it its locks.
@@ -31,16 +28,25 @@ A process that is stopped, or behind a path that drops its packets, cannot end i
 """
 
 BRIEF_SECONDS = 2
-"""The same for a transaction that holds a lock that every node needs."""
+"""The same for a transaction that holds a lock for which other nodes wait."""
 
 # The server counts idle seconds between messages only: the time of the whole transaction also
 # covers a client that is stopped within a message. PostgreSQL has that since version 17.
-BRIEFLY = f"""
+IN_TURN_BRIEFLY = f"""
     SELECT set_config('idle_in_transaction_session_timeout', '{BRIEF_SECONDS}s', true),
         CASE WHEN current_setting('server_version_num')::int >= 170000
-            THEN set_config('transaction_timeout', '{FROZEN_SECONDS}s', true) END
-"""
+            THEN set_config('transaction_timeout', '{FROZEN_SECONDS}s', true) END,
+        (SELECT count(pg_advisory_xact_lock(k)) FROM unnest(%(keys)s::bigint[]) AS k)
+"""  # noqa: S608  # our own numbers
 UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
+
+PROMPTLY_MISSED = (
+    "SET idle_session_timeout = '10s'",
+    "SET tcp_keepalives_idle = 3",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
+)
+"""By these the server misses a host that vanished, and a process that is stopped, within 10 s."""
 
 # A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
 # asked for by its keys is not found by reading a whole table.

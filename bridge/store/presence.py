@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
 from bridge.store.faults import driver_errors
-from bridge.store.postgres import lock_key
+from bridge.store.postgres import PROMPTLY_MISSED, lock_key
 
 LOOK_SECONDS = 2.0
 """How long it takes at most until a free leadership is taken, or one that was lost is noticed."""
@@ -22,13 +22,6 @@ LOOK_SECONDS = 2.0
 PATIENCE_SECONDS = 20.0
 """How long a start waits for a name to become free: a host that died is noticed within ten."""
 
-# The server misses a host that vanished, and a process that is stopped, within ten seconds.
-_MISSED_SOON = (
-    "SET idle_session_timeout = '10s'",
-    "SET tcp_keepalives_idle = 3",
-    "SET tcp_keepalives_interval = 2",
-    "SET tcp_keepalives_count = 3",
-)
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _HELD = text("""
     SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
@@ -86,7 +79,7 @@ class Presence:
 
     def _stay(self, driver: Any) -> None:
         driver.autocommit = True
-        for setting in _MISSED_SOON:
+        for setting in PROMPTLY_MISSED:
             driver.execute(setting)
         missing = list(self._names)
         while not self._ended.is_set():

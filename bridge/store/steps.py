@@ -8,7 +8,7 @@ statements are their owners'.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -83,19 +83,6 @@ def say(connection: Connection, of: Plain, **values: Any) -> Answer:
 def said(connection: Connection, of: Plain, **values: Any) -> Words:
     """Give a statement with its values, to be run with others (`answers.run_all`)."""
     return Words(of.postgres if is_asked_once(connection) else of.sqlite, values)
-
-
-def say_all(connection: Connection, of: Plain, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Run a statement once for each of the rows."""
-    for words in said_all(connection, of, rows):
-        carry(connection, words)
-
-
-def said_all(connection: Connection, of: Plain, rows: Sequence[Mapping[str, Any]]) -> list[Words]:
-    """Give what `say_all` runs, to be run with others."""
-    if len(rows) > 1:
-        return [Words(of.postgres if is_asked_once(connection) else of.sqlite, rows, many=True)]
-    return [said(connection, of, **row) for row in rows]
 
 
 def among(statement: str, name: str = "ids", kind: str = "bigint") -> Among:

@@ -148,7 +148,7 @@ class _Trail:
         now = time.time_ns() // 1_000_000
         event = command_event(action, site_id=query.site_id, target=("audit trail", ""))
         with self.database.write() as connection:
-            self.chain.record(connection, self.database.serialize, [event], now)
+            self.chain.record(connection, self.database, [event], now)
 
 
 def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:

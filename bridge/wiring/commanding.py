@@ -34,7 +34,7 @@ def note(
     `members` are further members of `AuditEvent`, such as its target, `before` and `after`.
     """
     event = command_event(action, site_id=site_id, details=details or {}, **members)
-    ENGINE_CHAIN.record(connection, database.serialize, [event], now)
+    ENGINE_CHAIN.record(connection, database, [event], now)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """
-Name variants: when two spellings of a person's name, under one patient identifier, are one name.
+Name variants: when two spellings of a person's name are one name.
 
-Pure. The rules are one table in `docs/patient-names.md`. They explain omissions, abbreviations and
-transliterations, and nothing else: two names that differ in a part which both spell out are two
-names. They are no search: names are only compared where the identifiers are equal already.
+Pure. The rules are one table in `docs/patient-names.md`; orders and DICOM files are compared by
+it. They explain omissions, abbreviations and transliterations, and nothing else: two names that
+differ in a part which both spell out are two names. They are no search.
 """
 
 import re
@@ -26,9 +26,15 @@ _UMLAUT_DIGRAPH = re.compile(r"(?<![aeoq])([aou])e")
 _ALTERNATIVES = "="
 """Parts a DICOM name into its alphabetic, ideographic and phonetic forms."""
 
+_PART = "^"
 _SUFFIXES: Mapping[str, str] = MappingProxyType({"junior": "jr", "senior": "sr"})
+_GENERATIONS = frozenset({"jr", "sr", "ii", "iii", "iv"})
+_TITLES = frozenset({"dr", "prof", "md", "phd"})
 _MALE = frozenset({"mr", "herr", "monsieur", "m"})
 _FEMALE = frozenset({"mrs", "ms", "miss", "frau", "madame", "mme", "mlle"})
+_LATIN_MARKS = re.compile("[\u0300-\u036f]")
+"""Accents. Marks of other scripts make other letters: か is not が."""
+
 _LONGEST = 256  # characters; longer names are only compared as a whole
 _PARTS = 5  # family, given, further, suffix, prefix
 
@@ -36,31 +42,61 @@ _PARTS = 5  # family, given, further, suffix, prefix
 class _Name(NamedTuple):
     """The parts of a name, folded to lower case."""
 
+    whole: str
     family: str
     given: tuple[str, ...]
     suffix: str
     prefix: str
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether it is written with `^`."""
+        return _PART in self.whole
+
 
 @lru_cache(maxsize=512)
-def are_compatible(one: str, other: str) -> bool:
+def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
     """
     Tell whether two names may be spellings of one: `DOE^JANE^QUINN` and `DOE^J`.
 
-    Both as `family^given^further^suffix^prefix`, with or without alternatives behind `=`.
+    Both as `family^given^further^suffix^prefix`, with or without alternatives behind `=`; in
+    DICOM the prefix comes before the suffix. `same_id` says that both have one patient
+    identifier: without it the given name is no initial.
     """
     if max(len(one), len(other)) > _LONGEST:
         return one.casefold() == other.casefold()
     return any(
-        _match(first, second) for first in _alternatives(one) for second in _alternatives(other)
+        _match(first, second, same_id=same_id)
+        for first in _alternatives(one)
+        for second in _alternatives(other)
     )
+
+
+def share_script(one: str, other: str) -> bool:
+    """Tell whether two names have alternatives in the same script, so that they are comparable."""
+    own, others = (
+        {_scripts(each.whole) for each in _alternatives(name[:_LONGEST]) if _letters(each.whole)}
+        for name in (one, other)
+    )
+    return not own.isdisjoint(others)
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text has a letter."""
+    return bool(_letters(text[:_LONGEST]))
+
+
+def _scripts(text: str) -> frozenset[str]:
+    """Give `LATIN`, `CJK`, `HIRAGANA` and so on, as the names of the letters begin."""
+    names = (unicodedata.name(each, "") for each in text if each.isalpha())
+    return frozenset(name.partition(" ")[0] for name in names if "PROLONGED" not in name)
 
 
 def _alternatives(text: str) -> Iterator[_Name]:
     for alternative in text.split(_ALTERNATIVES):
-        parts = unicodedata.normalize("NFC", alternative).casefold().split("^")
-        family, given, further, suffix, prefix = (parts + [""] * _PARTS)[:_PARTS]
-        yield _Name(family, tuple(_words(f"{given} {further}")), suffix, prefix)
+        whole = unicodedata.normalize("NFKC", alternative).casefold()
+        family, given, further, suffix, prefix = (whole.split(_PART) + [""] * _PARTS)[:_PARTS]
+        yield _Name(whole, family, tuple(_words(f"{given} {further}")), suffix, prefix)
 
 
 def _words(text: str) -> list[str]:
@@ -79,10 +115,9 @@ def _spellings(text: str) -> frozenset[str]:
 
 
 def _plain(text: str) -> str:
-    """Strip accents of letters; marks that are letters of their own script stay."""
+    """Strip accents and punctuation."""
     decomposed = unicodedata.normalize("NFKD", text)
-    kept = (each for each in decomposed if unicodedata.category(each) != "Mn")
-    return _letters(unicodedata.normalize("NFC", "".join(kept)))
+    return _letters(unicodedata.normalize("NFC", _LATIN_MARKS.sub("", decomposed)))
 
 
 def _same(one: str, other: str) -> bool:
@@ -99,22 +134,43 @@ def _same_family(one: str, other: str) -> bool:
     return not first.isdisjoint(second)
 
 
-def _match(one: _Name, other: _Name) -> bool:
+def _match(one: _Name, other: _Name, *, same_id: bool) -> bool:
+    if not (one.has_parts and other.has_parts) and _same_whole(one.whole, other.whole):
+        return True
     return (
         _same_family(one.family, other.family)
-        and _same_given(one.given, other.given)
-        and _same_suffix(one.suffix, other.suffix)
+        and _same_given(one.given, other.given, same_id=same_id)
+        and _same_suffix(one, other)
         and not _contradict(one.prefix, other.prefix)
     )
 
 
-def _same_given(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _same_whole(one: str, other: str) -> bool:
+    """Compare names of which one has no parts: the same words in any order, or one word."""
+    first, second = (
+        [word for word in re.split(r"[\s,^]+", each) if _letters(word) not in {"", *_TITLES}]
+        for each in (one, other)
+    )
+    if not first or not second:
+        return False
+    if _same("".join(first), "".join(second)):
+        return True
+    left = list(second)
+    for word in first:
+        same = next((each for each in left if _same(word, each)), None)
+        if same is None:
+            return False
+        left.remove(same)
+    return not left
+
+
+def _same_given(one: tuple[str, ...], other: tuple[str, ...], *, same_id: bool) -> bool:
     """Compare the first names, and those that both have behind it, in order."""
     if not one or not other:
         return not one and not other
     if _same("".join(one), "".join(other)):
         return True
-    if not _same_word(one[0], other[0]):
+    if not (_same_word if same_id else _same)(one[0], other[0]):
         return False
     shorter, longer = sorted((one[1:], other[1:]), key=len)
     rest = iter(longer)
@@ -138,11 +194,18 @@ def _is_short(word: str) -> bool:
     return alphabetic and (len(letters) == 1 or word.endswith("."))
 
 
-def _same_suffix(one: str, other: str) -> bool:
-    first, second = (_letters(each) for each in (one, other))
-    if not first or not second:
-        return True
-    return _SUFFIXES.get(first, first) == _SUFFIXES.get(second, second)
+def _same_suffix(one: _Name, other: _Name) -> bool:
+    """Compare generations, which DICOM has where HL7 has the prefix, and other suffixes."""
+    pairs = (
+        [_endings(f"{each.suffix} {each.prefix}") & _GENERATIONS for each in (one, other)],
+        [_endings(each.suffix) - _TITLES for each in (one, other)],
+    )
+    return all(not first or not second or first == second for first, second in pairs)
+
+
+def _endings(text: str) -> set[str]:
+    words = {_letters(word) for word in text.split()} - {""}
+    return {_SUFFIXES.get(word, word) for word in words}
 
 
 def _contradict(one: str, other: str) -> bool:

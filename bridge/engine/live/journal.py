@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -24,6 +25,9 @@ PAUSE_SECONDS = 0.2
 
 MAX_WAITING = 20_000
 """Beyond so many the oldest give way to the newest, and their number is recorded instead."""
+
+MOST_AT_ONCE = 500
+"""Of deeds so many share a commit: nobody else appends to the trail meanwhile."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,13 +74,17 @@ class Journal:
         if dropped:
             note = AuditEvent("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
             deeds.append((self._clock(), note))
-        try:
-            await self._work.run(lambda: self._record(deeds, counts))
-        except StoreError as error:
-            log.warning("audit_waits", failure=type(error).__name__, deeds=len(taken))
-            self._waiting = taken + self._waiting
-            self._dropped += dropped
-            self._tally.give_back(counts)
+        while deeds or counts:
+            some, deeds = deeds[:MOST_AT_ONCE], deeds[MOST_AT_ONCE:]
+            try:
+                await self._work.run(partial(self._record, some, counts))
+            except StoreError as error:
+                deeds = some + deeds
+                log.warning("audit_waits", failure=type(error).__name__, deeds=len(deeds))
+                self._waiting = deeds + self._waiting
+                self._tally.give_back(counts)
+                return
+            counts.clear()  # written
 
     async def stop(self) -> None:
         """Record what waits, and take the time for it."""
@@ -100,7 +108,7 @@ class Journal:
             if counts:
                 database.serialize(connection, anonymous.LOCK)
                 anonymous.add(connection, counts)
-            ENGINE_CHAIN.record_all(connection, database.serialize, deeds)
+            ENGINE_CHAIN.record_all(connection, database, deeds)
 
 
 def merged(deeds: Sequence[tuple[int, AuditEvent]]) -> list[tuple[int, AuditEvent]]:

@@ -2,8 +2,8 @@
 One piece of work on the database: who does it, at what moment, and which changes it announces.
 
 A service takes a `Work`, locks what it needs, decides by the rules, writes, and announces each
-change. Deeds go to the audit trail and changes to the feed as the last thing before the commit,
-so that both grow in the order of the commits and row locks are never taken under their locks.
+change. Deeds go to the audit trail and changes to the feed in the message that commits, so that
+both grow in the order of the commits and row locks are never taken under their locks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlmodel import Session
 
-from bridge.audit.chain import ENGINE_CHAIN, LOCK
+from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import Change, metadata
 from bridge.store.answers import Words, run_all
 from bridge.store.database import Database
-from bridge.store.inserting import inserted, insertion
+from bridge.store.inserting import insertion, listed
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
@@ -158,24 +158,12 @@ class Minutes:
     def append(
         self, connection: Connection, database: Database, before: Sequence[Words] = ()
     ) -> None:
-        """
-        Write it; from here to the commit nobody else appends.
-
-        What is to be written `before` it goes along, ahead of the locks.
-        """
-        if not self.announced:
-            run_all(connection, before)
-            ENGINE_CHAIN.record_all(connection, database.serialize, self.deeds)
-            return
-        names = [LOCK, FEED_LOCK] if self.deeds else [FEED_LOCK]
-        locks = [*before, *database.serialized_announcing(names, FEED_CHANNEL)]
-        changes = inserted(connection, _INSERT, self.announced)
-        if self.deeds:
-            newest = run_all(connection, [*locks, ENGINE_CHAIN.newest(connection)])[-1]
-            events = ENGINE_CHAIN.appended(connection, self.deeds, newest)
-            run_all(connection, [*events, changes])
-        else:
-            run_all(connection, [*locks, changes])
+        """Write what goes `before`, and append the rest at the commit (`Database.at_commit`)."""
+        run_all(connection, before)
+        ENGINE_CHAIN.record_all(connection, database, self.deeds)
+        if self.announced:
+            changes = listed(connection, _INSERT, self.announced)
+            database.at_commit(connection, FEED_LOCK, [changes], FEED_CHANNEL)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def chain(database: Database) -> Chain:
 def append(database: Database, event: AuditEvent, now: int) -> None:
     """Append one event."""
     with database.write() as connection:
-        BRIDGE_CHAIN.record(connection, database.serialize, [event], now)
+        BRIDGE_CHAIN.record(connection, database, [event], now)
 
 
 def run(database: Database, statement: str, **values: Any) -> None:

@@ -1,7 +1,8 @@
 """A message that names another patient for an order that is known."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -10,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from bridge.intake.aside import Aside
+from bridge.intake.forwarder import Forwarder
 from bridge.intake.listening import Listening, PatientConflict
+from bridge.intake.outcomes import Waiting
+from bridge.intake.remembering import Memory
+from bridge.observability.metrics import Metrics
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import State
+from bridge.queue.work import Outcome
 from bridge.store.database import Database
 from bridge.wiring.validation import acquaintance, policy
 from mappings.hl7.ack import AckCode
@@ -156,3 +164,58 @@ async def test_it_is_refused_before_the_acknowledgment(database: Database) -> No
         assert desk.rows("error_place") == [("PID-3",)]
         assert (await desk.ask(told(change))).code is AckCode.ACCEPT
         assert not check.asks(told(line("NW", "P1", "F1")))
+
+
+class Node:
+    """A node's own part in applying what is stored."""
+
+    def __init__(self, hospital: Hospital, url: str, name: str) -> None:
+        self.database = Database(url)
+        memory = Memory(self.database, hospital.time)
+        listeners = {"ris": Listening("ris", inbound(), SITE)}
+        waiting = Waiting(lambda _: asyncio.sleep(0, State.DONE))
+        self.forwarder = Forwarder(hospital.client, memory, listeners, waiting, Metrics())
+        self.inbox = Inbox(self.database, name, remember=memory.write)
+        self._time = hospital.time
+
+    def begin(self) -> AsyncGenerator[Sequence[Outcome]]:
+        """Claim a message and begin to apply it."""
+        (claimed,) = self.inbox.claim(self._time(), 1)
+        return self.forwarder.apply([claimed])
+
+    def write(self, outcomes: Sequence[Outcome]) -> None:
+        """Write down what came of it."""
+        self.inbox.settle(outcomes, self._time())
+
+
+@pytest.mark.parametrize(
+    "database_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True
+)
+@pytest.mark.parametrize("control", ["XO", "CA", "HD", "DC"])
+async def test_two_nodes_at_the_same_moment(
+    tmp_path: Path, database_url: str, database: Database, control: str
+) -> None:
+    """A correction that names another patient waits for the order that another node applies."""
+    async with open_hospital(tmp_path, database) as hospital:
+        await hospital.worker.stop()
+        await hospital.hand_over(told(line("NW", "P1", "F1", accession="A1")))
+        wrong = line(control, "P1", "F1", accession="A1", what="MR Head")
+        await hospital.hand_over(told(wrong, mrn="M2", name=OTHER))
+        one, two = (Node(hospital, database_url, name) for name in ("one", "two"))
+
+        ordering = one.begin()
+        registered = await anext(ordering)
+        async for outcomes in two.begin():
+            assert [each.code for each in outcomes] == ["order_in_progress"]
+            two.write(outcomes)
+        one.write(registered)
+        assert [each async for each in ordering] == []
+
+        while last(hospital)[0] == "queued":  # until the lock is released
+            hospital.time.leap += 1000
+            async for outcomes in two.begin():
+                two.write(outcomes)
+        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
+        assert await listed(hospital) == {"M1": "A1 CT Head"}
+        for each in (one, two):
+            each.database.dispose()

@@ -5,9 +5,9 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,16 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
+from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
+from bridge.delivery.learning import Learner
 from bridge.engine.service.work import Actor, ChangeEvent, transaction
-from bridge.store.answers import Words, run_all
+from bridge.engine_client.models import ChangePage
+from bridge.queue.outbox import Outbox
 from bridge.store.database import Database, before_commit
 from bridge.store.errors import StoreUnavailable
+from bridge.store.pool import Pool
+from bridge.store.postgres import BRIEF_SECONDS
 from bridge.store.presence import Presence
 from tests.eventually import eventually
 from tests.processes import FORKED
@@ -31,27 +36,61 @@ _SAID = "SELECT reset_val FROM pg_settings WHERE name = %(name)s"  # a socket fi
 
 
 def announce(database: Database, report: str) -> None:
-    """Commit a change with its audit event, as each signature does."""
+    """Lock a row, and commit a change with its audit event, as each signature does."""
     with transaction(database, Actor(), 1) as work:
+        work.connection.exec_driver_sql("SELECT FROM engine_site FOR KEY SHARE")
         work.announce(SITE, report, ChangeEvent.REPORT_SIGNED, {})
         work.note(AuditEvent("sign", SITE, report, None, None, Outcome.SUCCESS, {}))
 
 
-def stopped_inside(url: str, parent: "Pipe[Any, Any]") -> None:
-    """Be stopped between the last statement of a signature and its commit; say what it came to."""
+def with_options(url: str, **settings: str) -> str:
+    """Return the address with settings of the server for each session."""
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    address = make_url(url).update_query_dict({"options": options})
+    return address.render_as_string(hide_password=False)
+
+
+def stopped_inside(url: str, parent: "Pipe[Any, Any]", work: Callable[[Database], None]) -> None:
+    """Be stopped between the last statement of some work and its commit; say how it ended."""
     database = Database(url)
 
     def stop(*_: object) -> None:
-        parent.send("holds the locks")
+        parent.send("not committed yet")
         os.kill(os.getpid(), signal.SIGSTOP)
 
     try:
         with before_commit(stop):
-            announce(database, "frozen")
+            work(database)
     except StoreUnavailable as error:
         parent.send(error.code)
     else:
         parent.send("committed")
+    database.dispose()
+
+
+def announce_frozen(database: Database) -> None:
+    """Sign."""
+    announce(database, "frozen")
+
+
+def follow(database: Database) -> None:
+    """Take in a page of the feed, as each node does for all."""
+    outbox = Outbox(database, "node")
+    Learner(database, outbox, [], lambda: 1).learn("frozen feed", ChangePage((), 1))
+
+
+def sign_in_a_rush(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:
+    """Sign by many threads at once; say how many signatures were committed."""
+    database = Database(url, Pool(size=threads))
+
+    def sign(number: int) -> None:
+        for place in range(each):
+            announce(database, f"rush {number}-{place}")
+
+    parent.send("begins")
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(sign, range(threads)))
+    parent.send("committed")
     database.dispose()
 
 
@@ -62,6 +101,7 @@ def node(postgres_url: str) -> Iterator[Database]:
     with database.write() as connection:
         connection.exec_driver_sql("TRUNCATE engine_site CASCADE")
         connection.exec_driver_sql(
+            "TRUNCATE engine_audit_event;"
             "INSERT INTO engine_site (site_id, name, time_zone, sign_delay, locations,"
             " host_origins, settings, created_at)"
             " VALUES ('SITE1', '', 'UTC', 0, '[]', '[]', '{}', 1)"
@@ -82,25 +122,106 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "T"
 
 
-def test_a_stopped_process_loses_the_locks_of_the_feed(node: Database, postgres_url: str) -> None:
-    """Another node signs while it is stopped; it itself learns that nothing was kept."""
+@contextmanager
+def forked(work: Callable[..., None], *arguments: object) -> Iterator[tuple[Any, int]]:
+    """Run a process; give the pipe to it and its id, and kill it at the end."""
     mine, theirs = FORKED.Pipe()
-    process = FORKED.Process(target=stopped_inside, args=(postgres_url, theirs), daemon=True)
+    process = FORKED.Process(target=work, args=(arguments[0], theirs, *arguments[1:]), daemon=True)
     process.start()
+    assert process.pid is not None
     try:
-        assert mine.recv() == "holds the locks"
-        eventually(lambda: is_stopped(process.pid or 0))
-
-        announce(node, "other")  # Busy, if it had to wait until the process goes on
-
-        assert announced(node) == ["other"]
-        os.kill(process.pid or 0, signal.SIGCONT)
-        assert mine.recv() == "25P03"
-        assert announced(node) == ["other"]
+        yield mine, process.pid
     finally:
         with suppress(ProcessLookupError):
-            os.kill(process.pid or 0, signal.SIGKILL)
+            os.kill(process.pid, signal.SIGKILL)
         process.join()
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: is_stopped(pid))
+    yield
+    os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def impatient(node: Database, postgres_url: str) -> Iterator[Database]:
+    """A node whose statements wait for a lock no longer than a healthy node holds it."""
+    database = Database(with_options(postgres_url, lock_timeout="1s"))
+    yield database
+    database.dispose()
+
+
+def test_nobody_waits_for_a_process_that_is_stopped_within_a_signature(
+    impatient: Database, postgres_url: str
+) -> None:
+    """Another node signs at once; the stopped one learns that nothing was kept."""
+    hasty = with_options(postgres_url, idle_in_transaction_session_timeout="500ms")
+    with forked(stopped_inside, hasty, announce_frozen) as (pipe, pid):
+        assert pipe.recv() == "not committed yet"
+        eventually(lambda: is_stopped(pid))
+
+        announce(impatient, "other")
+
+        assert announced(impatient) == ["other"]
+        eventually(lambda: not idle_in_transaction(impatient))
+        os.kill(pid, signal.SIGCONT)
+        assert pipe.recv() == "25P03"
+    assert announced(impatient) == ["other"]
+
+
+def idle_in_transaction(database: Database) -> int:
+    """Return how many transactions of this database wait for their client."""
+    with database.read() as connection:
+        return connection.exec_driver_sql(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+            " AND pid <> pg_backend_pid()"
+        ).scalar_one()
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_a_process_that_is_stopped_in_a_rush_of_signatures(
+    impatient: Database, postgres_url: str
+) -> None:
+    """Wherever it is stopped, another node signs; feed and trail have each signature once."""
+    threads, each, stops = 8, 150, 25
+    with forked(sign_in_a_rush, postgres_url, threads, each) as (pipe, pid):
+        assert pipe.recv() == "begins"
+        for number in range(stops):
+            with stopped(pid):
+                announce(impatient, f"other {number}")
+            announce(impatient, f"between {number}")
+        assert pipe.recv() == "committed"
+    reports = announced(impatient)
+    assert len(set(reports)) == len(reports) == threads * each + 2 * stops
+    for thread in range(threads):
+        own = [name for name in reports if name.startswith(f"rush {thread}-")]
+        assert own == [f"rush {thread}-{place}" for place in range(each)]
+    with impatient.read() as connection:
+        trail = ENGINE_CHAIN.verify(connection)
+        cursors = "SELECT min(cursor), max(cursor), count(*) FROM engine_change"
+        first, last, count = connection.exec_driver_sql(cursors).one()
+    assert (trail.broken, trail.events) == (None, len(reports))
+    assert last - first + 1 == count
+
+
+def test_delivery_waits_two_seconds_for_a_process_that_is_stopped(
+    node: Database, postgres_url: str
+) -> None:
+    """The server ends the transaction in which it takes in a page of the feed."""
+    patient = Database(with_options(postgres_url, lock_timeout=f"{2 * BRIEF_SECONDS}s"))
+    with forked(stopped_inside, postgres_url, follow) as (pipe, pid):
+        assert pipe.recv() == "not committed yet"
+        eventually(lambda: is_stopped(pid))
+
+        follow(patient)  # Busy, if it had to wait as long as for any other transaction
+
+        os.kill(pid, signal.SIGCONT)
+        assert pipe.recv() == "25P03"
+    patient.dispose()
 
 
 class NetworkPath:
@@ -114,10 +235,13 @@ class NetworkPath:
         self._open = threading.Event()
         self._open.set()
         self._closed = False
+        self._left = 0  # bytes to be forwarded when it has stopped to
+        self.has_stopped = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def stop_forwarding(self) -> None:
-        """Take what comes, and forward nothing from now on."""
+    def stop_forwarding(self, after: int) -> None:
+        """Take what comes, and forward nothing from now on but so many bytes more."""
+        self._left = after
         self._open.clear()
 
     def close(self) -> None:
@@ -144,6 +268,11 @@ class NetworkPath:
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError, ValueError):
             while data := source.recv(65536):
+                if not self._open.is_set():
+                    first, data = data[: self._left], data[self._left :]
+                    self._left -= len(first)
+                    target.sendall(first)
+                    self.has_stopped.set()
                 self._open.wait()
                 if self._closed:
                     return
@@ -171,14 +300,15 @@ def distant(postgres_url: str, path: NetworkPath) -> Iterator[Database]:
     database.dispose()
 
 
-def test_a_node_whose_path_is_cut_loses_the_locks_of_the_feed(
-    node: Database, distant: Database, path: NetworkPath
+@pytest.mark.parametrize("length", [0, 200])
+def test_nobody_waits_for_a_node_whose_path_is_cut(
+    impatient: Database, distant: Database, path: NetworkPath, length: int
 ) -> None:
-    """The server ends its transaction, whatever becomes of the connection."""
+    """Before its last message, and in the midst of it: the server has not begun with it."""
     cut = threading.Event()
 
     def cut_off(*_: object) -> None:
-        path.stop_forwarding()
+        path.stop_forwarding(after=length)
         cut.set()
 
     def sign_far_away() -> str:
@@ -192,31 +322,28 @@ def test_a_node_whose_path_is_cut_loses_the_locks_of_the_feed(
     with ThreadPoolExecutor(1) as pool:
         signing = pool.submit(sign_far_away)
         assert cut.wait(30)
+        if length:
+            assert path.has_stopped.wait(30)
 
-        announce(node, "other")
+        announce(impatient, "other")
 
         path.close()
         assert signing.result(30) == "lost"
-    assert announced(node) == ["other"]
+    assert announced(impatient) == ["other"]
 
 
 def test_a_stopped_process_loses_its_presence(node: Database, postgres_url: str) -> None:
     """Another node takes its claims and its jobs while it is stopped."""
-    mine, theirs = FORKED.Pipe()
-    process = FORKED.Process(target=be_present, args=(postgres_url, theirs), daemon=True)
-    process.start()
     other = Presence(node, ("node-2",), "frozen test")
-    try:
-        assert mine.recv() == "leads"
+    with forked(be_present, postgres_url) as (pipe, pid):
+        assert pipe.recv() == "leads"
         other.start()
         assert not other.leads
-        os.kill(process.pid or 0, signal.SIGSTOP)
-
-        eventually(lambda: other.leads)
-    finally:
-        other.stop()
-        os.kill(process.pid or 0, signal.SIGKILL)
-        process.join()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: other.leads)
+        finally:
+            other.stop()
 
 
 def be_present(url: str, parent: "Pipe[Any, Any]") -> None:
@@ -226,22 +353,6 @@ def be_present(url: str, parent: "Pipe[Any, Any]") -> None:
     eventually(lambda: presence.leads)
     parent.send("leads")
     select.select([], [], [])
-
-
-def test_the_server_counts_after_a_pipeline_too(node: Database) -> None:
-    """What is sent in one message ends with the message that starts the server's timer."""
-
-    def pause() -> None:
-        with node.write() as connection:
-            timeout = "SELECT set_config('idle_in_transaction_session_timeout', '50ms', true)"
-            run_all(connection, [Words("SELECT 1", ()), Words(timeout, ())])
-            ended, _, _ = select.select([node.driver(connection).pgconn.socket], [], [], 30)
-            assert ended, "the server does not count"
-            connection.exec_driver_sql("SELECT 1")
-
-    with pytest.raises(StoreUnavailable) as cut:
-        pause()
-    assert cut.value.code == "25P03"
 
 
 def test_every_kind_of_connection_has_its_limits(node: Database, distant: Database) -> None:

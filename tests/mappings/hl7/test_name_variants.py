@@ -31,6 +31,30 @@ def test_different(one: str, other: str) -> None:
     assert not are_compatible(other, one)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), rows("Spellings of one name without a common identifier")
+)
+def test_compatible_without_an_identifier(one: str, other: str) -> None:
+    """Spellings that are compatible even if nothing says that both have one identifier."""
+    assert are_compatible(one, other, same_id=False)
+    assert are_compatible(other, one, same_id=False)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *rows("Different names"),
+        ("DOE^J", "DOE^JOHN"),
+        ("DOE^JANE", "DOE^J."),
+        ("A" * 300, "B" * 300),
+    ],
+)
+def test_different_without_an_identifier(one: str, other: str) -> None:
+    """What is different with one identifier is so without; so is an initial of the given name."""
+    assert not are_compatible(one, other, same_id=False)
+    assert not are_compatible(other, one, same_id=False)
+
+
 FAMILY = ["DOE^JANE", "DOE^JOHN", "DOE^ANNA", "DOE^ANNE", "DOE^MARIA", "DOE^MARIANNE", "ROE^JANE"]
 
 
