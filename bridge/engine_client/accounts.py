@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.engine_client.replies import Unreadable
+from bridge.engine_client.replies import Unreadable, moment
 from bridge.engine_client.transport import Transport
 
 _PATH: Final = "/api/account"
@@ -76,4 +76,4 @@ def enrolment(value: object) -> Enrolment:
     if not isinstance(value, dict):
         raise Unreadable("enrolment")
     link, until = value.get("link"), value.get("expiresAt")
-    return Enrolment(str(link) if link else None, int(until) if until else None)
+    return Enrolment(str(link) if link else None, moment(until, "expiresAt"))

@@ -77,6 +77,11 @@ def moment(value: object, place: str) -> int | None:
     return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
 
 
+def iso(milliseconds: int) -> str:
+    """Write a time as the report service takes it: ISO 8601 in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def _each(value: object, place: str, read: Callable[[object], T]) -> tuple[T, ...]:
     return tuple(read(each) for each in _list(value, place))
 

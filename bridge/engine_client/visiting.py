@@ -7,7 +7,7 @@ No token of ours goes along: the answer is about the browser's session and nothi
 from dataclasses import dataclass
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.replies import Unreadable
+from bridge.engine_client.replies import Unreadable, moment
 from bridge.engine_client.transport import Transport
 from bridge.queue.states import Failure
 
@@ -58,7 +58,7 @@ def _visitor(value: object) -> Visitor:
     """Read a profile. What says how far the session reaches must be there."""
     if not isinstance(value, dict):
         raise Unreadable("profile")
-    site, since = value.get("site", ""), value.get("authenticatedAt")
+    site, since = value.get("site", ""), moment(value.get("authenticatedAt"), "authenticatedAt")
     account_id, email = value.get("accountId"), value.get("email")
     if not isinstance(account_id, str) or not account_id:
         raise Unreadable("accountId")
@@ -66,7 +66,7 @@ def _visitor(value: object) -> Visitor:
         raise Unreadable("email")
     if site == "" or not isinstance(site, str | None):
         raise Unreadable("site")
-    if not isinstance(since, int):
+    if since is None:
         raise Unreadable("authenticatedAt")
     name, theme = (str(value.get(each) or "") for each in ("name", "theme"))
     return Visitor(account_id, email, name, theme, site, since, value.get("secondFactor") is True)

@@ -8,7 +8,6 @@ import pytest
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from mappings.results import ResultEvent
 from tests.bridge.delivery.equipment import SITE, TOKEN, destination, until
 from tests.bridge.delivery.hospital import Hospital, open_hospital
 from tests.bridge.delivery.test_what_was_told import NOT_YET, RESULTS, written
