@@ -108,7 +108,7 @@ def profile(account_id: int, site_id: str | None = None) -> Look:
     return look
 
 
-def difference(before: State, after: State) -> dict[str, State]:
+def difference(before: State, after: State) -> dict[str, Any]:
     """Return the members that changed, before and after; of a missing member none."""
     missing = object()
     names = [n for n in {**before, **after} if before.get(n, missing) != after.get(n, missing)]
