@@ -56,7 +56,7 @@ def test_a_table_is_inserted_and_changed(room: ReadingRoom, page: Page, tmp_path
     page.focus("#table-menu [data-change=column_delete]")
     page.keyboard.press("Enter")
     expect(page.locator("#table-menu")).not_to_have_attribute("open", "")
-    assert cells(page) == [row[:2] + [""] for row in filled]
+    assert cells(page) == [[*row[:2], ""] for row in filled]
     page.keyboard.type("new")  # the caret is in the text again
     phase(page, "saved")
     saved = cells(page)
