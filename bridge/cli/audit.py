@@ -60,14 +60,13 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List events, newest first; no patient data."""
-    from bridge.cli.show import iso, rows
+    from bridge.cli.show import rows
     from bridge.wiring import auditing
 
     found = auditing.newest(home, auditing.asked(site, since, action, report), limit)
-    told = [{**each, "at": iso(each["at"])} for each in found]
     if not as_json:
-        told = [{**each, "subject": " ".join(each["target"].values())} for each in told]
-    rows(told, _COLUMNS, as_json=as_json)
+        found = [{**each, "subject": " ".join(each["target"].values())} for each in found]
+    rows(found, _COLUMNS, as_json=as_json)
 
 
 @group.command()

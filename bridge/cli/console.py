@@ -66,6 +66,7 @@ def grant(
     """
     import json
 
+    from bridge.cli.show import iso
     from bridge.console.permissions import Grant
     from bridge.wiring.console_access import console_access
 
@@ -75,7 +76,7 @@ def grant(
         made = console.grant(email, given, pending=pending, force=force)
     link = None if made is None else made.link
     if as_json:
-        until = None if made is None else made.expires_at
+        until = None if made is None else iso(made.expires_at)
         print(json.dumps({"email": email, "role": role, "link": link, "expiresAt": until}))
         return
     print(f"{email} is {role} in the console")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from bridge.console.errors import NotTaken, Unreachable
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Account, Enrolment, WorklistPage
-from bridge.engine_client.replies import Unreadable, account, enrolment
+from bridge.engine_client.replies import Unreadable, account, enrolment, iso, moment
 
 _GOOD = range(200, 300)
 _NOT_FOUND = 404
@@ -77,10 +77,17 @@ class Service:
         return _taken(status, answer)
 
     async def audit_events(self, site: str, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """List audit events of a site, newest first; `wanted` as the endpoint has it."""
-        answer = await self.ask("GET", "sites", site, "audit", query=wanted)
-        events: list[dict[str, Any]] = answer["events"]
-        return events
+        """
+        List audit events of a site, newest first; `wanted` as the endpoint has it.
+
+        Times are milliseconds here, and ISO 8601 on the way.
+        """
+        span = {name: iso(wanted[name]) for name in ("since", "until") if name in wanted}
+        answer = await self.ask("GET", "sites", site, "audit", query={**wanted, **span})
+        try:
+            return [{**each, "at": moment(each["at"], "at")} for each in answer["events"]]
+        except Unreadable:
+            raise Unreachable from None
 
     async def verify_audit(self) -> dict[str, Any]:
         """Have the whole chain walked."""

@@ -26,13 +26,14 @@ KINDS: Mapping[str, ResultEvent] = MappingProxyType(
 """Releases of the change feed."""
 
 DELETED = "report_deleted"
+PRELIM_WITHDRAWN = "report_prelim_withdrawn"
 CANCELLED = "Cancelled"
 """What the code tables of statuses call a report that is gone."""
 
 PROGRESS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
     {
         "report_prelimed": (ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS),
-        "report_prelim_withdrawn": (ResultEvent.ORDER_STATUS,),
+        PRELIM_WITHDRAWN: (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
         "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
         "report_created": (ResultEvent.ORDER_STATUS,),
         "report_opened": (ResultEvent.ORDER_STATUS,),
@@ -90,9 +91,17 @@ def news_of(change: Change, addenda: int) -> list[News]:
     status = _status_after(change)
     return [
         News(event, *common, f"{event}:{change.cursor}", status, orders, addenda, change.at)
-        for event in PROGRESS.get(change.event, ())
+        for event in _progress(change)
         if status or event is not ResultEvent.ORDER_STATUS
     ]
+
+
+def _progress(change: Change) -> tuple[ResultEvent, ...]:
+    """Give the events of a change that is no release."""
+    earlier_read = change.record.status is ReportStatus.PRELIMINARY
+    if change.event == PRELIM_WITHDRAWN and earlier_read:
+        return PROGRESS["report_prelimed"]  # its text replaces the text that was withdrawn
+    return PROGRESS.get(change.event, ())
 
 
 def _out(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:

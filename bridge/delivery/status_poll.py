@@ -52,6 +52,8 @@ NOT_FOUND = 404
 SLOWEST = 600_000  # ms between two looks at a report that is still open
 SLOWEST_SIGNED = 3_600_000  # ms; an addendum may still come
 FORGET_AFTER = 90 * 86_400_000  # ms after the last change of a signed report
+_WITHOUT_READ = frozenset({ReportStatus.DRAFT, ReportStatus.ORDERED})
+"""Statuses of a report that has no preliminary read: it was withdrawn, reset or discarded."""
 SHARE = 10  # a report unchanged for n seconds is asked for every n / SHARE
 
 LEAST, MOST = 50, 500
@@ -253,6 +255,8 @@ def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
         return [ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS]
     if before in signed and after not in SIGNED:
         return [ResultEvent.RECALL, ResultEvent.ORDER_STATUS]
+    if before == ReportStatus.PRELIMINARY.value and after in _WITHOUT_READ:
+        return [ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS]
     # Signed, and perhaps to be taken back: only its release tells of it.
     return [ResultEvent.ORDER_STATUS] if before and after not in SIGNED else []
 

@@ -79,6 +79,11 @@ def moment(value: object, place: str) -> int | None:
     return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
 
 
+def iso(milliseconds: int) -> str:
+    """Write a time as the report service takes it: ISO 8601 in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def _each(value: object, place: str, read: Callable[[object], T]) -> tuple[T, ...]:
     return tuple(read(each) for each in _list(value, place))
 
@@ -267,14 +272,14 @@ def enrolment(value: object) -> Enrolment:
     if not isinstance(value, dict):
         raise Unreadable("enrolment")
     link, until = value.get("link"), value.get("expiresAt")
-    return Enrolment(str(link) if link else None, int(until) if until else None)
+    return Enrolment(str(link) if link else None, moment(until, "expiresAt"))
 
 
 def visitor(value: object) -> Visitor:
     """Read a profile. What says how far the session reaches must be there."""
     if not isinstance(value, dict):
         raise Unreadable("profile")
-    site, since = value.get("site", ""), value.get("authenticatedAt")
+    site, since = value.get("site", ""), moment(value.get("authenticatedAt"), "authenticatedAt")
     account_id, email = value.get("accountId"), value.get("email")
     if not isinstance(account_id, str) or not account_id:
         raise Unreadable("accountId")
@@ -282,7 +287,7 @@ def visitor(value: object) -> Visitor:
         raise Unreadable("email")
     if site == "" or not isinstance(site, str | None):
         raise Unreadable("site")
-    if not isinstance(since, int):
+    if since is None:
         raise Unreadable("authenticatedAt")
     name, theme = (str(value.get(each) or "") for each in ("name", "theme"))
     return Visitor(account_id, email, name, theme, site, since, value.get("secondFactor") is True)

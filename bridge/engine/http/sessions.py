@@ -22,6 +22,7 @@ from bridge.engine.service import paging
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.sessions import SEEN_EVERY_MS, Session, find_session, keep_alive
+from bridge.engine.service.supply_states import Look, difference
 from bridge.engine.service.work import Actor, Work
 
 Result = TypeVar("Result")
@@ -76,9 +77,29 @@ class Desk:
 
         return await self._do(noted)
 
-    async def leave(self, action: str, deed: Callable[[Work, Editor], Any]) -> Response:
-        """Carry out a deed after which there may be no page to show."""
-        await self._do(lambda work, editor: self._noted(action, deed, work, editor))
+    async def leave(
+        self,
+        action: str,
+        deed: Callable[[Work, Editor], Any],
+        *,
+        state: Look | None = None,
+        target: tuple[str, str] | None = None,
+    ) -> Response:
+        """
+        Carry out a deed after which there may be no page to show.
+
+        `state` reads what the audit event says of `target` before and after the change.
+        """
+
+        def described(work: Work, editor: Editor) -> None:
+            before = {} if state is None else state(work.connection)
+            deed(work, editor)
+            event = replace(self._deed(action), target=target)
+            if state is not None:
+                event = replace(event, **difference(before, state(work.connection)))
+            work.note(event)
+
+        await self._do(described)
         return Response(status_code=204)
 
     def _noted(

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select, true
 from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
+from bridge.engine.rules.moments import iso
 from bridge.engine.service import revocation, users
 from bridge.engine.service.caller import MEMBERSHIPS, SITES, Visitor
 from bridge.engine.service.passwords import mark_enrolled, still_has, store_hash
@@ -125,7 +126,7 @@ def account_json(connection: Connection, signed: SignedIn) -> dict[str, Any]:
         **profile(connection, signed.visitor),
         "accountId": str(signed.account.id),
         "site": signed.visitor.site_id,
-        "authenticatedAt": signed.authenticated_at,
+        "authenticatedAt": iso(signed.authenticated_at),
         "secondFactor": signed.second_factor,
     }
 

@@ -14,6 +14,7 @@ from bridge.authority import Action
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links.handles import RandomBytes
 from bridge.engine.rules.authority import Role
+from bridge.engine.rules.moments import iso, iso_or_none
 from bridge.engine.service import revocation, tokens, users
 from bridge.engine.service.caller import Caller, Scope, administered_sites
 from bridge.engine.service.tokens import TokenView
@@ -171,10 +172,10 @@ def token_json(token: TokenView) -> dict[str, Any]:
         "id": token.id,
         "label": token.label,
         "scopes": list(token.scopes),
-        "createdAt": token.created_at,
-        "expiresAt": token.expires_at,
-        "lastUsedAt": token.last_used_at,
-        "revokedAt": token.revoked_at,
+        "createdAt": iso(token.created_at),
+        "expiresAt": iso_or_none(token.expires_at),
+        "lastUsedAt": iso_or_none(token.last_used_at),
+        "revokedAt": iso_or_none(token.revoked_at),
     }
 
 

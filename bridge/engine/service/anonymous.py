@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.records.tables import metadata
+from bridge.engine.rules.moments import iso
 from bridge.network_source import parse_address, source_of_parsed
 
 ROWS = metadata.tables["engine_audit_anonymous"]
@@ -106,7 +107,7 @@ def newest(connection: Connection, since: int | None, limit: int) -> list[dict[s
         {
             "sequence": None,
             "chained": False,
-            "at": row.minute,
+            "at": iso(row.minute),
             "action": row.action,
             "outcome": Outcome.REFUSED.value,
             "actor": "anonymous",

@@ -1,5 +1,7 @@
 """
-What audit events say of a site's supplies: templates, macros, prelim groups, code map, signatures.
+What audit events say of a site's supplies and of profiles, before and after a change.
+
+Supplies are templates, macros, prelim groups, the code map and signatures.
 
 Each function returns the members of a thing before or after a change, none where it does not
 exist. Texts and images are named by a hash.
@@ -86,6 +88,34 @@ def signature(email: str, site_id: str | None = None) -> Look:
         return {row.site_id: _hash(row.signature) for row in connection.execute(query)}
 
     return look
+
+
+def profile(account_id: int, site_id: str | None = None) -> Look:
+    """Look at what a user chose about themselves, on one site or on the site they begin at."""
+
+    def look(connection: Connection) -> State:
+        place = site_id or users.home_of(connection, account_id)
+        row = connection.execute(
+            select(MEMBERSHIPS.c.name, MEMBERSHIPS.c.signature, MEMBERSHIPS.c.settings).where(
+                MEMBERSHIPS.c.account_id == account_id, MEMBERSHIPS.c.site_id == place
+            )
+        ).first()
+        if row is None:
+            return {}
+        signature = {"signature": _hash(row.signature)} if row.signature else {}
+        return {"name": row.name, **signature, **(row.settings or {})}
+
+    return look
+
+
+def difference(before: State, after: State) -> dict[str, Any]:
+    """Return the members that changed, before and after; of a missing member none."""
+    missing = object()
+    names = [n for n in {**before, **after} if before.get(n, missing) != after.get(n, missing)]
+    return {
+        name: {each: state[each] for each in names if each in state}
+        for name, state in (("before", before), ("after", after))
+    }
 
 
 def _hash(content: Any) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select, true, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
+from bridge.engine.rules.moments import iso, iso_or_none
 from bridge.engine.service.caller import Caller, Scope
 from bridge.store.reader import Reader
 from bridge.store.steps import among, ask
@@ -208,8 +209,8 @@ def revocation(connection: Connection, token_id: int, now: int) -> dict[str, Any
     query = select(TOKENS.c.account_id, TOKENS.c.revoked_at).where(TOKENS.c.id == token_id)
     row = connection.execute(query).one()
     ended = now if row.revoked_at is None else row.revoked_at
-    before = {"account": row.account_id, "revokedAt": row.revoked_at}
-    return {"before": before, "after": {**before, "revokedAt": ended}}
+    before = {"account": row.account_id, "revokedAt": iso_or_none(row.revoked_at)}
+    return {"before": before, "after": {**before, "revokedAt": iso(ended)}}
 
 
 def revoke_token(connection: Connection, token_id: int, now: int) -> None:

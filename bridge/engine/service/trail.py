@@ -25,6 +25,7 @@ from bridge.audit.chain import ENGINE_CHAIN, Chain
 from bridge.audit.events import Origin, Outcome
 from bridge.engine.documents.audit_event import AuditEntry, Subject
 from bridge.engine.records.tables import metadata
+from bridge.engine.rules.moments import iso
 
 ACCOUNTS = metadata.tables["engine_account"]
 REPORTS = metadata.tables["engine_report"]
@@ -81,7 +82,7 @@ class AuditRow:
         """Return the event as the API shows it."""
         return {
             "sequence": self.sequence,
-            "at": self.at,
+            "at": iso(self.at),
             "SiteID": self.site_id,
             "action": self.action,
             "outcome": self.outcome,

@@ -58,6 +58,12 @@ NEWS = {
         0,
         [f"preliminary:{NOW}", f"order-status:{NOW}"],
     ),
+    "the preliminary read is withdrawn": (
+        seen("Preliminary"),
+        record(ReportStatus.DRAFT),
+        0,
+        [f"cancellation:{NOW}", f"order-status:{NOW}"],
+    ),
     "opened": (seen("Ordered"), record(ReportStatus.DRAFT), 0, [f"order-status:{NOW}"]),
     "never heard of before": (seen(""), record(ReportStatus.DRAFT), 0, []),
     "an addendum": (seen("Final", final=True), record(Addendum), 1, ["addendum:1"]),

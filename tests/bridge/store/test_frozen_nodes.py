@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bridge.delivery.learning import Learner
 from sqlalchemy import make_url
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
-from bridge.delivery.learning import Learner
 from bridge.engine.service.work import Actor, ChangeEvent, transaction
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox

@@ -4,10 +4,11 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, StrictInt, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.authority import Role
+from bridge.engine.rules.moments import read_iso
 from bridge.engine.service.caller import Scope
 from bridge.engine.service.preferences import Preferences
 from bridge.engine.service.site_changes import changed, prepare
@@ -132,16 +133,35 @@ class CodeMapBody(Body):
 
 
 _Place = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def _moment(value: object) -> object:
+    """Read a time of the query; a number, or a text without a zone, is refused."""
+    if value is None:
+        return None
+    try:
+        return read_iso(str(value))
+    except (ValueError, OverflowError):
+        message = "Input should be a time in ISO 8601 with its zone: 2027-01-15T08:00:00Z"
+        raise ValueError(message) from None
+
+
+_DateTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+_Time = Annotated[
+    int,
+    Field(ge=0, lt=2**63),
+    BeforeValidator(_moment, json_schema_input_type=_DateTime),
+]
 _Word = Annotated[str, Field(min_length=1, max_length=320)]
 
 
 class AuditQuery(BaseModel):
-    """Which audit events; times in milliseconds since the epoch, `user` an e-mail address."""
+    """Which audit events; times in ISO 8601 with their zone, `user` an e-mail address."""
 
     after: _Place | None = None
     before: Annotated[_Place | None, Field(description="Goes on from a page of the newest")] = None
-    since: _Place | None = None
-    until: _Place | None = None
+    since: _Time | None = None
+    until: _Time | None = None
     action: _Word | None = None
     user: _Word | None = None
     reportId: _Word | None = None

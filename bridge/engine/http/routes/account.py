@@ -13,7 +13,7 @@ from bridge.engine.http.auditing import deed_of
 from bridge.engine.http.models.account import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
 from bridge.engine.http.signing_in import sign_out
 from bridge.engine.http.state import EngineDep, engine_of
-from bridge.engine.service import accounts, passwords, tokens, users
+from bridge.engine.service import accounts, passwords, supply_states, tokens, users
 from bridge.engine.service.administration import DAY_MS, token_json
 from bridge.engine.service.site_changes import image_uri
 from bridge.engine.service.work import Actor, Work
@@ -37,13 +37,18 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedDep)
     engine, key = engine_of(request), signed.account.id
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
+    look = supply_states.profile(key)
+
     def deed(work: Work) -> dict[str, Any]:
+        before = look(work.connection)
         accounts.choose(work.connection, signed.visitor, body.choices())
         if body.name:
             accounts.rename(work.connection, signed.visitor, body.name)
         if "signature" in body.model_fields_set:
             users.tell(work.connection, key, signature=image)
-        work.note(deed_of(request, "profile-update", target=("account", str(key))))
+        event = deed_of(request, "profile-update", target=("account", str(key)))
+        changes = supply_states.difference(before, look(work.connection))
+        work.note(replace(event, **changes))
         return accounts.account_json(work.connection, signed)
 
     return JSONResponse(await engine.work.change(Actor(key), engine.clock(), deed))
@@ -65,7 +70,8 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedDe
     def deed(work: Work) -> None:
         accounts.change_password(work.connection, signed, present, wanted, work.now)
         engine.throttle.give_back(work.connection, attempt)
-        work.note(deed_of(request, "password-update", target=("account", str(key))))
+        event = deed_of(request, "password-update", target=("account", str(key)))
+        work.note(replace(event, before={}, after={"password": "changed"}))
 
     await engine.work.change(Actor(key), engine.clock(), deed)
     return Response(status_code=204)

@@ -18,7 +18,7 @@ from bridge.engine.http.models.fields import Body, Identifier
 from bridge.engine.http.models.passages import Passage
 from bridge.engine.http.models.responses import LEFT, problems
 from bridge.engine.http.sessions import DeskDep
-from bridge.engine.service import accounts, editing, opening, paging
+from bridge.engine.service import accounts, editing, opening, paging, supply_states
 from bridge.engine.service.lease import Editor
 from bridge.engine.service.work import Work
 
@@ -153,6 +153,8 @@ async def choose(body: ChoicesBody, desk: DeskDep) -> Response:
     return await desk.leave(
         "profile-update",
         lambda work, editor: accounts.choose_here(work.connection, session, body.choices()),
+        state=supply_states.profile(session.account_id, session.site_id),
+        target=("account", str(session.account_id)),
     )
 
 

@@ -18,6 +18,7 @@ from bridge.engine.http.guard import AdminRoute
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.models.system_accounts import AccountBody, EnrolmentBody, FactorBody
 from bridge.engine.http.state import engine_of
+from bridge.engine.rules.moments import iso
 from bridge.engine.service import system_accounts
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.system_accounts import AccountFacts
@@ -79,7 +80,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             return {"link": None, "expiresAt": None}
         return {
             "link": issued.address(engine.base_url(request)),
-            "expiresAt": issued.expires_at,
+            "expiresAt": iso(issued.expires_at),
         }
 
     made = await engine.work.change(actor_of(request.state.caller), engine.clock(), deed)

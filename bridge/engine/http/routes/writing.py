@@ -17,7 +17,7 @@ from bridge.engine.http.models.responses import problems
 from bridge.engine.http.sessions import DeskDep
 from bridge.engine.rules.document import restore, to_json
 from bridge.engine.rules.mapping import apply_template
-from bridge.engine.service import checking, macros, paging, sites
+from bridge.engine.service import checking, macros, paging, sites, supply_states
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -67,24 +67,30 @@ async def list_macros(desk: DeskDep) -> Response:
 @router.put("/macros/{trigger}", status_code=204, response_class=Response)
 async def set_macro(trigger: Trigger, body: MacroBody, desk: DeskDep) -> Response:
     """Create or replace a macro of the user."""
-    site_id, content = desk.session.site_id, body.content()
+    session, content = desk.session, body.content()
+    site_id = session.site_id
     return await desk.leave(
         "macro-update",
         lambda work, editor: macros.set_macro(
             work.connection, site_id, editor.account_id, trigger, body.name, content, work.now
         ),
+        state=supply_states.macro(site_id, session.account_id, trigger),
+        target=("macro", trigger),
     )
 
 
 @router.delete("/macros/{trigger}", status_code=204, response_class=Response)
 async def delete_macro(trigger: Trigger, desk: DeskDep) -> Response:
     """Remove a macro of the user."""
-    site_id = desk.session.site_id
+    session = desk.session
+    site_id = session.site_id
     return await desk.leave(
         "macro-delete",
         lambda work, editor: macros.delete_macro(
             work.connection, site_id, editor.account_id, trigger
         ),
+        state=supply_states.macro(site_id, session.account_id, trigger),
+        target=("macro", trigger),
     )
 
 

@@ -85,6 +85,10 @@ def test_the_audit_trail_of_a_site_is_searched_and_verified(office: Office) -> N
     before = office.call(ADMIN, "GET", f"{path}&before={rows[0]['sequence']}").json()["rows"]
     assert all(each["sequence"] < rows[0]["sequence"] for each in before)
     assert office.call(ADMIN, "GET", f"{path}&user=nobody@site1.test").json()["rows"] == []
+    at = rows[0]["at"]
+    inside = office.call(ADMIN, "GET", f"{path}&since={at}&until={at + 1}").json()["rows"]
+    assert {each["at"] for each in inside} == {at}
+    assert office.call(ADMIN, "GET", f"{path}&since={at + 1}").json()["rows"] == []
     verdict = office.call("chief", "POST", "/api/audit/verify", {}).json()
     assert verdict["broken"] is None
     assert verdict["events"] > 0

@@ -6,7 +6,8 @@ import httpx
 import pytest
 import sqlalchemy
 
-from bridge.engine.service import passwords, users
+from bridge.engine.rules.moments import iso
+from bridge.engine.service import passwords, trail, users
 from tests.bridge.engine.http.house import (
     ADMIN,
     BASE,
@@ -185,8 +186,8 @@ def test_own_tokens_are_shown_once_and_revoked(reader: Service) -> None:
     assert reader.post("report/launch/clinical", None, made["token"]).status_code == 400
     shown, *_ = account(reader, "GET", "/tokens").json()
     assert shown["label"] == "Viewer"
-    assert shown["expiresAt"] == reader.clock.now + 30 * 86_400_000
-    assert shown["lastUsedAt"] == reader.clock.now
+    assert shown["expiresAt"] == iso(reader.clock.now + 30 * 86_400_000)
+    assert shown["lastUsedAt"] == iso(reader.clock.now)
     assert made["token"] not in str(shown)
     theirs = account(reader, "DELETE", "/tokens/1")
     assert theirs.status_code == 404
@@ -275,3 +276,23 @@ def test_a_report_of_another_site_is_not_there(reader: Service) -> None:
     made = reader.launch(FOREIGN, **body).json()
     page = reader.call("GET", f"/reporting/report/{made['reportId']}", None, headers=OURS)
     assert page.status_code == 404
+
+
+def test_the_trail_names_what_a_user_changed(reader: Service) -> None:
+    """The name before and after; of a password that it was changed, and nothing else."""
+    wanted = "a quite different 7 horse"
+    changed = {"name": "Reader Renamed", "signatureText": "Consultant"}
+    assert account(reader, "PUT", "", changed).status_code == 200
+    body = {"present": PASSWORD, "wanted": wanted}
+    assert account(reader, "POST", "/password", body).status_code == 204
+    with reader.database.read() as connection:
+        rows = [each.as_json() for each in trail.page(connection, trail.TrailQuery())]
+    (profile,) = [each for each in rows if each["action"] == "profile-update"]
+    (password,) = [each for each in rows if each["action"] == "password-update"]
+    assert profile["after"] == changed
+    assert set(profile["before"]) == {"name"}
+    assert profile["before"] != profile["after"]
+    assert (password["before"], password["after"]) == ({}, {"password": "changed"})
+    assert wanted not in str(rows)
+    assert PASSWORD not in str(rows)
+    assert "argon2" not in str(rows)

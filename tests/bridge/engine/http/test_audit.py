@@ -1,7 +1,9 @@
 """The audit trail over HTTP: who read, was refused, changed; what it never holds."""
 
 import json
+import re
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bridge.audit.chain import ENGINE_CHAIN
@@ -43,6 +45,38 @@ def test_every_reader_is_on_record(service: Service) -> None:
     assert {each["userEmail"] for each in found} == {ADMIN}
     assert all(each["tokenId"] and each["details"]["request"] for each in found)
     assert events(service, action="content")[0]["details"]["client"]
+
+
+def test_times_of_the_trail_are_iso_8601(service: Service) -> None:
+    """In answers and in the query; a number, or a time without a zone, is refused by name."""
+    service.launch()
+    service.clock.now += 60_000
+    service.post("report/sign", ONE)
+    first, *_, last = events(service)
+    assert datetime.fromisoformat(first["at"]).utcoffset() == timedelta(0)
+    assert first["at"].endswith("Z")
+    assert [each["action"] for each in events(service, until=last["at"])] == ["launch"]
+    zoned = datetime.fromisoformat(last["at"]).astimezone(timezone(timedelta(hours=2)))
+    assert events(service, since=zoned.isoformat())[0]["at"] == last["at"]
+    for bad in (str(service.clock.now), "2027-01-15T08:00:00", "yesterday"):
+        answer = service.get("admin/sites/SITE1/audit", since=bad)
+        assert answer.status_code == 400, answer.text
+        assert "since" in str(answer.json()["errors"])
+
+
+def test_administrative_endpoints_give_no_milliseconds(service: Service) -> None:
+    """Tokens, events and accounts have no number that is a time."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": READER, "expiresDays": 9}).json()
+    service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
+    found = events(service)
+    found += service.get("admin/sites/SITE1/tokens").json()
+    for path in ("", "users", "prelim-groups", "templates", "macros", "code-map"):
+        found.append(service.get(f"admin/sites/SITE1/{path}".rstrip("/")).json())
+    account = service.get("account", "service", email=READER).json()
+    enrolled = service.post("account/enrolment", {"accountId": account["accountId"]}, "service")
+    found += [account, enrolled.json()]
+    assert "expiresAt" in json.dumps(found)
+    assert not re.findall(r"[ :\[]\d{12,}[,}\]]", json.dumps(found))
 
 
 def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
@@ -239,3 +273,36 @@ def test_changes_of_supplies_say_what_changed(service: Service) -> None:
     assert found[3][3] == {"tags": ["CT"], "members": [READER], "reviewers": None}
     assert found[5][3]["rows"] == 1
     assert "Normal." not in json.dumps([each[2:] for each in found])
+
+
+def test_what_a_user_changes_on_the_page_is_named(service: Service) -> None:
+    """Choices and own macros, before and after; of a macro's text a hash."""
+    page = service.session(service.open(service.launch().json()["reportLink"]))
+
+    def put(path: str, body: dict[str, Any]) -> None:
+        bearer = {"authorization": f"Bearer {page.secret}"}
+        path = f"/reporting/api/session/{path}"
+        assert service.call("PUT", path, None, headers=bearer, json=body).status_code == 204
+
+    text = {"type": "doc", "content": [{"type": "paragraph", "content": []}]}
+    for theme in ("dark", "dark", "light"):
+        put("choices", {"theme": theme})
+    put("macros/nl", {"name": "Normal", "document": text})
+    put("macros/nl", {"name": "Normal lungs", "document": text})
+    bearer = {"authorization": f"Bearer {page.secret}"}
+    service.call("DELETE", "/reporting/api/session/macros/nl", None, headers=bearer)
+    found = [
+        (each["action"], each["target"]["type"], each["before"], each["after"])
+        for each in events(service)
+        if each["action"] in ("profile-update", "macro-update", "macro-delete")
+    ]
+    assert found[:3] == [
+        ("profile-update", "account", {}, {"theme": "dark"}),
+        ("profile-update", "account", {}, {}),
+        ("profile-update", "account", {"theme": "dark"}, {"theme": "light"}),
+    ]
+    made, changed, gone = found[3:]
+    assert made[:3] == ("macro-update", "macro", {})
+    assert made[3]["document"].startswith("sha256 ")
+    assert changed[2:] == ({"name": "Normal"}, {"name": "Normal lungs"})
+    assert gone == ("macro-delete", "macro", {**made[3], "name": "Normal lungs"}, {})

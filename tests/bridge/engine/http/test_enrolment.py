@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
+from bridge.engine.rules.moments import iso
 from tests.bridge.engine.http.house import ADMIN, FOREIGN, OTHER, READER, Service, boot, user
 from tests.bridge.engine.http.listening import listening
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
@@ -217,7 +218,7 @@ def test_confirming_renews_the_proof(service: Service) -> None:
     assert account(service, "GET", "").json()["authenticatedAt"] == before
     body = {"password": PASSWORD, "code": code_of(service, secret)}
     assert account(service, "POST", "/confirm", body).status_code == 204
-    assert account(service, "GET", "").json()["authenticatedAt"] == service.clock.now
+    assert account(service, "GET", "").json()["authenticatedAt"] == iso(service.clock.now)
 
 
 def test_a_weak_new_password_is_refused_to_its_owner(service: Service) -> None:

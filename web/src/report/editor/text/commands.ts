@@ -15,7 +15,7 @@ type Changed = Pick<EditorView, "state" | "dispatch"> | Editor;
 const viewOf = (changed: Changed) => ("view" in changed ? changed.view : changed);
 
 /** Makes a change a step of its own for undo, whatever was typed just before or after it. */
-function asStep(changed: Changed, tr: Transaction): void {
+export function asStep(changed: Changed, tr: Transaction): void {
   const view = viewOf(changed);
   view.dispatch(closeHistory(tr));
   view.dispatch(closeHistory(view.state.tr));

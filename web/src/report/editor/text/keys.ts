@@ -3,10 +3,11 @@ import { Extension, type Editor } from "@tiptap/core";
 import type { Node as Inner } from "@tiptap/pm/model";
 import { splitListItem } from "@tiptap/pm/schema-list";
 import { Selection, TextSelection, type Transaction } from "@tiptap/pm/state";
-import { CellSelection, deleteTable, goToNextCell } from "@tiptap/pm/tables";
+import { CellSelection, deleteTable } from "@tiptap/pm/tables";
 import { bracketBy, expandMacro } from "./commands";
 import { indent, kindAt, setKind, toggleKind, type LineKind } from "./blocks";
 import { expandsBySpace, macroBefore, type Macro } from "./macros";
+import { nextCell } from "./tables";
 
 export interface KeyOptions {
   macros: () => readonly Macro[];
@@ -118,7 +119,7 @@ export const EditorKeys = Extension.create<KeyOptions>({
       if (leaving) return (leaving = false);
       if (direction === 1 && expand(() => true)) return true;
       if (bracketBy(editor, direction)) return true;
-      return goToNextCell(direction)(editor.state, editor.view.dispatch);
+      return nextCell(editor, direction);
     };
     return {
       Tab: tab(1),

@@ -1,0 +1,164 @@
+"""A preliminary read is withdrawn: the receivers of its text get a correction, once."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from bridge.engine_client import OrderKey
+from bridge.store.database import Database
+from mappings.hl7.message import Message
+from tests.bridge.delivery.equipment import SITE, TOKEN, destination, until
+from tests.bridge.delivery.hospital import Hospital, open_hospital
+from tests.bridge.delivery.test_what_was_told import NOT_YET, RESULTS, written
+from tests.bridge.intake.desk import order
+
+pytestmark = pytest.mark.anyio
+
+A1 = OrderKey(SITE, "M1", "A1")
+Learn = Callable[[Hospital], Awaitable[None]]
+
+
+async def by_feed(hospital: Hospital) -> None:
+    """Learn by the change feed."""
+    await hospital.follow()
+
+
+async def by_poll(hospital: Hospital) -> None:
+    """Learn by asking for the status."""
+    hospital.time.leap += 1_200_000  # every report is due by then
+    await hospital.poller.poll()
+
+
+LEARNT = pytest.mark.parametrize("learn", [by_feed, by_poll], ids=["feed", "poll"])
+
+
+async def withdraw(hospital: Hospital) -> None:
+    """Withdraw the newest preliminary read."""
+    answer = await hospital.http.post(
+        "/api/report/prelim/withdraw",
+        json={"clinicalInfo": A1.tags()},
+        headers={"x-access-token": TOKEN},
+    )
+    assert answer.status_code == 200, answer.text
+
+
+async def settled(hospital: Hospital) -> None:
+    """Wait until every delivery is sent or ignored."""
+    await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+
+
+def summary(payload: bytes) -> tuple[str, ...]:
+    """The numbers of the order, and the status of the result."""
+    message = Message.parse(payload)
+    places = ("ORC-1", "ORC-2", "ORC-3", "OBR-2", "OBR-25", "OBX-11")
+    return tuple(message.value(each) for each in places)
+
+
+@LEARNT
+async def test_the_receiver_of_a_withdrawn_read(
+    tmp_path: Path, database: Database, learn: Learn
+) -> None:
+    """It gets one ORU with X for the same order, without the text, and none after a restart."""
+    ris = destination("ris", events=RESULTS)
+    finals = destination("finals")
+    async with open_hospital(tmp_path, database, ris, finals) as hospital:
+        await learn(hospital)
+        await hospital.send(order("ID1", "A1"))
+        await learn(hospital)
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await learn(hospital)
+        await hospital.delivered(1)
+        await withdraw(hospital)
+        await learn(hospital)
+        sent = list(await hospital.delivered(2))
+        await learn(hospital)
+        await settled(hospital)
+        assert hospital.receivers["ris"].sent == sent
+        assert hospital.receivers["finals"].sent == []
+    first, gone = map(summary, sent)
+    assert first[-2:] == ("P", "P")
+    assert gone == (*first[:-2], "X", "X")
+    assert first[1] == "PA1"
+    assert b"First look." not in sent[1]
+    async with open_hospital(tmp_path, database, ris, finals) as hospital:
+        await learn(hospital)
+        await settled(hospital)
+        assert hospital.receivers["ris"].sent == []
+
+
+@LEARNT
+async def test_a_read_that_was_withdrawn_before_it_was_sent(
+    tmp_path: Path, database: Database, learn: Learn
+) -> None:
+    """The receiver gets neither the text nor a correction."""
+    ris = destination("ris", events=RESULTS)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        hospital.couriers[0].pause()
+        await hospital.send(order("ID1", "A1"))
+        await learn(hospital)
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await learn(hospital)
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await learn(hospital)
+        await withdraw(hospital)
+        await learn(hospital)
+        hospital.couriers[0].resume()
+        await settled(hospital)
+        assert hospital.receivers["ris"].sent == []
+        assert hospital.rows("SELECT event, state, code FROM delivery ORDER BY id") == [
+            ("preliminary", "ignored", "gone"),
+            ("cancellation", "ignored", "never_told"),
+        ]
+
+
+async def test_an_earlier_read_replaces_the_withdrawn_one(
+    tmp_path: Path, database: Database
+) -> None:
+    """The report stays Preliminary: the receiver gets the text of the earlier read again."""
+    ris = destination("ris", events=RESULTS)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        for number in (1, 2):
+            await page("save", text=f"Read {number}.")
+            await hospital.client.prelim(A1, "Residents", f"R{number}")
+            await hospital.follow()
+            await hospital.delivered(number)
+            hospital.time.leap += 1000
+        await withdraw(hospital)
+        await hospital.follow()
+        sent = [Message.parse(each) for each in await hospital.delivered(3)]
+        await settled(hospital)
+    told = [(each.value("OBR-25"), each.value("OBX-5")) for each in sent]
+    assert told == [("P", "Read 1."), ("P", "Read 2."), ("P", "Read 1.")]
+
+
+async def test_the_status_table_of_the_definition_decides(
+    tmp_path: Path, database: Database
+) -> None:
+    """A definition may delete the observation (D) instead; a document is cancelled by T11."""
+    statuses = {
+        "preliminary": {"result": "P", "observation": "P"},
+        "cancellation": {"result": "X", "observation": "D"},
+    }
+    ris = destination("ris", mappings=written("results", statuses=statuses), events=RESULTS)
+    papers = destination("papers", mappings=written("mdm"), events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, papers) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        await hospital.client.prelim(A1, "Residents", "R1")
+        await hospital.follow()
+        await hospital.delivered(1, "ris")
+        await hospital.delivered(1, "papers")
+        await withdraw(hospital)
+        await hospital.follow()
+        _, deleted = map(Message.parse, await hospital.delivered(2, "ris"))
+        document, cancelled = map(Message.parse, await hospital.delivered(2, "papers"))
+    assert (deleted.value("OBR-25"), deleted.value("OBX-11")) == ("X", "D")
+    assert (cancelled.value("MSH-9.2"), cancelled.value("TXA-19")) == ("T11", "CA")
+    assert cancelled.value("TXA-12") == document.value("TXA-12")
