@@ -59,10 +59,6 @@ class Connections(Caller):
 
     @override
     async def aclose(self) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Close what is idle; who waits for an answer still gets it."""
         while self._idle:
             self._idle.pop().close()
 

@@ -27,7 +27,6 @@ from bridge.runtime.migrating import BRIDGE_ROLES
 from bridge.runtime.numbering import Numbering
 from bridge.runtime.parts import Intake, engine_part, web_part
 from bridge.runtime.probes import Probes, Readiness
-from bridge.runtime.seconding import SecondEngine, is_spare_processor, second_engine
 from bridge.runtime.step import Action, Step, nothing, now_ms
 from bridge.runtime.watching import Housekeeping, OwnFiles
 from bridge.store.checkpointing import Checkpoints
@@ -41,17 +40,11 @@ from bridge.wiring.belonging import Belongings
 from bridge.wiring.console import console_application
 from bridge.wiring.console_access import resolve_grants
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
-from bridge.wiring.engine import (
-    engine_application,
-    engine_beside,
-    engine_http,
-    engine_tokens,
-)
+from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
 from bridge.workers.pools import close_pools
 from config import Settings
 from config.quantities import HostPort
-from config.sections import SecondProcess
 from mllp.admission import Ceiling
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
@@ -73,7 +66,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(AuditRelaying(AuditRelay(settings, database)).part())
         _begin_with_files(settings, database)
     parts.append(_worker_processes(elsewhere := Elsewhere()))
-    client, closing, second = _client(settings, roles, application, database)
+    client, closing = _client(settings, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
         resolve_grants(settings, database)
@@ -91,7 +84,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
             own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
-            parts += Intake(*own, elsewhere=elsewhere, tracer=tracer, second=second).parts()
+            parts += Intake(*own, elsewhere=elsewhere, tracer=tracer).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
             parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())
@@ -177,35 +170,15 @@ def _hush(application: FastAPI) -> Action:
     return stop
 
 
-def _second(
-    settings: Settings, roles: frozenset[Role], application: FastAPI | None
-) -> SecondEngine | None:
-    """Give what starts a second engine: where both halves are here, and another processor is."""
-    wanted = settings.engine.second_process is not SecondProcess.NEVER and is_spare_processor()
-    if application is None or Role.INTAKE not in roles or not wanted:
-        return None
-    return second_engine(settings, application.state.engine.work.database)
-
-
 def _client(
-    settings: Settings,
-    roles: frozenset[Role],
-    application: FastAPI | None,
-    database: Database | None,
-) -> tuple[EngineClient, Step, SecondEngine | None] | tuple[None, None, None]:
-    """
-    Give who calls the engine, its end, and what may start a second engine for it.
-
-    Nobody calls it without a database of the bridge.
-    """
+    settings: Settings, application: FastAPI | None, database: Database | None
+) -> tuple[EngineClient, Step] | tuple[None, None]:
+    """Give the client of the engine, and its end; a process without a database has none."""
     if database is None:
-        return None, None, None
-    http, second = engine_http(settings, application), _second(settings, roles, application)
-    if application is not None and second is not None:
-        http = engine_beside(http, second, application)
+        return None, None
+    http = engine_http(settings, application)
     client = EngineClient(http, engine_tokens(settings))
-    start = nothing if second is None else second.start
-    return client, Step("engine client", start, http.aclose), second
+    return client, Step("engine client", nothing, http.aclose)
 
 
 def _warn(database: Database) -> None:

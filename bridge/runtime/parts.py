@@ -35,14 +35,13 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.queue.waking import HEARD, UNHEARD
-from bridge.queue.worker import Apply, Worker
+from bridge.queue.worker import Worker
 from bridge.request_body import BUDGET
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
 from bridge.runtime.http_connections import HttpLimits
 from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
-from bridge.runtime.seconding import SecondEngine
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
 from bridge.runtime.tallying import Tallying
@@ -109,16 +108,13 @@ class Intake:
         *,
         elsewhere: Elsewhere,
         tracer: Tracer | None = None,
-        second: SecondEngine | None = None,
     ) -> None:
         """
         Join them; large messages are read `elsewhere`, `ceiling` bounds all listeners together.
 
-        `tracer`, where traces are asked for, hears of frames and of what is applied; `second` hears
-        how much is applied.
+        `tracer`, where traces are asked for, hears of frames and of what is applied.
         """
         self._settings = settings
-        self._second = second
         self._tracer = tracer
         self._metrics = metrics
         self._reactor = reactor
@@ -144,16 +140,11 @@ class Intake:
         self._ledger.announce(self._worker.notify)
 
     def _applying(self, inbox: Inbox) -> Worker:
-        apply: Apply = self._forwarder.apply
-        second, arrived = self._second, lambda: self._ledger.arrived
-        if second is not None:
-            apply = second.hearing(apply)
-        helped = (lambda: None) if second is None else second.computed
         return Worker(
             inbox,
-            traced_apply(apply, self._tracer),
+            traced_apply(self._forwarder.apply, self._tracer),
             clock=now_ms,
-            courtesy=Courtesy(arrived, time.monotonic, time.process_time, helped),
+            courtesy=Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time),
             poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
         )
 
