@@ -13,7 +13,6 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
-from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.observability.metrics import Metrics
@@ -42,7 +41,8 @@ from bridge.wiring.console_access import resolve_grants
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
-from bridge.workers.pools import close_pools
+from bridge.workers.host import close_all
+from bridge.workers.offload import MEMORY, Offload
 from config import Settings
 from config.quantities import HostPort
 from mllp.admission import Ceiling
@@ -65,16 +65,16 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         parts.append(_database_part("database", database, stores.migrate_bridge))
         parts.append(AuditRelaying(AuditRelay(settings, database)).part())
         _begin_with_files(settings, database)
-    parts.append(_worker_processes(elsewhere := Elsewhere()))
+    offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
+    parts.append(Step("worker processes", nothing, partial(Threads.MAINTENANCE.run, close_all)))
     client, closing = _client(settings, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
         resolve_grants(settings, database)
-        belonging = Belongings(settings, database, elsewhere)
-        parts.append(Numbering(database, belonging, elsewhere).part())
+        belonging = Belongings(settings, database, offload)
+        parts.append(Numbering(database, belonging, offload).part())
         console = console_application(settings, database, client, belonging, now_ms)
-    probes = Probes(metrics, readiness, database, now_ms)
-    serving = probes.over(application, console)
+    serving = Probes(metrics, readiness, database, now_ms).over(application, console)
     parts += _web(settings, roles, serving, application, descriptors.http, metrics)
     if database is not None and client is not None and closing is not None:
         parts.append(closing)
@@ -84,7 +84,7 @@ def assemble(settings: Settings, roles: frozenset[Role], reactor: Any) -> list[S
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
             own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
-            parts += Intake(*own, elsewhere=elsewhere, tracer=tracer).parts()
+            parts += Intake(*own, offload=offload, tracer=tracer).parts()
         if Role.DELIVERY in roles:
             parts += Delivery(*shared, owners[1], reactor, among, tracer).parts()
             parts.append(Housekeeping(settings, database, metrics, among.leads, node.name).part())
@@ -119,17 +119,6 @@ def _descriptors(settings: Settings) -> Descriptors:
     else:
         log.warning("file descriptors", limit=found.limit, reason=found.shortage)
     return found
-
-
-def _worker_processes(elsewhere: Elsewhere) -> Step:
-    end = partial(Threads.MAINTENANCE.run, _end, elsewhere)
-    return Step("worker processes", nothing, end)
-
-
-def _end(elsewhere: Elsewhere) -> None:
-    """End all child processes that compute for the service."""
-    elsewhere.end()
-    close_pools()
 
 
 def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:

@@ -15,21 +15,21 @@ from bridge.console.indexing import Indexer
 from bridge.console.numbers import hashes
 from bridge.console.ownership import Belonging
 from bridge.console.pacing import EVERY, Look, batch, pause, rate
-from bridge.elsewhere.errors import Gone
-from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.executors import Threads
 from bridge.observability.redaction import describe
 from bridge.runtime.step import Chore, Step, now_ms
 from bridge.store.database import Database
+from bridge.workers.errors import WorkerError
+from bridge.workers.offload import LARGE, Offload
 
 
 class Numbering:
     """Reads a batch, waits; what fails is tried the next time."""
 
-    def __init__(self, database: Database, belonging: Belonging, elsewhere: Elsewhere) -> None:
-        """Read the numbers of large messages `elsewhere`."""
+    def __init__(self, database: Database, belonging: Belonging, offload: Offload) -> None:
+        """Read the numbers of large messages by `offload`."""
         self._log = structlog.get_logger("console")
-        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, elsewhere))
+        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, offload))
         self._look: Look | None = None
         self._rate = 0.0  # messages a second
 
@@ -55,12 +55,12 @@ class Numbering:
         return pause(self._rate, took, full=read >= most)
 
 
-def _numbered(elsewhere: Elsewhere, payload: bytes) -> Sequence[int]:
-    """Read a message's numbers; none where nobody could read it."""
+def _numbered(offload: Offload, payload: bytes) -> Sequence[int]:
+    """Read a message's numbers; none where the worker process could not read it."""
     if len(payload) < LARGE:
         return hashes(payload)
     try:
-        found: list[int] = elsewhere.ask(hashes, payload)
-    except Gone:
+        found: list[int] = offload.run(hashes, payload)
+    except WorkerError:
         return ()
     return found

@@ -14,15 +14,14 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
-from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.apart import apart
 from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
 from bridge.intake.listening import Listening
 from bridge.intake.missing import Tally
+from bridge.intake.offloaded import offloaded
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
@@ -52,6 +51,7 @@ from bridge.wiring.intake import listenings
 from bridge.wiring.ports import Answering, Shared, folder_listener, handler, sequencer, wired
 from bridge.wiring.shelf import in_force, recaller
 from bridge.wiring.validation import acquaintance, in_front, policy, validator
+from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
@@ -106,11 +106,11 @@ class Intake:
         membership: Membership,
         ceiling: Ceiling,
         *,
-        elsewhere: Elsewhere,
+        offload: Offload,
         tracer: Tracer | None = None,
     ) -> None:
         """
-        Join them; large messages are read `elsewhere`, `ceiling` bounds all listeners together.
+        Join them; large messages are read by `offload`, `ceiling` bounds all listeners together.
 
         `tracer`, where traces are asked for, hears of frames and of what is applied.
         """
@@ -121,7 +121,7 @@ class Intake:
         self._database = database
         self._owner = owner
         self._find_version = recaller(database)
-        self._elsewhere = elsewhere
+        self._offload = offload
         self._tally = Tally()
         self._first = self._compiled()
         self._ledger = Ledger(database, together=REPLIES)
@@ -200,7 +200,7 @@ class Intake:
         made = listenings(settings, find, self._find_version, self._tally.note)
         return Senders(
             activation,
-            {name: apart(each, self._elsewhere) for name, each in made.items()},
+            {name: offloaded(each, self._offload) for name, each in made.items()},
             {each.name: bare(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )

@@ -17,7 +17,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
 
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**18 + b"||||||F\r"
-_WORKER = b"bridge.elsewhere.worker"
+_WORKER = b"bridge.workers.trusted"
 
 
 def workers(parent: int) -> list[int]:
