@@ -13,12 +13,10 @@ from concurrent.futures import Executor
 from twisted.internet.defer import Deferred
 
 from bridge.intake.handler import IntakeHandler
+from bridge.workers.offload import LARGE
 from mllp.contract import Peer, Tell
 from mllp.framing import Frame
 from mllp.telling import promised
-
-LARGE = 256 * 2**10
-"""Bytes from which a frame takes longer to judge than to hand to a thread."""
 
 
 class Aside:

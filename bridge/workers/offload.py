@@ -13,8 +13,8 @@ from typing import Any
 from bridge.workers import trusted
 from bridge.workers.host import MEBIBYTE, WorkerHost
 
-LARGE = 2**20
-"""Bytes from which reading a message costs more than handing it to the worker process."""
+LARGE = 256 * 2**10
+"""Bytes from which a message is large: stored in chunks, and read in the worker process."""
 SECONDS = 120.0
 """Seconds that one answer may take."""
 WAIT = 300.0
