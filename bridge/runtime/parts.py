@@ -16,9 +16,9 @@ from fastapi import FastAPI
 
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
+from bridge.intake.frame_offload import FrameOffload
 from bridge.intake.listening import Listening
 from bridge.intake.missing import Tally
 from bridge.intake.offloaded import offloaded
@@ -227,8 +227,10 @@ class Intake:
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         asks = None if known is None else known.asks
         hooks = Threads.HOOKS.executor
-        aside = Aside(answering, self._threads, asks=asks, asking=self._asking, hooks=hooks)
-        taken: Handler = aside if counted is None else counted.in_front(aside.hand_over)
+        offload = FrameOffload(
+            answering, self._threads, asks=asks, asking=self._asking, hooks=hooks
+        )
+        taken: Handler = offload if counted is None else counted.in_front(offload.hand_over)
         timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)
