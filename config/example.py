@@ -110,6 +110,8 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
     for key, field in sorted(
         model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
     ):
+        if field.deprecated:
+            continue
         value = values.get(key, field.get_default(call_default_factory=True))
         yield _line(section, field.alias or key, value, field)
 

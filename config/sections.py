@@ -129,14 +129,6 @@ class Http(Section):
         return [_web_address(each) for each in value]
 
 
-class SecondProcess(StrEnum):
-    """When orders are launched by a process of its own."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
 class Engine(Section):
     """The report service that the bridge talks to."""
 
@@ -156,9 +148,8 @@ class Engine(Section):
     browser_init: bool = Field(
         True, description="GET /reporting/init, whose address carries a token"
     )
-    second_process: SecondProcess = Field(
-        SecondProcess.AUTO,
-        description="launches on another processor: auto (under load), always, never",
+    second_process: str = Field(
+        "", deprecated="has no effect since 2026-11-24: use the roles of `bridge serve`"
     )
 
     @field_validator("base_url")

@@ -14,7 +14,7 @@ from bridge.console.numbers import hashes, site_number, subject_hashes
 from bridge.console.ownership import Belonging, Origin
 from bridge.console.pacing import MANY
 from bridge.index_key import keyed64
-from bridge.queue import parcels
+from bridge.queue import payload_blobs
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 from bridge.store.steps import Step, carry_out, unnested
@@ -104,7 +104,7 @@ class Indexer:
                 else:
                     large.append(row)
             for row in large:
-                found[row.id] = self._numbers(row, parcels.content(connection, row.id, b""))
+                found[row.id] = self._numbers(row, payload_blobs.content(connection, row.id, b""))
             return found
 
     def _outlook(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:

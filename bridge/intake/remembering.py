@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.elsewhere.errors import Gone
 from bridge.intake.addressing import (
     PATIENT_CONFLICT,
     MergedPatient,
@@ -45,6 +44,7 @@ from bridge.store.moved_visits import Move, Visit
 from bridge.store.order_index import IndexedOrder, Key
 from bridge.store.patient_words import PatientWord
 from bridge.store.session_locks import NOTHING_HELD, Held, SessionLocks
+from bridge.workers.errors import WorkerError
 
 OTHER_NAME = "patient_name_mismatch"
 """The code of an order whose patient the report service knows by another name."""
@@ -118,7 +118,7 @@ class Memory:
         for each in claimed:
             try:
                 jobs.append(read(each, listeners))
-            except Gone:
+            except WorkerError:
                 again.append(unread(each))
             except StoreError:  # an earlier version of a mapping could not be looked up
                 raise

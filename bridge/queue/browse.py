@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, TableClause, func, literal, select
 
-from bridge.queue import parcels
+from bridge.queue import payload_blobs
 from bridge.queue.ages import id_at
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
@@ -62,7 +62,7 @@ def message(database: Database, message_id: int) -> MessageDetail:
         body = connection.execute(content).first()
         if row is None or body is None:
             raise NoSuchRow("message", message_id)
-        payload = parcels.content(connection, message_id, body.payload)
+        payload = payload_blobs.content(connection, message_id, body.payload)
     notes = json.loads(body.notes) if body.notes else None
     return MessageDetail(listed_message(row), payload, bytes(body.ack), notes)
 

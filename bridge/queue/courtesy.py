@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 BUSY, RUSH = 50.0, 300.0  # arrivals a second
 LEAST = {RUSH: 0.1, BUSY: 0.5, 0.0: 1.0}  # of the time is for applying, from such a rate on
-FLOOD, HELPED = 1200.0, 2400.0  # arrivals a second that one process, two do not apply as they come
-STEADY = 0.2  # of the usual rate: who waits for our answers sends faster and slower than that
-FULL = 0.8  # of a processor, a helper's too: beyond it, who computes keeps a flood waiting
+FLOOD = 1200.0  # arrivals a second that one process does not apply as they come
+FULL = 0.8  # of a processor: above it, applying keeps a flood waiting
 KEPT_UP = 0.95  # the same, while arrivals are none: what is applied as it comes is worth as much
 LESS, MORE = 0.7, 0.05  # the share is cut to so much at once, and grows by so much
 LONGEST = 2.0  # seconds of a pause, whatever the batch took
@@ -31,21 +30,14 @@ class Courtesy:
         arrived: Callable[[], int],
         timer: Callable[[], float],
         spent: Callable[[], float],
-        helped: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """
-        Take a count of arrivals, a timer, and what this process has computed (both seconds).
-
-        `helped`: what another process has computed that applies with this one; None: there is none.
-        """
+        """Take a count of arrivals, a timer, and what this process has computed (both seconds)."""
         self._arrived = arrived
         self._timer = timer
         self._spent = spent
-        self._helped = helped
-        self._before = (timer(), arrived(), spent(), 0.0)
+        self._before = (timer(), arrived(), spent())
         self._share = 1.0
-        self._rate = self._usual = 0.0  # arrivals a second
-        self._swing = 0.0  # of the usual rate, from one sample to the next
+        self._usual = 0.0  # arrivals a second
         self._took = 0.0
 
     @property
@@ -66,33 +58,17 @@ class Courtesy:
     def _look(self) -> float:
         """Give the share of time that is for applying now."""
         now = self._timer()
-        at, count, spent, helped = self._before
+        at, count, spent = self._before
         if now - at >= _SAMPLE:
-            help_ = self._helped()
-            self._before = (now, self._arrived(), self._spent(), help_ or 0.0)
+            self._before = (now, self._arrived(), self._spent())
             rate = (self._before[1] - count) / (now - at)
-            self._note(rate, min(1.0, (now - at) / _USUAL))
-            used, bound = self._before[2] - spent, KEPT_UP
-            if self._is_flood(help_ is not None):
-                used, bound = used + max(0.0, self._before[3] - helped), FULL
-            full = used / (now - at) > bound
+            self._usual += (rate - self._usual) * min(1.0, (now - at) / _USUAL)
+            bound = FULL if self._usual >= FLOOD else KEPT_UP
+            full = (self._before[2] - spent) / (now - at) > bound
             self._share = self._share * LESS if full else self._share + MORE
             least = next(share for rush, share in LEAST.items() if rate >= rush)
             self._share = min(1.0, max(least, self._share))
         return self._share
-
-    def _note(self, rate: float, weight: float) -> None:
-        """Note the arrivals of a sample; `weight` of it is new in what is usual."""
-        swing = abs(rate - self._rate) / max(self._usual, 1.0)
-        self._swing += (min(1.0, swing) - self._swing) * weight
-        self._usual += (rate - self._usual) * weight
-        self._rate = rate
-
-    def _is_flood(self, is_helped: bool) -> bool:
-        """Tell whether more comes than can be applied, or would, if its senders had not to wait."""
-        if is_helped and self._swing < STEADY:
-            return self._usual >= HELPED
-        return self._usual >= FLOOD
 
 
 def nobody() -> Courtesy:

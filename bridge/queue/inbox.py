@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue import parcels, remarks
+from bridge.queue import payload_blobs, remarks
 from bridge.queue.lanes import Line, Taken
 from bridge.queue.settlements import Settled, Settlement
 from bridge.queue.statements import INBOX
@@ -143,7 +143,7 @@ class Inbox:
         return taken, [_claimed(row) for row in rows]
 
     def whole(self, handful: Handful) -> Handful:
-        """Read what of these messages lies elsewhere: large ones are in parcels or files."""
+        """Read the payload blobs of the large ones of these messages."""
         if all(each.payload for each in handful.messages):
             return handful
         messages = [each if each.payload else self._unpacked(each) for each in handful.messages]
@@ -153,7 +153,7 @@ class Inbox:
         """Read a content. What cannot be read now is this message's trouble and no other's."""
         try:
             with self._database.read() as connection:
-                whole = parcels.content(connection, claimed.message_id, b"")
+                whole = payload_blobs.content(connection, claimed.message_id, b"")
         except StoreUnavailable as error:
             return replace(claimed, unreadable=error.code)
         return replace(claimed, payload=whole)

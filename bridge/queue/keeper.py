@@ -13,9 +13,10 @@ from typing import Any
 from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.hot_path import HOT_PATHS
 from bridge.queue.inserts import admit, admit_new
-from bridge.queue.parcels import Parcels
+from bridge.queue.payload_blobs import PayloadBlobs
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, Lost, StatementRefused, StoreError, StoreUnavailable
+from bridge.workers.offload import LARGE
 
 _TRIES = 3  # of a batch that lost a race against another node, or its connection
 
@@ -40,7 +41,7 @@ class Keeper:
         self._database = database
         self._path = HOT_PATHS[database.dialect]
         self._writer = database.writer()
-        self._parcels = Parcels(database)
+        self._blobs = PayloadBlobs(database)
         self._timer = timer
         self.flush_took = 0.0
         """Seconds of the last commit."""
@@ -53,7 +54,7 @@ class Keeper:
     def close(self) -> None:
         """Let the database's connection go."""
         self._writer.close()
-        self._parcels.close()
+        self._blobs.close()
 
     def keep(self, groups: Sequence[Group]) -> Sequence[Answer]:
         """
@@ -76,14 +77,15 @@ class Keeper:
             return [_as_store_error(error)] * len(groups)
 
     def keep_large(self, group: Group) -> Answer:
-        """Store one group beside all others, who hardly wait for it. Never raises."""
-        if len(group.arrivals) == 1:
-            try:
-                arrivals = [self._parcels.put_apart(group.arrivals[0])]
-            except Exception as error:  # noqa: BLE001  # as above
-                return _as_store_error(error)
-            group = replace(group, arrivals=arrivals)
-        (answer,) = self.keep([group])
+        """Store one group beside all others: large contents in chunks, then rows. Never raises."""
+        try:
+            arrivals = [
+                self._blobs.store(each) if len(each.payload) >= LARGE else each
+                for each in group.arrivals
+            ]
+        except Exception as error:  # noqa: BLE001  # as above
+            return _as_store_error(error)
+        (answer,) = self.keep([replace(group, arrivals=arrivals)])
         return answer
 
     def keep_together(self, groups: Sequence[Group], *, wait: bool = True) -> list[Answer]:

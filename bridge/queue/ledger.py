@@ -25,10 +25,10 @@ from bridge.queue.gathering import Gathering
 from bridge.queue.keeper import Answer, Group, Keeper
 from bridge.queue.noting import Notes
 from bridge.store.database import Database
+from bridge.workers.offload import LARGE
 
 _MOST_ARRIVALS = 1000
 _MOST_BYTES = 32 * 2**20
-_LARGE = 256 * 2**10  # bytes of an arrival that others should not wait for
 _MOST_HERE = 400  # arrivals that are kept in the loop's own turn: some 5 ms
 
 
@@ -144,7 +144,7 @@ class Ledger:
             group.settle(LedgerClosed())
             return
         self.arrived += len(group.arrivals)
-        if group.size > _LARGE:
+        if group.size >= LARGE:
             self._large.submit(self._keep_large, group)
             return
         if not self._turn:  # what arrives in one turn of the loop is kept together

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, not_, select
 
-from bridge.queue import parcels, shedding
+from bridge.queue import payload_blobs, shedding
 from bridge.queue.ages import id_at, newest_id
 from bridge.queue.sweeping import BATCH, DELIVERIES, MESSAGES, Archive, Stored, Sweep
 from bridge.queue.tables import MESSAGE, MESSAGE_BODY, MESSAGE_EDIT, MESSAGE_NUMBER
@@ -120,7 +120,7 @@ def newer_than_fits(database: Database, most: int, *, step: int = 10_000) -> int
             newest = newest.where(MESSAGE.c.id < below)
         with database.read() as connection:
             found = connection.execute(newest).all()
-            apart = parcels.sizes(connection, found[-1].id - 1, found[0].id) if found else {}
+            apart = payload_blobs.sizes(connection, found[-1].id - 1, found[0].id) if found else {}
         for row in found:
             left -= row.size + apart.get(row.id, 0)
             if left < 0:

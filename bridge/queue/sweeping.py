@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, TableClause, func, select
 
-from bridge.queue import parcels
+from bridge.queue import payload_blobs
 from bridge.queue.states import State
 from bridge.queue.tables import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
@@ -62,7 +62,7 @@ class Stored:
         if self.rows is not MESSAGE:
             return [dict(each) for each in found]
         return [
-            {**each, "payload": parcels.content(connection, each["id"], each["payload"])}
+            {**each, "payload": payload_blobs.content(connection, each["id"], each["payload"])}
             for each in found
         ]
 

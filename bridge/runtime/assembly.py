@@ -13,7 +13,6 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
-from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.missing import Tally
@@ -33,7 +32,6 @@ from bridge.runtime.migrating import BRIDGE_ROLES
 from bridge.runtime.parts import Intake, engine_parts, web_part
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.schedule import Job, Schedule
-from bridge.runtime.seconding import SecondEngine, is_spare_processor, second_engine
 from bridge.runtime.step import Action, Step, nothing, now_ms
 from bridge.store.checkpointing import Checkpoints
 from bridge.store.database import Database
@@ -46,17 +44,12 @@ from bridge.wiring.belonging import Belongings
 from bridge.wiring.console import console_application
 from bridge.wiring.console_access import resolve_grants
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
-from bridge.wiring.engine import (
-    engine_application,
-    engine_beside,
-    engine_http,
-    engine_tokens,
-)
+from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.node import take_slot
-from bridge.workers.pools import close_pools
+from bridge.workers.host import close_all
+from bridge.workers.offload import MEMORY, Offload
 from config import Settings
 from config.quantities import HostPort
-from config.sections import SecondProcess
 from mllp.admission import Ceiling
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
@@ -75,11 +68,12 @@ def assemble(
         parts += _database_parts("database", database, stores.migrate_bridge, schedule)
         parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         _begin_with_files(settings, database)
-    parts.append(_worker_processes(elsewhere := Elsewhere()))
-    client, closing, second = _client(settings, roles, application, database)
+    offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
+    parts.append(Step("worker processes", nothing, partial(Threads.MAINTENANCE.run, close_all)))
+    client, closing = _client(settings, application, database)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
-        console, indexing = _console(settings, database, client, elsewhere, schedule)
+        console, indexing = _console(settings, database, client, offload, schedule)
         parts.append(indexing)
     readiness = Readiness()
     serving = Probes(metrics, readiness, database, now_ms).over(application, console)
@@ -92,7 +86,7 @@ def assemble(
         shared = (settings, database, client, metrics)
         if Role.INTAKE in roles:
             own = (*shared, owners[0], reactor, among, Ceiling(descriptors.listeners))
-            intake = partial(Intake, elsewhere=elsewhere, tracer=tracer, second=second)
+            intake = partial(Intake, offload=offload, tracer=tracer)
             parts += intake(*own, schedule=schedule, tally=tally).parts()
         if Role.DELIVERY in roles:
             delivery = partial(Delivery, *shared, owners[1], reactor, among, tracer=tracer)
@@ -106,13 +100,13 @@ def _console(
     settings: Settings,
     database: Database,
     client: EngineClient,
-    elsewhere: Elsewhere,
+    offload: Offload,
     schedule: Schedule,
 ) -> tuple[FastAPI, Step]:
     """Give the console, and the job that keeps its index of numbers up to date."""
     resolve_grants(settings, database)
-    belonging = Belongings(settings, database, elsewhere)
-    index = NumberIndex(database, belonging, elsewhere)
+    belonging = Belongings(settings, database, offload)
+    index = NumberIndex(database, belonging, offload)
     indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
     return console_application(settings, database, client, belonging, now_ms), indexing
 
@@ -143,17 +137,6 @@ def _descriptors(settings: Settings) -> Descriptors:
     else:
         log.warning("file descriptors", limit=found.limit, reason=found.shortage)
     return found
-
-
-def _worker_processes(elsewhere: Elsewhere) -> Step:
-    end = partial(Threads.MAINTENANCE.run, _end, elsewhere)
-    return Step("worker processes", nothing, end)
-
-
-def _end(elsewhere: Elsewhere) -> None:
-    """End all child processes that compute for the service."""
-    elsewhere.end()
-    close_pools()
 
 
 def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
@@ -199,35 +182,15 @@ def _hush(application: FastAPI) -> Action:
     return stop
 
 
-def _second(
-    settings: Settings, roles: frozenset[Role], application: FastAPI | None
-) -> SecondEngine | None:
-    """Give what starts a second engine: where both halves are here, and another processor is."""
-    wanted = settings.engine.second_process is not SecondProcess.NEVER and is_spare_processor()
-    if application is None or Role.INTAKE not in roles or not wanted:
-        return None
-    return second_engine(settings, application.state.engine.work.database)
-
-
 def _client(
-    settings: Settings,
-    roles: frozenset[Role],
-    application: FastAPI | None,
-    database: Database | None,
-) -> tuple[EngineClient, Step, SecondEngine | None] | tuple[None, None, None]:
-    """
-    Give who calls the engine, its end, and what may start a second engine for it.
-
-    Nobody calls it without a database of the bridge.
-    """
+    settings: Settings, application: FastAPI | None, database: Database | None
+) -> tuple[EngineClient, Step] | tuple[None, None]:
+    """Give the client of the engine, and its end; a process without a database has none."""
     if database is None:
-        return None, None, None
-    http, second = engine_http(settings, application), _second(settings, roles, application)
-    if application is not None and second is not None:
-        http = engine_beside(http, second, application)
+        return None, None
+    http = engine_http(settings, application)
     client = EngineClient(http, engine_tokens(settings))
-    start = nothing if second is None else second.start
-    return client, Step("engine client", start, http.aclose), second
+    return client, Step("engine client", nothing, http.aclose)
 
 
 def _warn(database: Database) -> None:

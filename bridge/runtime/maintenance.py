@@ -15,8 +15,6 @@ from bridge.console.indexing import Indexer
 from bridge.console.numbers import hashes
 from bridge.console.ownership import Belonging
 from bridge.console.pacing import Look, batch, pause, rate
-from bridge.elsewhere.errors import Gone
-from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.executors import Threads
 from bridge.intake.missing import Tally
 from bridge.observability.metrics import Metrics
@@ -30,6 +28,8 @@ from bridge.store.partitions import make_room
 from bridge.wiring.audit_relay import AuditRelay
 from bridge.wiring.pruning import prune_home
 from bridge.wiring.watching import note_own_files, watch
+from bridge.workers.errors import WorkerError
+from bridge.workers.offload import LARGE, Offload
 from config import Settings
 
 DAY = 86_400_000
@@ -68,9 +68,9 @@ class NumberIndex:
     Reads a batch, then pauses for as long as arrivals ask for (`bridge.console.pacing`).
     """
 
-    def __init__(self, database: Database, belonging: Belonging, elsewhere: Elsewhere) -> None:
-        """Read the numbers of large messages `elsewhere`."""
-        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, elsewhere))
+    def __init__(self, database: Database, belonging: Belonging, offload: Offload) -> None:
+        """Read the numbers of large messages by `offload`."""
+        self._indexer = Indexer(database, belonging, now_ms, partial(_numbered, offload))
         self._look: Look | None = None
         self._rate = 0.0  # messages a second
 
@@ -87,13 +87,13 @@ class NumberIndex:
         return pause(self._rate, took, full=read >= most)
 
 
-def _numbered(elsewhere: Elsewhere, payload: bytes) -> Sequence[int]:
+def _numbered(offload: Offload, payload: bytes) -> Sequence[int]:
     """Read a message's numbers; none where nobody could read it."""
     if len(payload) < LARGE:
         return hashes(payload)
     try:
-        found: list[int] = elsewhere.ask(hashes, payload)
-    except Gone:
+        found: list[int] = offload.run(hashes, payload)
+    except WorkerError:
         return ()
     return found
 

@@ -14,15 +14,14 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
-from bridge.elsewhere.host import Elsewhere
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.apart import apart
-from bridge.intake.aside import Aside
 from bridge.intake.counting import Timed
 from bridge.intake.forwarder import Forwarder
+from bridge.intake.frame_offload import FrameOffload
 from bridge.intake.listening import Listening
 from bridge.intake.missing import Tally
+from bridge.intake.offloaded import offloaded
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
 from bridge.observability.metrics import Metrics
@@ -35,7 +34,7 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import Ledger
 from bridge.queue.states import State
 from bridge.queue.waking import HEARD, UNHEARD
-from bridge.queue.worker import Apply, Worker
+from bridge.queue.worker import Worker
 from bridge.request_body import BUDGET
 from bridge.runtime.following import Following, latest_activation
 from bridge.runtime.gates import Gate, Gates, Known, Senders, bare
@@ -43,7 +42,6 @@ from bridge.runtime.http_connections import HttpLimits
 from bridge.runtime.membership import Membership
 from bridge.runtime.ports import Port, SocketPort
 from bridge.runtime.schedule import Job, Schedule
-from bridge.runtime.seconding import SecondEngine
 from bridge.runtime.step import Step, now_ms
 from bridge.runtime.switchboard import Switchboard
 from bridge.runtime.web import WebServer
@@ -53,6 +51,7 @@ from bridge.wiring.intake import listenings
 from bridge.wiring.ports import Answering, Shared, folder_listener, handler, sequencer, wired
 from bridge.wiring.shelf import in_force, recaller
 from bridge.wiring.validation import acquaintance, in_front, policy, validator
+from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import Listener
 from config.quantities import Address
@@ -110,23 +109,20 @@ class Intake:
         *,
         schedule: Schedule,
         tally: Tally,
-        elsewhere: Elsewhere,
+        offload: Offload,
         tracer: Tracer | None = None,
-        second: SecondEngine | None = None,
     ) -> None:
         """
-        Join them; large messages are read `elsewhere`, `ceiling` bounds all listeners together.
+        Join them; large messages are read by `offload`, `ceiling` bounds all listeners together.
 
-        `tracer`, where traces are asked for, hears of frames and of what is applied; `second` hears
-        how much is applied.
+        `tracer`, where traces are asked for, hears of frames and of what is applied.
         """
         self._settings, self._schedule = settings, schedule
-        self._second = second
         self._tracer, self._metrics = tracer, metrics
         self._reactor = reactor
         self._database, self._owner = database, owner
         self._find_version = recaller(database)
-        self._elsewhere = elsewhere
+        self._offload = offload
         self._tally = tally
         self._first = self._compiled()
         self._ledger = Ledger(database, together=REPLIES)
@@ -145,16 +141,11 @@ class Intake:
         self._ledger.announce(self._worker.notify)
 
     def _applying(self, inbox: Inbox) -> Worker:
-        apply: Apply = self._forwarder.apply
-        second, arrived = self._second, lambda: self._ledger.arrived
-        if second is not None:
-            apply = second.hearing(apply)
-        helped = (lambda: None) if second is None else second.computed
         return Worker(
             inbox,
-            traced_apply(apply, self._tracer),
+            traced_apply(self._forwarder.apply, self._tracer),
             clock=now_ms,
-            courtesy=Courtesy(arrived, time.monotonic, time.process_time, helped),
+            courtesy=Courtesy(lambda: self._ledger.arrived, time.monotonic, time.process_time),
             poll=HEARD if self._database.dialect == "postgresql" else UNHEARD,
         )
 
@@ -220,7 +211,7 @@ class Intake:
         made = listenings(settings, find, self._find_version, self._tally.note)
         return Senders(
             activation,
-            {name: apart(each, self._elsewhere) for name, each in made.items()},
+            {name: offloaded(each, self._offload) for name, each in made.items()},
             {each.name: bare(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )
@@ -247,8 +238,10 @@ class Intake:
         answering = handler(listening, self._ledger, self._waiting, self._metrics, counted)
         asks = None if known is None else known.asks
         hooks = Threads.HOOKS.executor
-        aside = Aside(answering, self._threads, asks=asks, asking=self._asking, hooks=hooks)
-        taken: Handler = aside if counted is None else counted.in_front(aside.hand_over)
+        offload = FrameOffload(
+            answering, self._threads, asks=asks, asking=self._asking, hooks=hooks
+        )
+        taken: Handler = offload if counted is None else counted.in_front(offload.hand_over)
         timed: Handler = Timed(in_front(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
             timed = traced_handler(timed, self._tracer, listener.name)

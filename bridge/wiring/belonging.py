@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 
 from bridge.console.ownership import Origin
-from bridge.elsewhere.errors import Gone
-from bridge.elsewhere.host import LARGE, Elsewhere
-from bridge.intake.apart import Recipe, subjects
+from bridge.intake.offloaded import Recipe, subjects
 from bridge.store.database import Database
 from bridge.wiring.present import Present
 from bridge.wiring.shelf import in_force, recaller
+from bridge.workers.errors import WorkerError
+from bridge.workers.offload import LARGE, Offload
 from config import Settings
 from mappings.compiler import compile_sources
 from mappings.errors import MappingError
@@ -22,10 +22,10 @@ class Belongings:
     """`bridge.console.ownership.Belonging`; remembers the definitions that it has compiled."""
 
     def __init__(
-        self, settings: Settings, database: Database, elsewhere: Elsewhere | None = None
+        self, settings: Settings, database: Database, offload: Offload | None = None
     ) -> None:
-        """Read large messages `elsewhere`, where that is given."""
-        self._elsewhere = elsewhere
+        """Read large messages by `offload`, where it is given."""
+        self._offload = offload
         self._settings = settings
         self._database = database
         self._present = Present(settings, database)
@@ -46,16 +46,16 @@ class Belongings:
         defaults = Defaults(listener.site, listener.time_zone, received)
         try:
             return self._read(mapping, origin.payload, listener.charset, defaults)
-        except (Refusal, Gone):
+        except (Refusal, WorkerError):
             return own
 
     def _read(
         self, mapping: InboundMapping, payload: bytes, charset: str, defaults: Defaults
     ) -> Subjects:
-        if self._elsewhere is None or len(payload) < LARGE:
+        if self._offload is None or len(payload) < LARGE:
             return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
         given = Recipe.of(mapping), charset, defaults
-        found: Subjects = self._elsewhere.ask(subjects, payload, *given)
+        found: Subjects = self._offload.run(subjects, payload, *given)
         return found
 
     def definition(self, name: str, version: str) -> InboundMapping | None:

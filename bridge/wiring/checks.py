@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pydantic import BaseModel
 from sqlalchemy.exc import ArgumentError
 
 from bridge.engine.service.sites import list_sites
@@ -57,6 +58,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[Finding]:
     looks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _secrets,
         _exposures,
+        _deprecated,
         _descriptors,
         partial(databases, down=down),
         *(() if down else (_sites, _activations, _not_loaded, sign_in)),
@@ -227,6 +229,18 @@ def fix_home(home: Path) -> list[Exposure]:
     except SettingsError:
         found = wider(home)
     return close(list(found))
+
+
+def _deprecated(settings: Settings) -> Iterator[Finding]:
+    """Name the settings that are still accepted and have no effect."""
+    for name in Settings.model_fields.keys() - {"listener", "destination"}:
+        section = getattr(settings, name)
+        if not isinstance(section, BaseModel):
+            continue
+        for key in sorted(section.model_fields_set):
+            reason = type(section).model_fields[key].deprecated
+            if reason:
+                yield Finding(Severity.WARNING, f"{name}.{key}", str(reason))
 
 
 def _descriptors(settings: Settings) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import ArgumentError
 from bridge import index_key
 from bridge.errors import BridgeError
 from bridge.queue.large_files import folder_of
-from bridge.queue.parcels import contentless
+from bridge.queue.payload_blobs import count_lost
 from bridge.store import keyed_columns
 from bridge.store.database import Database
 from bridge.store.errors import NotSynchronous, WrongIndexKey
@@ -142,12 +142,12 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[Finding]:
 
 
 def _contents(place: str, url: str) -> Iterator[Finding]:
-    """See whether large messages are there that SQLite has as files beside its own."""
+    """See whether the files are there that earlier releases wrote for large messages."""
     if is_missing(url):
         return
     database = Database(url)
     try:
-        lost = contentless(database) if is_ready(database, "bridge.store", "alembic_version") else 0
+        lost = count_lost(database) if is_ready(database, "bridge.store", "alembic_version") else 0
     except BridgeError as error:
         yield Finding(Severity.ERROR, place, str(error))
     else:

@@ -8,7 +8,6 @@ from typing import Final
 from fastapi import FastAPI
 
 from bridge.engine.http.application import create_application
-from bridge.engine.service.work import ChangeEvent
 from bridge.engine.settings import (
     Assistance,
     EngineSettings,
@@ -19,8 +18,6 @@ from bridge.engine.settings import (
     SingleSignOn,
     SizeLimits,
 )
-from bridge.engine_client.beside import Beside, Second
-from bridge.engine_client.client import EngineClient
 from bridge.engine_client.http_caller import http_caller
 from bridge.engine_client.in_process import InProcess
 from bridge.engine_client.transport import Caller, Tokens
@@ -32,9 +29,6 @@ from config import Settings
 Clock = Callable[[], int]
 
 _FAILURES_WITHIN: Final = 15 * 60
-_LAUNCHED: Final = frozenset(
-    {ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED}
-)
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # what such a bind is reached by
 
 
@@ -126,21 +120,6 @@ def engine_tokens(settings: Settings) -> Tokens:
     default_file = settings.path(settings.engine.token_file)
     default = "" if by_site and not default_file.exists() else read_token(default_file)
     return Tokens(default, by_site)
-
-
-def engine_client(settings: Settings, application: FastAPI | None) -> EngineClient:
-    """
-    Give a client: to the application in this process, to our own address, or to another service.
-
-    The caller closes `client.http`, in the end.
-    """
-    return EngineClient(engine_http(settings, application), engine_tokens(settings))
-
-
-def engine_beside(own: Caller, second: Second, application: FastAPI) -> Caller:
-    """Let a second engine carry out what it can; who waits for changes here hears of them."""
-    bell = application.state.engine.work.changed
-    return Beside(own, second, lambda: bell.ring(_LAUNCHED))
 
 
 def engine_http(settings: Settings, application: FastAPI | None) -> Caller:

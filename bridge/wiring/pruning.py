@@ -18,7 +18,7 @@ from bridge.audit import outbox
 from bridge.audit.events import command_event
 from bridge.engine.service import anonymous, feed, links, repeats, sessions
 from bridge.operations.archive import Archive
-from bridge.queue.parcels import forget_orphans
+from bridge.queue.payload_blobs import forget_orphans
 from bridge.queue.retention import newer_than_fits, prune
 from bridge.store import moved_visits, patient_words
 from bridge.store.database import Database

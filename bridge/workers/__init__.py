@@ -1,5 +1,6 @@
 """
-The host for child processes that run foreign code or parse foreign documents.
+The one host for child processes: hooks, foreign documents and large messages.
 
-`pools` has the pools of this process; `pool.WorkerPool.call` is what the rest of the bridge uses.
+`pools` has the pools of sealed processes, `offload` the process for large messages; `host` starts,
+limits, replaces and ends both kinds.
 """

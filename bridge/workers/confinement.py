@@ -47,11 +47,9 @@ def confine(memory: int, folders: Sequence[Path]) -> list[str]:
 
     Reads no files but those below `folders` from now on. Gives what is active.
     """
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
     active = []
     steps: tuple[tuple[str, Callable[[], bool]], ...] = (
-        (LIMITS, lambda: _limit(memory)),
+        (LIMITS, lambda: limit(memory)),
         (NO_PRIVILEGES, lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1) and _prctl(_PR_SET_DUMPABLE, 0)),
         (NAMESPACES, _leave_namespaces),
         (LANDLOCK, lambda: _restrict_files(folders)),
@@ -61,6 +59,23 @@ def confine(memory: int, folders: Sequence[Path]) -> list[str]:
             if step():
                 active.append(name)
     return active
+
+
+def limit(memory: int) -> bool:
+    """
+    Limit a process to `memory` bytes of address space, few files and no core; say that it is done.
+
+    Where the system runs out of memory it ends this process before the service.
+    """
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
+    for kind, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _MOST_FILES),
+        (resource.RLIMIT_AS, memory),
+    ):
+        resource.setrlimit(kind, (most, most))
+    return True
 
 
 class Seal:
@@ -100,16 +115,6 @@ def library_folders() -> list[Path]:
     native = [Path(each).parent for each in files if each and "lib-dynload" in each]
     zones = [each for each in (Path("/usr/share/zoneinfo"),) if each.is_dir()]
     return list(dict.fromkeys([Path(os.__file__).parent, *native, *zones]))
-
-
-def _limit(memory: int) -> bool:
-    for kind, most in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, _MOST_FILES),
-        (resource.RLIMIT_AS, memory),
-    ):
-        resource.setrlimit(kind, (most, most))
-    return True
 
 
 def _prctl(option: int, *arguments: int) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
-from bridge.workers.pool import MEBIBYTE, WorkerPool
+from bridge.workers.host import MEBIBYTE
+from bridge.workers.pool import WorkerPool
 from bridge.workers.pools import HOOKS
 from mappings.hooks import HookStopped, run_hooks_by
 

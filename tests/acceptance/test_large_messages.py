@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
 
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**18 + b"||||||F\r"
-_WORKER = b"bridge.elsewhere.worker"
+_WORKER = b"bridge.workers.trusted"
 
 
 def workers(parent: int) -> list[int]:
@@ -85,21 +86,50 @@ def test_killed_while_it_judges(house: House) -> None:
     assert not Path(f"/proc/{worker}").exists()
 
 
-def test_a_back_up_without_its_large_messages(house: House) -> None:
-    """`bridge check` says what is missing, the message waits for people, and comes right."""
+def test_large_messages_of_an_earlier_release(house: House) -> None:
+    """
+    It wrote them as files, which are read as before.
+
+    `bridge check` reports files that a back-up lacks; their message is parked until they are back.
+    """
     with Sender(house.mllp_port, timeout=60) as sender:
         assert verdict(sender.ask(order(1) + LARGE)) == ("AA", "C1")
     house.settle()
-    (folder,) = house.home.glob("*-large")
-    folder.rename(house.home / "elsewhere")
+    assert house.stop() == 0
+    folder = put_in_files(house.home / "bridge.db")
+    house.start()
+    assert replayed(house)["state"] == "done"
+    folder.rename(house.home / "away")
     assert f"the content of 1 large messages is missing; restore {folder}" in house.bridge(
         "check", expect=1
     )
     parked = replayed(house)
     assert (parked["state"], parked["code"]) == ("parked", "content_missing")
-    (house.home / "elsewhere").rename(folder)
+    (house.home / "away").rename(folder)
     house.bridge("check")
     assert replayed(house)["state"] == "done"
+
+
+def put_in_files(database: Path) -> Path:
+    """Turn the chunks of all large messages into files, as earlier releases had them."""
+    folder = database.with_name(f"{database.name}-large")
+    folder.mkdir(mode=0o700)
+    with closing(sqlite3.connect(database)) as connection:
+        for identity, digest in connection.execute(
+            "SELECT identity, digest FROM parcel"
+        ).fetchall():
+            chunks = connection.execute(
+                "SELECT content FROM parcel_piece WHERE identity = ? AND digest = ? "
+                "ORDER BY number",
+                (identity, digest),
+            )
+            file = folder / f"{identity % 2**64:016x}-{digest % 2**64:016x}"
+            file.write_bytes(b"".join(chunk for (chunk,) in chunks))
+            file.chmod(0o600)
+        connection.execute("UPDATE parcel SET pieces = 0")
+        connection.execute("DELETE FROM parcel_piece")
+        connection.commit()
+    return folder
 
 
 def replayed(house: House) -> dict[str, Any]:

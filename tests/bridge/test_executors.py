@@ -100,7 +100,7 @@ def test_nobody_uses_the_default_executor() -> None:
     own = {
         str(each.relative_to(SOURCE)) for each in modules if "ThreadPoolExecutor" in _calls(each)
     }
-    assert own <= OWN_EXECUTORS | {"intake/aside.py"}
+    assert own <= OWN_EXECUTORS | {"intake/frame_offload.py"}
 
 
 def test_no_endpoint_is_a_plain_function() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from bridge.wiring.checks import check_home
+from bridge.wiring.findings import Severity
+from config.example import fresh
 from config.remains import further_mistakes, remains
 
 WRONG = """
@@ -78,3 +80,15 @@ def test_a_file_that_is_no_toml_at_all(tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text("=\n" * 500, "utf-8")
     assert len(further_mistakes(tmp_path)) <= 21
     assert remains(tmp_path) is None
+
+
+@pytest.mark.parametrize("value", ["auto", "always", "never"])
+def test_a_setting_without_effect_is_reported(tmp_path: Path, value: str) -> None:
+    """It is accepted, so that older settings load, and is not in the settings of a new home."""
+    settings = home(tmp_path, f'[engine]\nsecond_process = "{value}"\n')
+    (found,) = [each for each in check_home(settings) if "second_process" in each.place]
+    assert (found.severity, found.message) == (
+        Severity.WARNING,
+        "has no effect since 2026-11-24: use the roles of `bridge serve`",
+    )
+    assert "second_process" not in fresh()

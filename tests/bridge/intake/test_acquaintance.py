@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.intake.aside import Aside
+from bridge.intake.frame_offload import FrameOffload
 from bridge.intake.listening import Acknowledge, Merged
 from bridge.store import merged_patients
 from bridge.store.database import Database
@@ -29,7 +29,7 @@ async def refusing(database: Database, merged: Merged = Merged.REFUSE) -> AsyncI
         check = acquaintance(listening, database)
         assert check is not None
         desk.handler.adopt(policy(listening, check))
-        aside = Aside(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
+        aside = FrameOffload(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
         desk.front = lambda handle: aside
         yield desk
 

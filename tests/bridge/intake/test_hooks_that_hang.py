@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bridge.intake.aside import Aside
+from bridge.intake.frame_offload import FrameOffload
 from bridge.intake.listening import SequenceNumbers
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
@@ -47,7 +47,7 @@ async def test_others_are_acknowledged_meanwhile(
     with ThreadPoolExecutor(2) as threads, held_hooks("M7") as held:
         mine = replace(LISTENING, definitions=(listening(),))
         async with open_desk(database) as plain, open_desk(database, mine, numbers=numbers) as desk:
-            aside = Aside(desk.handler, threads)
+            aside = FrameOffload(desk.handler, threads)
             handle = aside if desk.counted is None else desk.counted.in_front(aside.hand_over)
             answered = handle(Frame(order("H1", "A1")), Caller(connection_id=1)).asFuture(loop)
             await until(held.called.is_set)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.aside import Aside
 from bridge.intake.forwarder import Forwarder
+from bridge.intake.frame_offload import FrameOffload
 from bridge.intake.listening import Listening, PatientConflict
 from bridge.intake.outcomes import Waiting
 from bridge.intake.remembering import Memory
@@ -156,7 +156,7 @@ async def test_it_is_refused_before_the_acknowledgment(database: Database) -> No
         check = acquaintance(listening, database)
         assert check is not None
         desk.handler.adopt(policy(listening, check))
-        aside = Aside(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
+        aside = FrameOffload(desk.handler, ThreadPoolExecutor(1), asks=check.asks)
         desk.front = lambda handle: aside
         change = line("XO", "P1", "F1", accession="A1")
         ack = await desk.ask(told(change, mrn="M2", name=OTHER))

@@ -2,18 +2,15 @@
 
 import pytest
 
-from bridge.queue.courtesy import BUSY, FLOOD, HELPED, LEAST, LONGEST, RUSH, Courtesy, nobody
+from bridge.queue.courtesy import BUSY, FLOOD, LEAST, LONGEST, RUSH, Courtesy, nobody
 
 
 class Day:
     """Arrivals, a timer and a processor that are moved by hand."""
 
-    def __init__(self, helped: float | None = None) -> None:
-        """`helped`: what another process has computed, where there is one."""
-        self.count, self.now, self.spent, self.helped = 0, 100.0, 7.0, helped
-        self.courtesy = Courtesy(
-            lambda: self.count, lambda: self.now, lambda: self.spent, lambda: self.helped
-        )
+    def __init__(self) -> None:
+        self.count, self.now, self.spent = 0, 100.0, 7.0
+        self.courtesy = Courtesy(lambda: self.count, lambda: self.now, lambda: self.spent)
         self.courtesy.worked(0.1)
 
     def goes_by(self, rate: float, load: float, seconds: float = 3.0) -> None:
@@ -56,35 +53,6 @@ def test_a_flood_is_given_way_to_sooner(rate: float, share: float) -> None:
     day = Day()
     day.goes_by(rate, load=0.9)
     assert day.share == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    ("rate", "swing", "share"),
-    [
-        (FLOOD * 1.5, 0.0, 1.0),
-        (FLOOD * 1.5, 0.05, 1.0),
-        (FLOOD * 1.5, 0.5, LEAST[RUSH]),
-        (HELPED * 1.5, 0.0, LEAST[RUSH]),
-    ],
-)
-def test_with_help_more_is_kept_up_with(rate: float, swing: float, share: float) -> None:
-    """What comes steadily; who waits for our answers comes by leaps, and could send far more."""
-    day = Day(helped=3.0)
-    for turn in range(24):
-        day.goes_by(rate * (1 + swing * (-1) ** turn), load=0.9, seconds=0.125)
-    assert day.share == pytest.approx(share)
-
-
-def test_what_the_help_computes_is_taken_from_a_flood_too() -> None:
-    """Who sends may be on the same machine."""
-    shares = []
-    for beside in (0.0, 0.5):
-        day = Day(helped=3.0)
-        for _ in range(24):
-            day.helped += beside * 0.125
-            day.goes_by(HELPED * 2, load=0.6, seconds=0.125)
-        shares.append(day.share)
-    assert shares == pytest.approx([1.0, LEAST[RUSH]])
 
 
 def test_a_rush_ends() -> None:

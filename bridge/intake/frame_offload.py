@@ -1,9 +1,8 @@
 """
-Frames that take long to judge are judged in a thread, so that others are answered meanwhile: large
-ones, those for which the database is asked, and those of definitions with hooks.
+Threads for frames that take long to judge, so that other connections are answered meanwhile.
 
-What comes behind one on its own connection waits for it: nobody is overtaken. Ordinary frames on
-other connections go straight on.
+These are large frames, frames for which the database is asked, and those of definitions with hooks.
+Frames behind one on its own connection wait for it: the order of a connection is kept.
 """
 
 import asyncio
@@ -13,15 +12,13 @@ from concurrent.futures import Executor
 from twisted.internet.defer import Deferred
 
 from bridge.intake.handler import IntakeHandler
+from bridge.workers.offload import LARGE
 from mllp.contract import Peer, Tell
 from mllp.framing import Frame
 from mllp.telling import promised
 
-LARGE = 256 * 2**10
-"""Bytes from which a frame takes longer to judge than to hand to a thread."""
 
-
-class Aside:
+class FrameOffload:
     """Stands before the handler of a listener."""
 
     def __init__(

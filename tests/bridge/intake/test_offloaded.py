@@ -1,4 +1,4 @@
-"""Large messages are judged and read elsewhere, and nobody could tell from what comes of them."""
+"""Large messages are judged and read in the worker process; the outcome is the same."""
 
 import sys
 import tracemalloc
@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.elsewhere.errors import Gone
-from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.intake.acquaintance import _has_merge
 from bridge.intake.answers import Answers
-from bridge.intake.apart import apart
 from bridge.intake.listening import Acknowledge, Listening
+from bridge.intake.offloaded import offloaded
 from bridge.intake.reading import read
 from bridge.intake.remembering import Memory
 from bridge.intake.verdict import Judge, Verdict
@@ -23,6 +21,8 @@ from bridge.queue.arrivals import Arrival
 from bridge.queue.states import Event
 from bridge.queue.work import Claimed
 from bridge.store.database import Database
+from bridge.workers.errors import WorkerFailed
+from bridge.workers.offload import LARGE, Offload
 from mappings.hl7.refusals import InternalError
 from mllp.framing import Frame
 from tests.bridge.intake.desk import LISTENING, NOW, order
@@ -53,11 +53,11 @@ MESSAGES = {
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[Elsewhere]:
+def offload() -> Iterator[Offload]:
     """One process for all."""
-    made = Elsewhere()
+    made = Offload()
     yield made
-    made.end()
+    made.close()
 
 
 def judged(listening: Listening, payload: bytes) -> tuple[Verdict, Arrival]:
@@ -76,12 +76,10 @@ def told(verdict: Verdict) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
 @pytest.mark.parametrize("payload", MESSAGES.values(), ids=MESSAGES)
-def test_the_same_comes_of_it(
-    payload: bytes, acknowledge: Acknowledge, elsewhere: Elsewhere
-) -> None:
+def test_the_same_comes_of_it(payload: bytes, acknowledge: Acknowledge, offload: Offload) -> None:
     """Acknowledgment byte for byte, lanes, refusals; and the events that are applied."""
     here = replace(LISTENING, acknowledge=acknowledge)
-    there = apart(here, elsewhere)
+    there = offloaded(here, offload)
     (was, kept), (verdict, arrival) = judged(here, payload), judged(there, payload)
     assert (told(verdict), arrival) == (told(was), kept)
     if not arrival.lanes:
@@ -98,10 +96,10 @@ def test_the_same_comes_of_it(
     assert outcomes[0] == outcomes[1]
 
 
-def test_it_is_not_taken_apart_in_this_process(elsewhere: Elsewhere) -> None:
+def test_it_is_not_taken_apart_in_this_process(offload: Offload) -> None:
     """What that would need of memory, and so of everybody's time, is not needed here."""
     payload = order() + NOTE * 4
-    judged(apart(LISTENING, elsewhere), payload)  # the process runs by now
+    judged(offloaded(LISTENING, offload), payload)  # the process runs by now
 
     def peak(listening: Listening) -> int:
         tracemalloc.start()
@@ -111,13 +109,13 @@ def test_it_is_not_taken_apart_in_this_process(elsewhere: Elsewhere) -> None:
         finally:
             tracemalloc.stop()
 
-    assert peak(apart(LISTENING, elsewhere)) < LARGE < peak(LISTENING)
+    assert peak(offloaded(LISTENING, offload)) < LARGE < peak(LISTENING)
 
 
 @contextmanager
-def killed(elsewhere: Elsewhere, folder: Path) -> Iterator[None]:
+def killed(offload: Offload, folder: Path) -> Iterator[None]:
     """Let whatever process is started meanwhile be killed before it answers."""
-    elsewhere.end()
+    offload.close()
     fated = folder / "fated"
     fated.write_text("#!/bin/sh\nkill -9 $$\n")
     fated.chmod(0o755)
@@ -126,27 +124,27 @@ def killed(elsewhere: Elsewhere, folder: Path) -> Iterator[None]:
         yield
 
 
-def test_nobody_could_judge_it(elsewhere: Elsewhere, tmp_path: Path) -> None:
+def test_nobody_could_judge_it(offload: Offload, tmp_path: Path) -> None:
     """The process is killed again and again: the sender may try again, nothing is taken."""
     troubles: list[Exception] = []
-    judge = Judge(apart(LISTENING, elsewhere), troubles.append)
-    with killed(elsewhere, tmp_path):
+    judge = Judge(offloaded(LISTENING, offload), troubles.append)
+    with killed(offload, tmp_path):
         verdict = judge.judge(Frame(order() + NOTE), NOW)
     assert [type(each) for each in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_ours) == ((), True)
-    assert [type(each) for each in troubles] == [Gone]
-    assert judged(apart(LISTENING, elsewhere), order() + NOTE)[0].lanes  # now it is left alone
+    assert [type(each) for each in troubles] == [WorkerFailed]
+    assert judged(offloaded(LISTENING, offload), order() + NOTE)[0].lanes  # now it is left alone
 
 
-def test_nobody_could_read_it(database: Database, elsewhere: Elsewhere, tmp_path: Path) -> None:
+def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Path) -> None:
     """What was taken waits, and is tried again; others of its batch are read."""
-    listeners = {"ris": apart(LISTENING, elsewhere)}
+    listeners = {"ris": offloaded(LISTENING, offload)}
     batch = [
         Claimed(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
         for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
     ]
     memory = Memory(database, lambda: 0)
-    with killed(elsewhere, tmp_path):
+    with killed(offload, tmp_path):
         prepared = memory.prepare(batch, listeners)
     assert [job.claimed.message_id for job in prepared.jobs] == [2]
     assert prepared.failures == []

@@ -1,17 +1,17 @@
 """
-Definitions whose large messages are read in the process that is there for them.
+Definitions that read large messages in the worker process.
 
-The definition's sources go along, so that it is compiled there once; what comes back is small.
-Ordinary messages are read here and now.
+A call carries the definition's sources, and the worker process compiles each version once. Other
+messages are read in this process.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from bridge.elsewhere.host import LARGE, Elsewhere
 from bridge.intake.listening import Definition, Listening
 from bridge.workers.hooks import install
+from bridge.workers.offload import LARGE, Offload
 from mappings.acceptance import Acceptance
 from mappings.codes import Missed
 from mappings.compiler import compile_sources
@@ -42,13 +42,13 @@ class Recipe:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _made(recipe: Recipe) -> InboundMapping:
-    install()  # this is another process than the service's
+    install()  # in the worker process
     made = compile_sources(recipe.sources, recipe.name)
     assert isinstance(made, InboundMapping)  # noqa: S101  # it was one where it was asked for
     return made
 
 
-# What is done there: bytes first, and a new list for the codes that no table has.
+# The worker process runs these: the message first, and a new list for codes without an entry.
 
 
 def _inspect(
@@ -72,11 +72,11 @@ def subjects(raw: bytes, recipe: Recipe, fallback: str, defaults: Defaults) -> S
 
 
 @dataclass(frozen=True, slots=True)
-class ApartDefinition:
-    """A definition that reads large messages elsewhere, and others as ever."""
+class OffloadedDefinition:
+    """A definition that reads large messages in the worker process."""
 
     inner: InboundMapping
-    elsewhere: Elsewhere = field(repr=False, compare=False)
+    offload: Offload = field(repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -108,11 +108,11 @@ class ApartDefinition:
         return self.inner.accepts(header)
 
     def inspect(self, raw: bytes, fallback: str, head: Header, defaults: Defaults) -> Inspection:
-        """Say what is wrong with a message. Raises Malformed; Gone where nobody could read it."""
+        """Say what is wrong with a message. Raises Malformed, WorkerError."""
         if len(raw) < LARGE:
             return self.inner.inspect(raw, fallback, head, defaults)
         recipe = Recipe.of(self.inner)
-        found, missed = self.elsewhere.ask(_inspect, raw, recipe, fallback, _bare(defaults))
+        found, missed = self.offload.run(_inspect, raw, recipe, fallback, _bare(defaults))
         _note(defaults, missed)
         return found  # type: ignore[no-any-return]  # it is what `_inspect` gives
 
@@ -125,7 +125,7 @@ class ApartDefinition:
         if len(raw) < LARGE:
             return self.inner.read(raw, fallback, defaults)
         recipe = Recipe.of(self.inner)
-        events, missed = self.elsewhere.ask(_read, raw, recipe, fallback, _bare(defaults))
+        events, missed = self.offload.run(_read, raw, recipe, fallback, _bare(defaults))
         _note(defaults, missed)
         return events  # type: ignore[no-any-return]  # it is what `_read` gives
 
@@ -143,12 +143,12 @@ def _note(defaults: Defaults, missed: Sequence[Missed]) -> None:
         defaults.missed.extend(missed)
 
 
-def apart(listening: Listening, elsewhere: Elsewhere) -> Listening:
-    """Give a listener's policy whose definitions, those of old too, read large ones elsewhere."""
+def offloaded(listening: Listening, offload: Offload) -> Listening:
+    """Give a listener's policy whose definitions, earlier versions too, are offloaded."""
 
     def led(definition: Definition | None) -> Definition | None:
         if isinstance(definition, InboundMapping):
-            return ApartDefinition(definition, elsewhere)
+            return OffloadedDefinition(definition, offload)
         return definition
 
     recall = listening.recall

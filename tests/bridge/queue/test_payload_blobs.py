@@ -1,8 +1,7 @@
-"""Large messages: kept apart, and the same for whoever reads."""
+"""Large messages: stored in chunks, and read as a whole, also those of earlier releases."""
 
 import dataclasses
 import errno
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,16 @@ from bridge.intake.reading import read as read_job
 from bridge.queue import browse
 from bridge.queue.arrivals import Arrival
 from bridge.queue.inbox import Inbox
-from bridge.queue.large_files import PIECE, Rest, folder_of
-from bridge.queue.parcels import ORPHANED, Parcels, contentless, forget_orphans
+from bridge.queue.large_files import folder_of, name_of
+from bridge.queue.payload_blobs import (
+    CHUNK,
+    ORPHANED,
+    WRITTEN_TOGETHER,
+    PayloadBlobs,
+    Rest,
+    count_lost,
+    forget_orphans,
+)
 from bridge.queue.retention import newer_than_fits, prune
 from bridge.queue.states import Event
 from bridge.queue.work import Outcome
@@ -33,19 +40,39 @@ sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 def kept(store: Database) -> int:
-    """Count the bytes that are kept apart, as files or in pieces."""
-    if store.file is not None:
-        return sum(each.stat().st_size for each in folder(store).glob("*"))
+    """Count the bytes in chunks and in files."""
     with store.read() as connection:
-        return (
-            connection.execute(text("SELECT sum(length(content)) FROM parcel_piece")).scalar() or 0
-        )
+        chunks = "SELECT coalesce(sum(length(content)), 0) FROM parcel_piece"
+        found = int(connection.execute(text(chunks)).scalar_one())
+    if store.file is not None:
+        found += sum(each.stat().st_size for each in folder(store).glob("*"))
+    return found
 
 
 def folder(store: Database) -> Path:
-    """Give the folder of SQLite's files."""
+    """Give the folder of the files of earlier releases."""
     assert store.file is not None
     return folder_of(store.file)
+
+
+def put_in_files(store: Database) -> list[Path]:
+    """Turn all chunks into the files that earlier releases wrote."""
+    folder(store).mkdir()
+    files = []
+    with store.write() as connection:
+        for row in connection.execute(text("SELECT identity, digest FROM parcel")).all():
+            chunks = connection.execute(
+                text(
+                    "SELECT content FROM parcel_piece "
+                    "WHERE identity = :identity AND digest = :digest ORDER BY number"
+                ),
+                row._asdict(),
+            )
+            files.append(folder(store) / name_of(row.identity, row.digest))
+            files[-1].write_bytes(b"".join(chunks.scalars()))
+        connection.execute(text("UPDATE parcel SET pieces = 0"))
+        connection.execute(text("DELETE FROM parcel_piece"))
+    return files
 
 
 def no_rest(_seconds: float) -> None:
@@ -59,11 +86,11 @@ def dies(_seconds: float) -> None:
 
 def put(store: Database, large: Arrival, rest: Rest = no_rest) -> None:
     """Keep a content whose message never comes."""
-    parcels = Parcels(store, rest=rest)
+    blobs = PayloadBlobs(store, rest=rest)
     try:
-        parcels.put_apart(large)
+        blobs.store(large)
     finally:
-        parcels.close()
+        blobs.close()
 
 
 def test_whoever_reads_it_gets_all_of_it(intake: Intake, store: Database) -> None:
@@ -114,27 +141,50 @@ def test_others_write_between_its_pieces(store: Database) -> None:
 
     put(store, arrival("A", content=LARGE), rest=others_turn)
     other.close()
-    assert turns == [1] * (LENGTH // PIECE + 1)
+    assert turns == [1] * (LENGTH // (CHUNK * WRITTEN_TOGETHER) + 1)
+
+
+def test_messages_of_a_batch(intake: Intake, store: Database) -> None:
+    """Each of them is stored by its own size."""
+    small, large = arrival("A"), arrival("B", patient="2", content=LARGE)
+    receipts = intake.keep_together(small, large)
+    assert [browse.message(store, each.message_id).payload for each in receipts] == [
+        small.payload,
+        large.payload,
+    ]
+    assert kept(store) == len(large.payload)
 
 
 @sqlite
-def test_its_file_is_for_nobody_else(intake: Intake, store: Database) -> None:
-    """It names a patient."""
-    intake.keep(arrival("A", content=LARGE))
-    assert contentless(store) == 0
-    (file,) = folder(store).iterdir()
-    assert [each.stat().st_mode & 0o777 for each in (folder(store), file)] == [0o700, 0o600]
+def test_files_of_earlier_releases(intake: Intake, store: Database) -> None:
+    """Are read and handed out; a retransmit leaves them, and they go with their message."""
+    large = arrival("A", content=LARGE)
+    (receipt,) = intake.keep(large)
+    (file,) = put_in_files(store)
+    assert browse.message(store, receipt.message_id).payload == large.payload
+    intake.keep(large)
+    assert kept(store) == file.stat().st_size == len(large.payload)
+    (claimed,) = Inbox(store, "node").claim(NOW, 10)
+    assert claimed.payload == large.payload
+    forget_orphans(store, NOW + ORPHANED + 1)
+    assert file.exists()
+    with store.write() as connection:
+        connection.execute(text("DELETE FROM message"))
+    assert forget_orphans(store, NOW + ORPHANED + 1) == 1
+    assert not folder(store).exists()
 
 
 @sqlite
-def test_a_folder_that_takes_nothing(intake: Intake, store: Database) -> None:
-    """Nothing is kept, so that nothing is acknowledged, and it says why."""
-    folder(store).write_text("in the way")
-    with pytest.raises(StoreUnavailable):
-        intake.keep(arrival("A", content=LARGE))
-    assert browse.messages(store, browse.Filter()) == []
-    folder(store).unlink()
-    intake.keep(arrival("A", content=LARGE))
+def test_a_lost_file_comes_back_with_a_retransmit(intake: Intake, store: Database) -> None:
+    """In chunks."""
+    large = arrival("A", content=LARGE)
+    (receipt,) = intake.keep(large)
+    (file,) = put_in_files(store)
+    file.unlink()
+    assert count_lost(store) == 1
+    intake.keep(large)
+    assert count_lost(store) == 0
+    assert browse.message(store, receipt.message_id).payload == large.payload
 
 
 @sqlite
@@ -145,28 +195,11 @@ def test_a_file_that_is_lost(
     """Is this message's trouble alone: the others are handed out."""
     for each in (arrival("A", content=LARGE), arrival("B", patient="2")):
         intake.keep(each)
-    (file,) = folder(store).iterdir()
+    (file,) = put_in_files(store)
     ruin(file)
-    assert contentless(store) == 1
+    assert count_lost(store) == 1
     claimed = Inbox(store, "node").claim(NOW, 10)
     assert [bool(each.payload) for each in claimed] == [False, True]
-
-
-@sqlite
-def test_pieces_from_before_there_were_files(intake: Intake, store: Database) -> None:
-    """Are read as ever, and go with their message."""
-    large = arrival("A", content=LARGE)
-    (receipt,) = intake.keep(large)
-    (file,) = folder(store).iterdir()
-    with store.write() as connection:
-        connection.execute(text("UPDATE parcel SET pieces = 2"))
-        for number, piece in enumerate((large.payload[:1000], large.payload[1000:])):
-            connection.execute(
-                text("INSERT INTO parcel_piece SELECT identity, digest, :n, :c FROM parcel"),
-                {"n": number, "c": piece},
-            )
-    file.unlink()
-    assert browse.message(store, receipt.message_id).payload == large.payload
 
 
 class TestForgetting:
@@ -190,20 +223,15 @@ class TestForgetting:
         assert forget_orphans(store, late + 1) == 0
 
     @sqlite
-    def test_what_a_power_cut_leaves(self, intake: Intake, store: Database) -> None:
-        """Is removed: what is half written, or has lost its row; nothing of anybody else's."""
+    def test_files_without_a_row(self, intake: Intake, store: Database) -> None:
+        """Are removed, half-written ones too; other files and the message's own stay."""
         (receipt,) = intake.keep(arrival("A", content=LARGE))
-        put(store, arrival("B", content=LARGE))
-        lost = "DELETE FROM parcel WHERE identity NOT IN (SELECT identity FROM message)"
-        with store.write() as connection:
-            connection.execute(text(lost))
-        (folder(store) / "half.part").write_text("half")
-        (folder(store) / "notes.txt").write_text("somebody's")
-        for each in folder(store).iterdir():
-            os.utime(each, (0, 0))
+        (own,) = put_in_files(store)
+        for name in (name_of(1, 2), f"{name_of(1, 2)}.x7.part", "notes.txt"):
+            (folder(store) / name).write_text("left")
         forget_orphans(store, NOW)
         assert len(browse.message(store, receipt.message_id).payload) > LENGTH
-        assert len([*folder(store).iterdir()]) == 2
+        assert {each.name for each in folder(store).iterdir()} == {own.name, "notes.txt"}
 
     def test_retention(self, intake: Intake, store: Database) -> None:
         """The archive gets the whole of it, the size is counted, and then the pieces go."""
@@ -233,7 +261,7 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
     """Its message says so and is tried again; others of its batch are whole, and so is it later."""
     intake.keep(arrival("A", content=LARGE))
     intake.keep(arrival("B", patient="2", content=LARGE))
-    unreadable = min(folder(store).glob("*"))
+    unreadable = min(put_in_files(store))
     read = Path.read_bytes
 
     def fails(file: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Large frames are judged aside: nobody of their own connection overtakes them, others do."""
+"""Large frames are judged in threads: the order of a connection is kept, others overtake."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.intake.aside import Aside
+from bridge.intake.frame_offload import FrameOffload
 from bridge.store.database import Database
 from mappings.hl7.ack import read_ack
 from mllp.framing import Frame
@@ -19,11 +19,13 @@ LEAST = 10_000
 LARGE = b"NTE|1||" + b"x" * LEAST + b"\r"
 
 
-def sending(desk: Desk, aside: Aside) -> "Callable[[bytes, int], asyncio.Future[list[bytes]]]":
+def sending(
+    desk: Desk, offload: FrameOffload
+) -> "Callable[[bytes, int], asyncio.Future[list[bytes]]]":
     """Hand frames over on connections."""
 
     async def answer(payload: bytes, connection: int) -> list[bytes]:
-        answered = aside(Frame(payload), Caller(connection_id=connection))
+        answered = offload(Frame(payload), Caller(connection_id=connection))
         return list(await answered.asFuture(asyncio.get_running_loop()))
 
     return lambda payload, connection: asyncio.ensure_future(answer(payload, connection))
@@ -35,7 +37,7 @@ async def test_order_within_a_connection(database: Database) -> None:
     threads = ThreadPoolExecutor(1)
     threads.submit(gate.wait, 30)
     async with open_desk(database) as desk:
-        send = sending(desk, Aside(desk.handler, threads, least=LEAST))
+        send = sending(desk, FrameOffload(desk.handler, threads, least=LEAST))
         large = send(order("L1", "A1") + LARGE, 1)
         await asyncio.sleep(0)
         behind = send(order("S2", "A2"), 1)
@@ -56,8 +58,8 @@ async def test_order_within_a_connection(database: Database) -> None:
 async def test_what_is_answered_is_the_same(database: Database) -> None:
     """Batches, refusals and what is no message get the answers that small ones get."""
     async with open_desk(database) as desk:
-        aside = Aside(desk.handler, ThreadPoolExecutor(1), least=0)
-        send = sending(desk, aside)
+        offload = FrameOffload(desk.handler, ThreadPoolExecutor(1), least=0)
+        send = sending(desk, offload)
         batch = b"BHS|^~\\&|R\r" + order("B1") + order("B2", mrn="") + b"BTS|2\r"
         (reply,) = await send(batch, 1)
         assert b"MSA|AA|B1" in reply
@@ -77,8 +79,10 @@ async def test_what_is_asked_about_waits_for_no_large_one(database: Database) ->
     threads.submit(gate.wait, 30)
     asking = ThreadPoolExecutor(1)
     async with open_desk(database) as desk:
-        aside = Aside(desk.handler, threads, least=LEAST, asks=lambda _: True, asking=asking)
-        send = sending(desk, aside)
+        offload = FrameOffload(
+            desk.handler, threads, least=LEAST, asks=lambda _: True, asking=asking
+        )
+        send = sending(desk, offload)
         large = send(order("L1", "A1") + LARGE, 1)
         (reply,) = await send(order("S2", "A2"), 2)
         assert read_ack(reply).control_id == b"S2"

@@ -1,4 +1,4 @@
-"""What the process is asked to do in tests: functions that it can import."""
+"""Functions that the process for large messages runs in tests."""
 
 import os
 import signal
@@ -48,3 +48,13 @@ def dies(_payload: bytes) -> None:
 def sleeps(_payload: bytes) -> None:
     """Take far too long."""
     time.sleep(60)
+
+
+def fills(_payload: bytes, size: int) -> int:
+    """Take so many bytes of memory."""
+    return len(bytearray(size))
+
+
+def environment(_payload: bytes) -> dict[str, str]:
+    """Give the environment of the process."""
+    return dict(os.environ)

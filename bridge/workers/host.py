@@ -1,0 +1,289 @@
+"""
+The one host for child processes: their start, limits of time, restart and end.
+
+A host runs up to a number of processes of one program, and has two profiles:
+
+* `pool.WorkerPool`    runs foreign code and parses foreign documents: program `zygote`, sealed
+* `offload.Offload`    runs our own functions on large messages: program `trusted`
+
+A program serves one call at a time by pipes and knows nothing that a call does not bring. Calls
+block: make them in a thread, outside of transactions and locks.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+from weakref import WeakSet
+
+import structlog
+
+from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
+from bridge.workers.zygote import HEAD
+
+MEBIBYTE = 2**20
+
+START_WITHIN = 30.0
+"""Seconds for the start of a process with all its imports on a busy machine."""
+_ATTEMPTS = 2  # to make a call, where workers are killed from outside
+
+_BOOTSTRAP = (
+    "import sys, json, importlib; given = json.loads(sys.argv[1]); sys.path += given.pop('path'); "
+    "importlib.import_module(given.pop('program')).main(**given)"
+)
+
+
+class WorkerHost:
+    """
+    Up to `size` processes of a program; started when they are needed.
+
+    `given` are the arguments of the program's `main`, `idle` the seconds after which unused
+    processes end, and `waiting` how many calls may wait for a process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        program: str,
+        given: Mapping[str, Any],
+        *,
+        size: int,
+        waiting: int = 64,
+        idle: float = 60.0,
+    ) -> None:
+        self.name = name
+        self._program, self._given = program, given
+        self._size, self._most_waiting, self._rest = size, waiting, idle
+        self._changed = threading.Condition()
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._starting = 0
+        self._waiting = 0
+        self._retiring: threading.Timer | None = None
+        _hosts.add(self)
+
+    def ask(self, call: bytes, payload: bytes, *, seconds: float, wait: float) -> bytes:
+        """
+        Give the answer of a process to a call, within `seconds` after `wait` for a free process.
+
+        A process that ends meanwhile is replaced once. Raises WorkerTimeout, WorkerBusy,
+        WorkerFailed.
+        """
+        until = time.monotonic() + wait
+        for _ in range(_ATTEMPTS):
+            worker = self._taken(until)
+            try:
+                answer = worker.ask(call, payload, seconds)
+            except BrokenPipeError:
+                closed = worker.is_over
+                self._dropped(worker)
+                if closed:
+                    break
+                _log.warning("worker process ended before it answered", pool=self.name)
+            except BaseException:
+                self._dropped(worker)
+                raise
+            else:
+                self._returned(worker)
+                return answer
+        raise WorkerFailed
+
+    @property
+    def active(self) -> list[str]:
+        """What confines the processes, as the one that was used last reported it."""
+        with self._changed:
+            return self._idle[-1].active if self._idle else []
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of the processes that run."""
+        with self._changed:
+            return sorted(each.pid for each in [*self._idle, *self._busy])
+
+    def close(self) -> None:
+        """End all processes, with the calls in them; a later call starts another."""
+        with self._changed:
+            idle, self._idle = self._idle, []
+            busy = list(self._busy)
+            if self._retiring is not None:
+                self._retiring.cancel()
+                self._retiring = None
+        for each in idle:
+            each.end()
+        for each in busy:
+            each.kill()
+
+    def _taken(self, until: float) -> "_Worker":
+        """Take a worker, or the right to start one. Raises WorkerBusy, WorkerFailed."""
+        with self._changed:
+            if self._waiting >= self._most_waiting:
+                raise WorkerBusy
+            self._waiting += 1
+            try:
+                while not self._idle and len(self._busy) + self._starting >= self._size:
+                    if not self._changed.wait(max(0.0, until - time.monotonic())):
+                        raise WorkerBusy
+            finally:
+                self._waiting -= 1
+            if self._idle:
+                worker = self._idle.pop()
+                self._busy.add(worker)
+                return worker
+            self._starting += 1
+        started: _Worker | None = None
+        try:
+            started = _Worker(self._program, self._given)
+        finally:
+            with self._changed:
+                self._starting -= 1
+                if started is not None:
+                    self._busy.add(started)
+                self._changed.notify()
+        return started
+
+    def _returned(self, worker: "_Worker") -> None:
+        with self._changed:
+            self._busy.discard(worker)
+            if worker.is_over:  # the pool was closed meanwhile
+                return
+            worker.used = time.monotonic()
+            self._idle.append(worker)
+            self._changed.notify()
+            if self._retiring is None:
+                self._retire_later()
+
+    def _dropped(self, worker: "_Worker") -> None:
+        worker.end()
+        with self._changed:
+            self._busy.discard(worker)
+            self._changed.notify()
+
+    def _retire_later(self) -> None:
+        self._retiring = threading.Timer(self._rest, self._retire)
+        self._retiring.daemon = True
+        self._retiring.start()
+
+    def _retire(self) -> None:
+        """End the processes that nobody used for a while."""
+        with self._changed:
+            since = time.monotonic() - self._rest
+            ended = [each for each in self._idle if each.used <= since]
+            self._idle = [each for each in self._idle if each.used > since]
+            self._retiring = None
+            if self._idle or self._busy:
+                self._retire_later()
+        for each in ended:
+            each.end()
+
+
+class _Worker:
+    """One worker process, and the pipes to it."""
+
+    def __init__(self, program: str, given: Mapping[str, Any]) -> None:
+        """Start it, and wait until it is ready. Raises WorkerFailed."""
+        described = json.dumps({"path": _path(), "program": program, **given})
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOTSTRAP, described],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={},
+                cwd="/",
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError:  # no descriptor or process is left
+            raise WorkerFailed from None
+        self.pid = self._process.pid
+        self.used = 0.0
+        self.is_over = False
+        self._to = cast("IO[bytes]", self._process.stdin).fileno()
+        self._from = cast("IO[bytes]", self._process.stdout).fileno()
+        os.set_blocking(self._to, False)
+        try:
+            ready = self._answer(time.monotonic() + START_WITHIN)
+        except BrokenPipeError:
+            self.end()
+            raise WorkerFailed from None
+        except BaseException:
+            self.end()
+            raise
+        self.active: list[str] = json.loads(ready)
+        """What confines it (`confinement`)."""
+
+    def ask(self, call: bytes, payload: bytes, seconds: float) -> bytes:
+        """
+        Send a call; give the answer.
+
+        Raises WorkerTimeout, and BrokenPipeError where the worker has ended.
+        """
+        until = time.monotonic() + seconds
+        for part in (HEAD.pack(len(call), len(payload)) + call, payload):
+            self._write(part, until)
+        return self._answer(until)
+
+    def _answer(self, until: float) -> bytes:
+        length, _ = HEAD.unpack(self._read(HEAD.size, until))
+        return self._read(length, until)
+
+    def _write(self, data: bytes, until: float) -> None:
+        view = memoryview(data)
+        while view:
+            self._await(self._to, select.POLLOUT, until)
+            view = view[os.write(self._to, view[: 2**16]) :]
+
+    def _read(self, size: int, until: float) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._await(self._from, select.POLLIN, until)
+            piece = os.read(self._from, min(size - len(found), 2**20))
+            if not piece:
+                raise BrokenPipeError
+            found += piece
+        return bytes(found)
+
+    def _await(self, descriptor: int, event: int, until: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        left = until - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise WorkerTimeout
+
+    def kill(self) -> None:
+        """Kill it and whatever it started; who waits for its answer gets WorkerFailed."""
+        self.is_over = True
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def end(self) -> None:
+        """Kill it, and close the pipes: for the one thread that uses it."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                cast("IO[bytes]", pipe).close()
+
+
+def _path() -> list[str]:
+    """Give the folders that the service imports from; the interpreter's own come first there."""
+    return [str(Path(each or ".").resolve()) for each in sys.path]
+
+
+_log = structlog.get_logger("workers")
+_hosts: "WeakSet[WorkerHost]" = WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+    """End the processes of all hosts."""
+    for each in list(_hosts):
+        each.close()
