@@ -28,7 +28,6 @@ from bridge.intake.names import known_spellings, takes_anothers
 from bridge.intake.order_rules import OrderState, Step
 from bridge.intake.outcomes import Waiting, failed, unremembered
 from bridge.intake.patients import UNSUPPORTED, PatientService, renamed, settle_patient
-from bridge.intake.plainly import Plain, sorted_out
 from bridge.intake.planning import (
     SUPERSEDED,
     Task,
@@ -128,7 +127,8 @@ class Forwarder:
             _with_exception(given_up(each, error), each, now) for each, error in prepared.failures
         ]
         outcomes = [*prepared.moved, *refused]
-        applied = await self._side_by_side(Run.all(jobs, prepared.index))
+        runs = Run.all(jobs, prepared.index)
+        applied = await asyncio.gather(*(self._apply_one(run) for run in runs))
         now = self._memory.now()
         return outcomes + [
             _with_news(outcome, run, now)
@@ -136,39 +136,6 @@ class Forwarder:
             else _with_exception(outcome, run.job.claimed, now)
             for run, outcome in applied
         ]
-
-    async def _side_by_side(self, runs: Sequence[Run]) -> list[Applied]:
-        """Apply messages at the same time; those that ask for one launch need no task each."""
-        plain, others = sorted_out(runs)
-        launches = [each.launch for each in plain]
-        if not others:
-            return await self._all_launched(plain, await self._launcher.launch_alone(launches))
-        answers, parts = await asyncio.gather(
-            self._launcher.launch_all(launches),
-            asyncio.gather(*(self._apply_one(run) for run in others)),
-        )
-        return [*await self._all_launched(plain, answers), *parts]
-
-    async def _all_launched(
-        self, plain: Sequence[Plain], answers: Sequence[Launched | Exception]
-    ) -> list[Applied]:
-        return [
-            await self._apply_one(each.run)  # hardly ever: by the known name, where there is one
-            if is_other_name(answer)
-            else (each.run, self._launched(each, answer))
-            for each, answer in zip(plain, answers, strict=True)
-        ]
-
-    def _launched(self, plain: Plain, answer: Launched | Exception) -> Outcome:
-        run, task, _ = plain
-        if isinstance(answer, Exception):
-            return self._failed(run.job.claimed, answer)
-        try:
-            _note_exceptions(run, [task])
-            _registered(run, task, answer)
-        except Exception as error:  # noqa: BLE001  # as below
-            return self._failed(run.job.claimed, error)
-        return _done(run)
 
     async def _apply_one(self, run: Run) -> Applied:
         try:

@@ -47,36 +47,13 @@ class Launcher:
         self._has_batch = True
 
     async def launch(self, launch: Launch) -> Launched:
-        """Launch one report, together with whatever else waits. Raises EngineFailure."""
-        return await self._asked(launch)
-
-    async def launch_alone(self, launches: Sequence[Launch]) -> list[Launched | Exception]:
-        """As `launch_all`, without others: sooner, as no turn of the loop is waited for."""
-        try:
-            tokens = {self._service.token_of(each.site) for each in launches}
-            if self._waiting or len(tokens) != 1 or len(launches) > self._most:
-                return await self.launch_all(launches)
-            return list(await self._results(launches))
-        except Exception as error:  # noqa: BLE001  # each caller hears of it
-            return [error] * len(launches)
-
-    async def launch_all(self, launches: Sequence[Launch]) -> list[Launched | Exception]:
-        """As `launch`, for several; an answer or a failure for each, in order."""
-        results: list[Launched | Exception] = []
-        for future in [self._asked(each) for each in launches]:
-            try:
-                results.append(await future)  # those of a call are answered at once
-            except Exception as error:  # noqa: BLE001  # only its own caller hears of it
-                results.append(error)
-        return results
-
-    def _asked(self, launch: Launch) -> "asyncio.Future[Launched]":
+        """Launch one report, in a batch with the others that wait. Raises EngineFailure."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Launched] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._flush)
         self._waiting.append((launch, future))
-        return future
+        return await future
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -103,39 +103,3 @@ async def test_a_service_that_is_away(status: int | None) -> None:
     service = Service(EngineFailure("batch", Failure.TRANSIENT, "away", status))
     assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
     assert service.singles == []
-
-
-async def test_several_of_one_caller() -> None:
-    """They share the call with others; an answer or a failure for each, in order."""
-    service = Service(bad="1")
-    launcher = Launcher(service)
-    launches = [Launch({"SiteID": "S", "Accession": str(each)}) for each in range(4)]
-    all_of_them, one = await asyncio.gather(
-        launcher.launch_all(launches[:3]), launcher.launch(launches[3])
-    )
-    assert reports([*all_of_them, one]) == ["r0", "EngineFailure", "r2", "r3"]
-    assert service.batches == [4]
-
-
-async def test_what_is_alone_waits_for_no_turn() -> None:
-    """One call for one token, by calls as ever otherwise; answers and refusals in order."""
-    service = Service(bad="1")
-    launcher = Launcher(service, most=3)
-
-    def some(number: int, sites: int = 1) -> list[Launch]:
-        return [
-            Launch({"SiteID": f"S{each % sites}", "Accession": str(each)}) for each in range(number)
-        ]
-
-    assert reports(await launcher.launch_alone(some(3))) == ["r0", "EngineFailure", "r2"]
-    assert reports(await launcher.launch_alone(some(3, sites=2))) == ["r0", "EngineFailure", "r2"]
-    assert len(await launcher.launch_alone(some(4))) == 4
-    assert await launcher.launch_alone([]) == []
-    assert (service.batches, sorted(service.singles)) == ([3, 2, 3], ["1", "3"])
-
-
-async def test_what_is_alone_shares_its_failure() -> None:
-    """Nobody knows of any of them whether it was launched."""
-    service = Service(fail=EngineFailure("batch", Failure.TRANSIENT, "away", None))
-    launches = [Launch({"SiteID": "S", "Accession": str(each)}) for each in range(3)]
-    assert reports(await Launcher(service).launch_alone(launches)) == ["EngineFailure"] * 3
