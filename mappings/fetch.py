@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import EVERY, BadPath, Match, Path
-from mappings.meaning import Fetched
 from mappings.nodes import Node
 from mappings.notebook import Notebook, nearest
 from mappings.scope import Scope, Setting
@@ -81,8 +80,7 @@ def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False
     place = parse_path(text, node, notebook)
     if place is None:
         return lambda scope: ""
-    found = _picking(place.path, raw=raw) if place.path.matches else _first(place.path, raw=raw)
-    return notebook.meanings.note(found, Fetched(place.path, raw))
+    return _picking(place.path, raw=raw) if place.path.matches else _first(place.path, raw=raw)
 
 
 def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) -> Many:

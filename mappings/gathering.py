@@ -10,12 +10,16 @@ from collections.abc import Callable
 from mappings.conditions import Condition, compile_condition
 from mappings.fetch import NULL, compile_all, parse_path
 from mappings.hl7.path import Path
-from mappings.meaning import Gathered, nothing
 from mappings.nodes import Node
 from mappings.scope import Scope
 from mappings.workshop import Workshop
 
 Rule = Callable[[Scope], str]
+
+
+def nothing(_scope: Scope) -> str:
+    """Yield nothing: what a rule with a mistake does."""
+    return ""
 
 
 def separator_of(entries: dict[str, Node], shop: Workshop) -> str:
@@ -48,10 +52,7 @@ def compile_gathering(
             return NULL
         return kept[0] if only_first or len(kept) == 1 else separator.join(kept)
 
-    meanings = shop.notebook.meanings
-    held = None if where is None else meanings.of(where)
-    said = Gathered(tuple(paths), tuple(after), held, separator, only_first, raw)
-    return meanings.note(get, said)
+    return get
 
 
 def _paths(node: Node, shop: Workshop) -> list[Path]:

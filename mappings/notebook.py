@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from mappings.events import Issue, Severity
-from mappings.meaning import Meanings
 from mappings.nodes import Node
 
 FLAGS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
@@ -23,8 +22,8 @@ class Notebook:
         self._noted: set[Issue] = set()
         self.included: set[str] = set()
         """The files that were included; they are part of what was compiled."""
-        self.meanings = Meanings()
-        """What the functions mean that were compiled."""
+        self.takes_long = False
+        """Whether a rule is a hook, or a pattern of many steps: not for an event loop."""
 
     @property
     def failed(self) -> bool:

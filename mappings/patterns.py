@@ -64,7 +64,7 @@ def compile_pattern(node: Node, notebook: Notebook) -> Search:
     except ValueError as error:
         notebook.error(node, "pattern", str(error))
         return lambda value: None
-    notebook.meanings.takes_long |= found.programsize > _FEW_STEPS
+    notebook.takes_long |= found.programsize > _FEW_STEPS
     return _search(found)
 
 
