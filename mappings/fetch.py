@@ -102,11 +102,14 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
         return ""
 
     def many(scope: Scope) -> list[str]:
-        values = []
-        separator = scope.delimiters.repetition
-        for row in scope.every(key):
-            text = row.field_text(number)
-            if not text:
+        values: list[str] = []
+        places = scope.every(key)
+        if not places:
+            return values
+        separator, known = scope.delimiters.repetition, scope.fields
+        for place in places:
+            fields = known[place] or scope.split(place)
+            if number >= len(fields) or not (text := fields[number]):
                 continue
             if separator and separator in text:
                 values += [one(repetition, scope) for repetition in text.split(separator)]
@@ -128,10 +131,7 @@ def _first(path: Path, *, raw: bool) -> Getter:
         repeats = False  # whoever reads the field itself chooses among its repetitions
 
     def get(scope: Scope) -> str:
-        rows = scope.rows[segment]
-        if len(rows) <= index:
-            return ""
-        text = rows[index].field_text(number)
+        text = _field(scope, segment, index, number)
         if not text:
             return ""
         delimiters = scope.delimiters
@@ -148,6 +148,15 @@ def _first(path: Path, *, raw: bool) -> Getter:
     return get
 
 
+def _field(scope: Scope, segment: str, index: int, number: int) -> str:
+    """Return a field of the n-th segment of a name, as sent."""
+    places = scope.rows(segment)
+    if len(places) <= index:
+        return ""
+    fields = scope.split(places[index])
+    return fields[number] if number < len(fields) else ""
+
+
 def _repeats(path: Path) -> bool:
     """MSH-1 and MSH-2 are delimiters, and are not split at them."""
     return path.segment != "MSH" or path.field > _LAST_DELIMITER_FIELD
@@ -159,11 +168,11 @@ def _of_first(path: Path) -> Getter:
     narrow = narrowing(path) if path.subcomponent or not component else None
 
     def get(scope: Scope) -> str:
-        fields = scope.first[segment]
-        if number >= len(fields):
+        places = scope.filed.get(segment) or scope.beyond.get(segment)
+        if not places:
             return ""
-        text = fields[number]
-        if not text:
+        fields = scope.fields[places[0]] or scope.split(places[0])
+        if number >= len(fields) or not (text := fields[number]):
             return ""
         marks = scope.delimiters
         if repeats and (mark := marks.repetition) and mark in text:
@@ -187,10 +196,8 @@ def _picking(path: Path, *, raw: bool) -> Getter:
     index = max(path.occurrence, 1) - 1
 
     def get(scope: Scope) -> str:
-        rows = scope.rows[segment]
-        if len(rows) <= index:
-            return ""
-        return picked(rows[index].field_text(number), matches, narrow, scope, raw=raw)
+        text = _field(scope, segment, index, number)
+        return picked(text, matches, narrow, scope, raw=raw) if text else ""
 
     return get
 

@@ -84,5 +84,4 @@ def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition 
 
 def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
     """See only those segments of a kind for which the condition holds."""
-    rows = [row for row in scope.every(segment) if where(scope.only(row))]
-    return scope.among(rows)
+    return scope.among([each for each in scope.every(segment) if where(scope.only(each))])

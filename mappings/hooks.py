@@ -62,7 +62,7 @@ def run_hooks_by(runner: Runner | None) -> None:
 
 def text_of(scope: Scope) -> str:
     """Write header and group as one message, as python-hl7 wants it."""
-    return "\r".join(segment.text() for segment in scope.segments) + "\r"
+    return "\r".join(scope.texts(bool)) + "\r"
 
 
 def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str]) -> Hook | None:

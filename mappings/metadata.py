@@ -43,8 +43,8 @@ class Each:
     def fill(self, scope: Scope, filled: dict[str, str]) -> None:
         """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
         numbers: Counter[str] = Counter()
-        for row in scope.every(self.segment):
-            one = scope.only(row)
+        for place in scope.every(self.segment):
+            one = scope.only(place)
             if self.condition is not None and not self.condition(one):
                 continue
             key, value = self.key(one), self.value(one)
@@ -75,9 +75,10 @@ class MetadataRules:
         for each in self.each:
             each.fill(scope, filled)
         kept: defaultdict[str, list[str]] = defaultdict(list)
-        for segment in scope.segments:
-            if self.keep.has(segment.id):
-                kept[segment.id].append(segment.text())
+        names = scope.message.names
+        for place in scope.order:
+            if self.keep.has(names[place]):
+                kept[names[place]].append(scope.message.lines.text(place))
         for name, lines in kept.items():
             before = [filled[name]] if name in filled else []
             filled[name] = "\n".join([*before, *lines])

@@ -196,7 +196,7 @@ class OrderPlan:
         return filled
 
     def _echo(self, scope: Scope) -> tuple[str, ...]:
-        return tuple(segment.text() for segment in scope.segments if self.echo.has(segment.id))
+        return tuple(scope.texts(self.echo.has))
 
 
 def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> OrderPlan:

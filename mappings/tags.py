@@ -86,7 +86,7 @@ class TagRule:
 
     def place(self, scope: Scope) -> str:
         """Tell where a value is missed: the first source whose segment was sent at all."""
-        sent = (place for place in self.places if scope.rows[place.partition("-")[0]])
+        sent = (place for place in self.places if scope.rows(place.partition("-")[0]))
         return scope.locate(next(sent, self.places[0]))
 
 
