@@ -47,7 +47,7 @@ def compile_test(node: Node, notebook: Notebook) -> Test:
     if not isinstance(node.value, dict):
         return frozenset(notebook.texts(node)).__contains__
     tests = [_TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()]
-    return lambda value: all(test(value) for test in tests)
+    return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
 
 def compile_condition_test(node: Node, notebook: Notebook, *, of_field: bool = True) -> Test:

@@ -193,11 +193,11 @@ def _of_first(path: Path) -> Getter:
 
 def _picking(path: Path, *, raw: bool) -> Getter:
     narrow, segment, number, matches = narrowing(path), path.segment, path.field, path.matches
-    index = max(path.occurrence, 1) - 1
+    index, wanted = max(path.occurrence, 1) - 1, matches[0].value
 
     def get(scope: Scope) -> str:
         text = _field(scope, segment, index, number)
-        return picked(text, matches, narrow, scope, raw=raw) if text else ""
+        return picked(text, matches, narrow, scope, raw=raw) if wanted in text else ""
 
     return get
 

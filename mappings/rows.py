@@ -4,7 +4,7 @@ Places: which segments of a message belong together, by their position and by th
 Positions alone: the texts are the message's, and are split when a rule first asks for a field.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 Positions = Sequence[int]
@@ -15,12 +15,18 @@ class Places:
 
     __slots__ = ("filed", "order")
 
-    def __init__(self, order: Positions, names: Sequence[str]) -> None:
-        """Take positions in the message, and the names of all its segments."""
+    def __init__(self, order: Positions, filed: Mapping[str, Positions]) -> None:
+        """Take positions in the message, and the same by name."""
         self.order = order
-        self.filed: dict[str, list[int]] = {}
+        self.filed = filed
+
+    @classmethod
+    def of(cls, order: Positions, names: Sequence[str]) -> "Places":
+        """File positions in the message; `names` are those of all its segments."""
+        filed: dict[str, list[int]] = {}
         for place in order:
-            self.filed.setdefault(names[place], []).append(place)
+            filed.setdefault(names[place], []).append(place)
+        return cls(order, filed)
 
 
 class Filed(Protocol):

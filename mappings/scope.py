@@ -55,7 +55,7 @@ class Setting(Protocol):
         """What the listener knows."""
 
 
-_NOWHERE = Places((), ())
+_NOWHERE = Places((), {})
 
 
 class Scope:
@@ -66,7 +66,7 @@ class Scope:
     """
 
     __slots__ = (
-        *("_every", "_ones", "beyond", "defaults", "delimiters", "encoding", "fields", "filed"),
+        *("_ones", "beyond", "defaults", "delimiters", "encoding", "fields", "filed"),
         *("header", "message", "own", "place", "split", "values"),
     )
 
@@ -92,19 +92,21 @@ class Scope:
         self.filed: Filed = own.filed
         self.beyond: Filed = header.filed
         self.values: dict[str, str] = {}
-        """Tags that have been asked for already."""
-        self._every: dict[str, Positions] | None = None
+        """Tags, and codes of the order, that have been asked for already."""
         self._ones: dict[int, Scope] | None = None
 
-    @property
-    def order(self) -> Positions:
-        """The positions of the header's segments, then of its own."""
-        return (*self.header.order, *self.own.order)
+    def chosen(self, selects: Selects) -> list[int]:
+        """Return the positions of the segments of chosen names, the header's first."""
+        shared, mine = self.header, self.own
+        found = {*filter(selects, shared.filed), *filter(selects, mine.filed)}
+        if not found:
+            return []
+        names = self.message.names
+        return [each for each in (*shared.order, *mine.order) if names[each] in found]
 
-    def texts(self, chosen: Selects) -> list[str]:
+    def texts(self, selects: Selects) -> list[str]:
         """Return the segments of chosen names as the sender wrote them, the header's first."""
-        names, text = self.message.names, self.message.lines.text
-        return [text(place) for place in self.order if chosen(names[place])]
+        return [self.message.lines.text(place) for place in self.chosen(selects)]
 
     def rows(self, name: str) -> Positions:
         """Return the positions of the segments that a path sees: its own, else the header's."""
@@ -112,17 +114,11 @@ class Scope:
 
     def every(self, key: str) -> Positions:
         """Return all segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
-        known = self._every
-        if known is None:
-            known = self._every = {}
-        found = known.get(key)
-        if found is None:
+        if ">" in key:
             anchor, _, name = key.rpartition(">")
-            found = (*self.header.filed.get(name, ()), *self.own.filed.get(name, ()))
-            if anchor and found:
-                found = tuple(behind(found, anchor, self.message.names))
-            known[key] = found
-        return found
+            return tuple(behind(self.every(name), anchor, self.message.names))
+        shared, mine = self.header.filed.get(key), self.own.filed.get(key)
+        return (*shared, *mine) if shared and mine else mine or shared or ()
 
     def only(self, place: int) -> "Scope":
         """See one segment instead of all of its kind; the same scope each time."""
@@ -131,19 +127,17 @@ class Scope:
             ones = self._ones = {}
         one = ones.get(place)
         if one is None:
-            one = ones[place] = self._few((place,))
+            own = Places((place,), {self.message.names[place]: (place,)})
+            one = ones[place] = Scope(self.message, self.defaults, own, place=self.place)
             one.beyond = InTurn(self.filed, self.beyond)
         return one
 
     def among(self, places: Positions) -> "Scope":
         """See no more than these segments wherever all of a kind are asked for."""
-        few = self._few(places)
+        own = Places.of(places, self.message.names)
+        few = Scope(self.message, self.defaults, own, place=self.place)
         few.filed, few.beyond = self.filed, self.beyond
         return few
-
-    def _few(self, places: Positions) -> "Scope":
-        own = Places(places, self.message.names)
-        return Scope(self.message, self.defaults, own, place=self.place)
 
     def owns(self, name: str) -> bool:
         """Whether a segment of this name is its own, and not the header's."""
@@ -187,7 +181,7 @@ def by_merge(scope: Scope) -> list[Scope]:
     if not starts[1:]:
         return [scope]
     cuts = [
-        Places([*order[: starts[0]], *order[start:end]], names)
+        Places.of([*order[: starts[0]], *order[start:end]], names)
         for start, end in pairwise([*starts, len(order)])
     ]
     return [Scope(scope.message, scope.defaults, own, scope.header, scope.place) for own in cuts]
@@ -247,8 +241,8 @@ def _filed(
     headers: list[list[int]], groups: list[tuple[int, list[int], str]], names: Sequence[str]
 ) -> Cut:
     return Cut(
-        tuple(Places(places, names) for places in headers),
-        tuple((at, Places(own, names), label) for at, own, label in groups),
+        tuple(Places.of(places, names) for places in headers),
+        tuple((at, Places.of(own, names), label) for at, own, label in groups),
     )
 
 
@@ -267,7 +261,7 @@ def _share_tail(scopes: list[Scope]) -> None:
         return
     for at, scope in enumerate(scopes[:-1]):
         if scope.header is last.header and _accession(scope) == accession:
-            own = Places([*scope.own.order, *tail], scope.message.names)
+            own = Places.of([*scope.own.order, *tail], scope.message.names)
             scopes[at] = Scope(scope.message, scope.defaults, own, scope.header, scope.place)
 
 

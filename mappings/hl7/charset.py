@@ -9,7 +9,6 @@ refused elsewhere (`mappings.hl7.lines`).
 import codecs
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from typing_extensions import Buffer
 
@@ -83,9 +82,12 @@ WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 def declared(msh18: bytes, repetition: str) -> str:
     """Give MSH-18 as text, its repetitions parted by `~` whatever the message parts them by."""
-    if not msh18:
-        return ""
-    said = msh18[:_LONGEST].decode("latin-1")
+    return _declared(msh18[:_LONGEST], repetition) if msh18 else ""
+
+
+@lru_cache(maxsize=256)
+def _declared(msh18: bytes, repetition: str) -> str:
+    said = msh18.decode("latin-1")
     return said.replace(repetition, "~") if repetition else said
 
 
@@ -122,13 +124,12 @@ def is_codec(name: str) -> bool:
         return False
 
 
-class Decoded(NamedTuple):
-    """A codec that reads a body strictly, whether its declaration is suspect, and the text."""
+Decoded = tuple[str, bool, str | None]
+"""
+A codec that reads a body strictly, whether the declaration is suspect, and the text.
 
-    codec: str
-    suspect: bool
-    text: str | None
-    """None where lines must be decoded one by one."""
+No text where lines must be decoded one by one.
+"""
 
 
 def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
@@ -141,19 +142,19 @@ def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
     codec = known or _canonical(fallback)
     if body.isascii() and codec not in DELIMITERS_IN_CHARACTERS:
         text = None if codec.startswith(_WITH_STATES) else body.decode("ascii")
-        return Decoded(codec, False, text)
+        return codec, False, text
     if codec in WESTERN and (text := _decode(body, "utf-8")) is not None:
-        return Decoded("utf-8", True, text)
+        return "utf-8", True, text
     unknown = bool(msh18) and known is None
     for candidate in (codec, "utf-8"):
         if candidate.startswith(_WITH_STATES):
             if _decodes_by_line(body, candidate):
-                return Decoded(candidate, unknown or candidate != codec, None)
+                return candidate, unknown or candidate != codec, None
         elif (text := _decode(body, candidate)) is not None:
-            return Decoded(candidate, unknown or candidate != codec, text)
+            return candidate, unknown or candidate != codec, text
     if codec == "utf-8" and _has_few_strays(body):
-        return Decoded(UTF_8_WITH_STRAYS, True, body.decode(UTF_8_WITH_STRAYS))
-    return Decoded(LAST_RESORT, True, body.decode(LAST_RESORT))
+        return UTF_8_WITH_STRAYS, True, body.decode(UTF_8_WITH_STRAYS)
+    return LAST_RESORT, True, body.decode(LAST_RESORT)
 
 
 def _as_latin_1(error: UnicodeError) -> tuple[str, int]:

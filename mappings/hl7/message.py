@@ -20,6 +20,7 @@ from mappings.hl7.refusals import Malformation, Malformed
 
 __all__ = ["Delimiters", "Message", "Segment"]
 
+_make = tuple.__new__  # what a NamedTuple does itself, without its detour
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})  # their field 1 is the separator itself
 
 
@@ -37,10 +38,13 @@ class Lines:
         self.reading = reading
         self.fields: list[list[str] | None] = [None] * len(raw)
         """The fields of the segments that were split already; `split` gives those of others."""
-        texts = text.split("\r", len(raw)) if text is not None and "\n" not in text else []
-        whole = len(texts) == len(raw) or (len(texts) == len(raw) + 1 and not texts[-1])
+        texts: list[str | None] = []
+        if text is not None and "\n" not in text:
+            texts += text.split("\r")
+        if texts and not texts[-1]:
+            texts.pop()
         # Where lines are missing, or were joined, each is decoded by itself.
-        self._texts: list[str | None] = [*texts] if whole else [None] * len(raw)
+        self._texts: list[str | None] = texts if len(texts) == len(raw) else [None] * len(raw)
 
     def text(self, index: int) -> str:
         r"""
@@ -184,7 +188,7 @@ class Message:
             raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
         said = charset.declared(head.charset, marks.repetition)
         codec, suspect, text = charset.decoded(body, said, fallback, marked=marked)
-        found = cls.lines_type(segments, names, Reading(marks, codec), text)
+        found = cls.lines_type(segments, names, _make(Reading, (marks, codec)), text)
         return cls(raw, head, found, suspect=suspect)
 
     @property
