@@ -164,8 +164,8 @@ def _repeats(path: Path) -> bool:
 
 def _of_first(path: Path) -> Getter:
     """Read the first repetition in the first segment of its kind: what nearly every path asks."""
-    segment, number, component, repeats = path.segment, path.field, path.component, _repeats(path)
-    narrow = narrowing(path) if path.subcomponent or not component else None
+    segment, number, repeats = path.segment, path.field, _repeats(path)
+    component, subcomponent = path.component, path.subcomponent
 
     def get(scope: Scope) -> str:
         places = scope.filed.get(segment) or scope.beyond.get(segment)
@@ -177,13 +177,15 @@ def _of_first(path: Path) -> Getter:
         marks = scope.delimiters
         if repeats and (mark := marks.repetition) and mark in text:
             text = text[: text.index(mark)]
-        if narrow is not None:
-            text = narrow(text, marks)
+        if not component:
+            text = whole(text, marks)
         elif (mark := marks.component) and mark in text:
             parts = text.split(mark, component)
             text = parts[component - 1] if component <= len(parts) else ""
         elif component > 1:
             return ""
+        if subcomponent:
+            text = _part(text, subcomponent, marks.subcomponent)
         if (mark := marks.escape) and mark in text:
             return finish(text, scope, raw=False)
         return text.strip()

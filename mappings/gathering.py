@@ -41,7 +41,7 @@ def compile_gathering(
     separator = separator_of(entries, shop)
 
     def get(scope: Scope) -> str:
-        if not scope.every(segment):
+        if segment not in scope.own.filed and segment not in scope.header.filed:
             return ""
         seen = scope if where is None else _filtered(scope, segment, where)
         values = [value for many in found for value in many(seen) if value]
