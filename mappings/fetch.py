@@ -195,11 +195,11 @@ def _of_first(path: Path) -> Getter:
 
 def _picking(path: Path, *, raw: bool) -> Getter:
     narrow, segment, number, matches = narrowing(path), path.segment, path.field, path.matches
-    index, wanted = max(path.occurrence, 1) - 1, matches[0].value
+    index = max(path.occurrence, 1) - 1
 
     def get(scope: Scope) -> str:
         text = _field(scope, segment, index, number)
-        return picked(text, matches, narrow, scope, raw=raw) if wanted in text else ""
+        return picked(text, matches, narrow, scope, raw=raw) if text else ""
 
     return get
 
@@ -209,8 +209,9 @@ def picked(
 ) -> str:
     """Take the first repetition that meets all conditions and has a value."""
     delimiters = setting.delimiters
+    wanted = matches[0].value
     for repetition in repetitions(text, delimiters):
-        if matching(repetition, matches, delimiters):
+        if wanted in repetition and matching(repetition, matches, delimiters):
             value = finish(narrow(repetition, delimiters), setting, raw=raw)
             if value:
                 return value

@@ -104,6 +104,12 @@ def test_what_may_take_longer_or_fail_is_not(changes: dict[str, Any]) -> None:
     assert readily(claimed_of(listening, **changes), {"ris": listening}) is None
 
 
+def test_a_definition_with_slow_rules_is_not_read_readily() -> None:
+    """A hook or a large pattern waits for another process, or computes for long."""
+    slow = Listening("ris", (replace(version("slow"), takes_long=True),), "SITE1")
+    assert readily(claimed_of(slow), {"ris": slow}) is None
+
+
 def test_missing_codes_are_told_once() -> None:
     """A message with one is left to whoever tells of it."""
     told: list[Collection[Missed]] = []
