@@ -37,9 +37,18 @@ def compile_condition(node: Node, notebook: Notebook) -> Condition:
                 notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_NEGATE}")
             parts.append(_not(compile_condition(below, notebook)))
         else:
-            getter = compile_path(key, below.at_key(), notebook)
-            parts.append(_of(getter, compile_condition_test(below, notebook)))
+            parts.append(_compile_field(key, below, notebook))
     return parts[0] if len(parts) == 1 else _all(parts)
+
+
+def _compile_field(path: str, node: Node, notebook: Notebook) -> Condition:
+    """Compile the condition of one field; equal ones with a pattern are asked once of a group."""
+    getter = compile_path(path, node.at_key(), notebook)
+    holds = _of(getter, compile_condition_test(node, notebook))
+    pattern = node.get("matches")
+    if pattern is None or len(node.value or ()) != 1 or not isinstance(pattern.value, str):
+        return holds
+    return notebook.conditions.setdefault((path, pattern.value), _once(holds))
 
 
 def compile_test(node: Node, notebook: Notebook) -> Test:
@@ -151,6 +160,18 @@ def _any(parts: list[Condition]) -> Condition:
 
 def _not(part: Condition) -> Condition:
     return lambda scope: not part(scope)
+
+
+def _once(condition: Condition) -> Condition:
+    """Remember in the scope whether a condition holds."""
+
+    def holds(scope: Scope) -> bool:
+        known = scope.held.get(condition)
+        if known is None:
+            known = scope.held[condition] = condition(scope)
+        return known
+
+    return holds
 
 
 def _of(getter: Getter, test: Test) -> Condition:

@@ -5,8 +5,9 @@ Reading goes on after a mistake with something harmless in its place, so that on
 names everything. Decides nothing about HL7.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from mappings.events import Issue, Severity
 from mappings.nodes import Node
@@ -22,6 +23,8 @@ class Notebook:
         self._noted: set[Issue] = set()
         self.included: set[str] = set()
         """The files that were included; they are part of what was compiled."""
+        self.conditions: dict[tuple[str, str], Callable[[Any], bool]] = {}
+        """Compiled conditions, by the path and the pattern of each."""
         self.takes_long = False
         """Whether a rule is a hook, or a pattern of many steps: not for an event loop."""
 

@@ -66,7 +66,7 @@ class Scope:
     """
 
     __slots__ = (
-        *("_ones", "beyond", "defaults", "delimiters", "encoding", "fields", "filed"),
+        *("_ones", "beyond", "defaults", "delimiters", "encoding", "fields", "filed", "held"),
         *("header", "message", "own", "place", "split", "values"),
     )
 
@@ -93,6 +93,8 @@ class Scope:
         self.beyond: Filed = header.filed
         self.values: dict[str, str] = {}
         """Tags, and codes of the order, that have been asked for already."""
+        self.held: dict[Callable[[Scope], bool], bool] = {}
+        """Conditions that have been asked already."""
         self._ones: dict[int, Scope] | None = None
 
     def chosen(self, selects: Selects) -> list[int]:
