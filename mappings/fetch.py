@@ -226,7 +226,9 @@ def repetitions(text: str, delimiters: Delimiters) -> list[str]:
 def matching(repetition: str, matches: tuple[Match, ...], delimiters: Delimiters) -> bool:
     """Say whether a repetition meets all conditions of a pick."""
     for match in matches:
-        said = narrowed(repetition, match.component, match.subcomponent, delimiters)
+        said = _part(repetition, match.component, delimiters.component)
+        if match.subcomponent:
+            said = _part(said, match.subcomponent, delimiters.subcomponent)
         if said.strip() != match.value:
             return False
     return True
