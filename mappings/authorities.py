@@ -35,7 +35,7 @@ def identifiers(scope: Scope, segment: str, field: int) -> list[Identifier]:
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
     return [
         Identifier(_said(number), _said(namespace).casefold(), _said(universal), _said(kind))
-        for row in scope.every(segment)
+        for row in map(scope.message.segment, scope.every(segment))
         for number, namespace, universal, kind in zip(*map(row.values, parts), strict=True)
     ]
 

@@ -15,7 +15,6 @@ from mappings.acceptance import compile_acceptance
 from mappings.codes import FOLDER, names, read_table
 from mappings.errors import MappingErrors
 from mappings.events import Issue
-from mappings.forms.specialist import Specialist
 from mappings.inbound import InboundMapping
 from mappings.nodes import Node, Sources
 from mappings.notebook import Notebook
@@ -131,14 +130,9 @@ def _made(kind: str, name: str, root: Node, entries: dict[str, Node], shop: Work
         return compile_outbound(name, root, entries, shop)
     taken = compile_acceptance(entries.get("accept"), root, shop.notebook)
     plan: OrderPlan | PatientPlan
-    specialist: Specialist | None
-    if kind == "orders":
-        plan = compile_orders(root, entries, shop)
-        specialist = Specialist(plan, shop.notebook.meanings)
-    else:
-        plan, specialist = compile_patients(root, entries, shop), None
-    long = shop.notebook.meanings.takes_long
-    return InboundMapping(name, "", taken, plan, specialist=specialist, takes_long=long)
+    compile_plan = compile_orders if kind == "orders" else compile_patients
+    plan = compile_plan(root, entries, shop)
+    return InboundMapping(name, "", taken, plan, takes_long=shop.notebook.takes_long)
 
 
 def _version(sources: Sources, files: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ list of texts (one of them), or one of the words in `TESTS`.
 from collections.abc import Callable
 
 from mappings.fetch import NULL, Getter, compile_path
-from mappings.meaning import Every, Holds, Meanings, Some, Unless
 from mappings.nodes import Node
 from mappings.notebook import Notebook
 from mappings.patterns import compile_pattern
@@ -27,24 +26,29 @@ TESTS = ("is", "in", "not", "matches", "present", "absent")
 def compile_condition(node: Node, notebook: Notebook) -> Condition:
     """Compile a condition; with mistakes noted it holds for nothing."""
     parts: list[Condition] = []
-    meanings = notebook.meanings
     for key, below in notebook.mapping(node).items():
         if key == "any":
             if not notebook.items(below):
                 notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_HOLD}")
             some = [compile_condition(each, notebook) for each in notebook.items(below)]
-            parts.append(meanings.note(_any(some), Some(meanings.each(some))))
+            parts.append(_any(some))
         elif key == "not":
             if below.value == {}:
                 notebook.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_NEGATE}")
-            part = compile_condition(below, notebook)
-            parts.append(meanings.note(_not(part), Unless(meanings.of(part))))
+            parts.append(_not(compile_condition(below, notebook)))
         else:
-            getter = compile_path(key, below.at_key(), notebook)
-            parts.append(_of(getter, compile_condition_test(below, notebook), meanings))
-    if len(parts) == 1:
-        return parts[0]
-    return meanings.note(_all(parts), Every(meanings.each(parts)))
+            parts.append(_compile_field(key, below, notebook))
+    return parts[0] if len(parts) == 1 else _all(parts)
+
+
+def _compile_field(path: str, node: Node, notebook: Notebook) -> Condition:
+    """Compile the condition of one field; equal ones with a pattern are asked once of a group."""
+    getter = compile_path(path, node.at_key(), notebook)
+    holds = _of(getter, compile_condition_test(node, notebook))
+    pattern = node.get("matches")
+    if pattern is None or len(node.value or ()) != 1 or not isinstance(pattern.value, str):
+        return holds
+    return notebook.conditions.setdefault((path, pattern.value), _once(holds))
 
 
 def compile_test(node: Node, notebook: Notebook) -> Test:
@@ -52,7 +56,7 @@ def compile_test(node: Node, notebook: Notebook) -> Test:
     if not isinstance(node.value, dict):
         return frozenset(notebook.texts(node)).__contains__
     tests = [_TESTS[word](below, notebook) for word, below in notebook.mapping(node, TESTS).items()]
-    return lambda value: all(test(value) for test in tests)
+    return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
 
 
 def compile_condition_test(node: Node, notebook: Notebook, *, of_field: bool = True) -> Test:
@@ -158,9 +162,21 @@ def _not(part: Condition) -> Condition:
     return lambda scope: not part(scope)
 
 
-def _of(getter: Getter, test: Test, meanings: Meanings) -> Condition:
+def _once(condition: Condition) -> Condition:
+    """Remember in the scope whether a condition holds."""
+
+    def holds(scope: Scope) -> bool:
+        known = scope.held.get(condition)
+        if known is None:
+            known = scope.held[condition] = condition(scope)
+        return known
+
+    return holds
+
+
+def _of(getter: Getter, test: Test) -> Condition:
     def holds(scope: Scope) -> bool:
         value = getter(scope)
         return test("" if value == NULL else value)
 
-    return meanings.note(holds, Holds(meanings.of(getter), test))
+    return holds

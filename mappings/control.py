@@ -43,8 +43,9 @@ class OrderControlTable:
 
     def decide(self, control: str, status: str) -> Decision | None:
         """Look up a pair, the status in capitals as well; None for a code that is to be refused."""
-        pairs = ((control, status), (control, status.upper()), (control, ""))
-        found = next((self.rows[pair] for pair in pairs if pair in self.rows), None)
+        rows = self.rows
+        found = rows.get((control, status)) or rows.get((control, status.upper()))
+        found = found or rows.get((control, ""))
         if found is None and not self.refuse_unknown:
             return Decision(Action.IGNORE)
         return found

@@ -97,8 +97,8 @@ class Samples:
 
 
 def _identifiers(group: Scope) -> list[str]:
-    rows = group.rows["PID"]
-    text = rows[0].field_text(3) if rows else ""
+    places = group.rows("PID")
+    text = group.message.segment(places[0]).field_text(3) if places else ""
     return [each for each in repetitions(text, group.delimiters) if each]
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import unescape
 from mappings.hl7.path import EVERY, BadPath, Match, Path
-from mappings.meaning import Fetched
 from mappings.nodes import Node
 from mappings.notebook import Notebook, nearest
 from mappings.scope import Scope, Setting
@@ -81,8 +80,7 @@ def compile_path(text: str, node: Node, notebook: Notebook, *, raw: bool = False
     place = parse_path(text, node, notebook)
     if place is None:
         return lambda scope: ""
-    found = _picking(place.path, raw=raw) if place.path.matches else _first(place.path, raw=raw)
-    return notebook.meanings.note(found, Fetched(place.path, raw))
+    return _picking(place.path, raw=raw) if place.path.matches else _first(place.path, raw=raw)
 
 
 def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) -> Many:
@@ -104,11 +102,14 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
         return ""
 
     def many(scope: Scope) -> list[str]:
-        values = []
-        separator = scope.delimiters.repetition
-        for row in scope.every(key):
-            text = row.field_text(number)
-            if not text:
+        values: list[str] = []
+        places = scope.every(key)
+        if not places:
+            return values
+        separator, known = scope.delimiters.repetition, scope.fields
+        for place in places:
+            fields = known[place] or scope.split(place)
+            if number >= len(fields) or not (text := fields[number]):
                 continue
             if separator and separator in text:
                 values += [one(repetition, scope) for repetition in text.split(separator)]
@@ -130,10 +131,7 @@ def _first(path: Path, *, raw: bool) -> Getter:
         repeats = False  # whoever reads the field itself chooses among its repetitions
 
     def get(scope: Scope) -> str:
-        rows = scope.rows[segment]
-        if len(rows) <= index:
-            return ""
-        text = rows[index].field_text(number)
+        text = _field(scope, segment, index, number)
         if not text:
             return ""
         delimiters = scope.delimiters
@@ -150,6 +148,15 @@ def _first(path: Path, *, raw: bool) -> Getter:
     return get
 
 
+def _field(scope: Scope, segment: str, index: int, number: int) -> str:
+    """Return a field of the n-th segment of a name, as sent."""
+    places = scope.rows(segment)
+    if len(places) <= index:
+        return ""
+    fields = scope.split(places[index])
+    return fields[number] if number < len(fields) else ""
+
+
 def _repeats(path: Path) -> bool:
     """MSH-1 and MSH-2 are delimiters, and are not split at them."""
     return path.segment != "MSH" or path.field > _LAST_DELIMITER_FIELD
@@ -157,26 +164,28 @@ def _repeats(path: Path) -> bool:
 
 def _of_first(path: Path) -> Getter:
     """Read the first repetition in the first segment of its kind: what nearly every path asks."""
-    segment, number, component, repeats = path.segment, path.field, path.component, _repeats(path)
-    narrow = narrowing(path) if path.subcomponent or not component else None
+    segment, number, repeats = path.segment, path.field, _repeats(path)
+    component, subcomponent = path.component, path.subcomponent
 
     def get(scope: Scope) -> str:
-        fields = scope.first[segment]
-        if number >= len(fields):
+        places = scope.filed.get(segment) or scope.beyond.get(segment)
+        if not places:
             return ""
-        text = fields[number]
-        if not text:
+        fields = scope.fields[places[0]] or scope.split(places[0])
+        if number >= len(fields) or not (text := fields[number]):
             return ""
         marks = scope.delimiters
         if repeats and (mark := marks.repetition) and mark in text:
             text = text[: text.index(mark)]
-        if narrow is not None:
-            text = narrow(text, marks)
+        if not component:
+            text = whole(text, marks)
         elif (mark := marks.component) and mark in text:
             parts = text.split(mark, component)
             text = parts[component - 1] if component <= len(parts) else ""
         elif component > 1:
             return ""
+        if subcomponent:
+            text = _part(text, subcomponent, marks.subcomponent)
         if (mark := marks.escape) and mark in text:
             return finish(text, scope, raw=False)
         return text.strip()
@@ -189,10 +198,8 @@ def _picking(path: Path, *, raw: bool) -> Getter:
     index = max(path.occurrence, 1) - 1
 
     def get(scope: Scope) -> str:
-        rows = scope.rows[segment]
-        if len(rows) <= index:
-            return ""
-        return picked(rows[index].field_text(number), matches, narrow, scope, raw=raw)
+        text = _field(scope, segment, index, number)
+        return picked(text, matches, narrow, scope, raw=raw) if text else ""
 
     return get
 
@@ -202,8 +209,9 @@ def picked(
 ) -> str:
     """Take the first repetition that meets all conditions and has a value."""
     delimiters = setting.delimiters
+    wanted = matches[0].value
     for repetition in repetitions(text, delimiters):
-        if matching(repetition, matches, delimiters):
+        if wanted in repetition and matching(repetition, matches, delimiters):
             value = finish(narrow(repetition, delimiters), setting, raw=raw)
             if value:
                 return value
@@ -218,7 +226,9 @@ def repetitions(text: str, delimiters: Delimiters) -> list[str]:
 def matching(repetition: str, matches: tuple[Match, ...], delimiters: Delimiters) -> bool:
     """Say whether a repetition meets all conditions of a pick."""
     for match in matches:
-        said = narrowed(repetition, match.component, match.subcomponent, delimiters)
+        said = _part(repetition, match.component, delimiters.component)
+        if match.subcomponent:
+            said = _part(said, match.subcomponent, delimiters.subcomponent)
         if said.strip() != match.value:
             return False
     return True

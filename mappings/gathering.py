@@ -10,12 +10,16 @@ from collections.abc import Callable
 from mappings.conditions import Condition, compile_condition
 from mappings.fetch import NULL, compile_all, parse_path
 from mappings.hl7.path import Path
-from mappings.meaning import Gathered, nothing
 from mappings.nodes import Node
 from mappings.scope import Scope
 from mappings.workshop import Workshop
 
 Rule = Callable[[Scope], str]
+
+
+def nothing(_scope: Scope) -> str:
+    """Yield nothing: what a rule with a mistake does."""
+    return ""
 
 
 def separator_of(entries: dict[str, Node], shop: Workshop) -> str:
@@ -37,7 +41,7 @@ def compile_gathering(
     separator = separator_of(entries, shop)
 
     def get(scope: Scope) -> str:
-        if not scope.every(segment):
+        if segment not in scope.own.filed and segment not in scope.header.filed:
             return ""
         seen = scope if where is None else _filtered(scope, segment, where)
         values = [value for many in found for value in many(seen) if value]
@@ -48,10 +52,7 @@ def compile_gathering(
             return NULL
         return kept[0] if only_first or len(kept) == 1 else separator.join(kept)
 
-    meanings = shop.notebook.meanings
-    held = None if where is None else meanings.of(where)
-    said = Gathered(tuple(paths), tuple(after), held, separator, only_first, raw)
-    return meanings.note(get, said)
+    return get
 
 
 def _paths(node: Node, shop: Workshop) -> list[Path]:
@@ -83,5 +84,4 @@ def _where(entries: dict[str, Node], segment: str, shop: Workshop) -> Condition 
 
 def _filtered(scope: Scope, segment: str, where: Condition) -> Scope:
     """See only those segments of a kind for which the condition holds."""
-    rows = [row for row in scope.every(segment) if where(scope.only(row))]
-    return scope.among(rows)
+    return scope.among([each for each in scope.every(segment) if where(scope.only(each))])

@@ -62,7 +62,7 @@ def run_hooks_by(runner: Runner | None) -> None:
 
 def text_of(scope: Scope) -> str:
     """Write header and group as one message, as python-hl7 wants it."""
-    return "\r".join(segment.text() for segment in scope.segments) + "\r"
+    return "\r".join(scope.texts(bool)) + "\r"
 
 
 def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str]) -> Hook | None:
@@ -72,7 +72,7 @@ def find_hook(node: Node, sources: Sources, notebook: Notebook, files: set[str])
         notebook.error(node, "hook", "a hook is written as module:function, both plain names")
         return None
     module, function = name.groups()
-    notebook.meanings.takes_long = True
+    notebook.takes_long = True
     file = f"{module}{SUFFIX}"
     if file not in sources:
         known = [each.removesuffix(SUFFIX) for each in sources if each.endswith(SUFFIX)]

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from mappings.acceptance import Acceptance
 from mappings.errors import RuleFailed
 from mappings.events import Issue, OrderEvent, Severity
-from mappings.forms.form import sent
-from mappings.forms.specialist import Specialist
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import InternalError, Refusal, TooManyGroups
@@ -69,8 +67,6 @@ class InboundMapping:
     """Everything it was compiled from, by file name."""
     sources: Sources = field(default_factory=dict, repr=False, compare=False)
     """The texts of those files: from them another process compiles the same."""
-    specialist: Specialist | None = field(default=None, repr=False, compare=False)
-    """What maps messages of a form that has been seen before; None where only rules can."""
     takes_long: bool = False
     """Whether a hook or a large pattern is among its rules: read on a thread, then."""
 
@@ -145,30 +141,9 @@ class InboundMapping:
         """
         Map a message as it was stored; `fallback` is the codec where MSH-18 says nothing.
 
-        Gives what `apply` gives for it, sooner where its form is known. Raises Refusal, RuleFailed.
+        Raises Refusal, RuleFailed.
         """
-        specialist = self.specialist
-        message = None if specialist is None else sent(raw, fallback)
-        if specialist is None or message is None:
-            return self.apply(Message.parse(raw, fallback=fallback), defaults)
-        events = specialist.events(message, defaults)
-        if events is None:
-            parsed = Message.parse(raw, fallback=fallback)
-            events = self.apply(parsed, defaults)
-            specialist.see(message, parsed, events, defaults)
-        return events
-
-    def readily(self, raw: bytes, fallback: str, defaults: Defaults) -> list[OrderEvent] | None:
-        """
-        Map a message of known form as `read` does, in microseconds.
-
-        None where rules have to be asked, or another process: then `read` may take its time.
-        """
-        specialist = self.specialist
-        if specialist is None or self.takes_long:
-            return None
-        message = sent(raw, fallback)
-        return None if message is None else specialist.events(message, defaults)
+        return self.apply(Message.parse(raw, fallback=fallback), defaults)
 
     def events(self, scopes: Sequence[Scope], message: Message) -> list[OrderEvent]:
         """Map a message that is cut already; raises as `apply` does."""

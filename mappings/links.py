@@ -70,13 +70,17 @@ class Links:
 
     def signals(self, members: Sequence[Member]) -> list[tuple[LinkSignal, ...]]:
         """Return the signals of every group of one message, in order."""
-        between = self.between([self._standing(each) for each in members] if members[1:] else ())
-        found = []
-        for number, member in enumerate(members):
-            own = [link.signal(member.scope) for link in self.valued]
-            shown = [signal for signal in own if signal is not None]
-            found.append((*shown, *between[number]) if between else tuple(shown))
-        return found
+        if not members[1:]:
+            return [self._own(each.scope) for each in members]
+        between = self.between([self._standing(each) for each in members])
+        return [
+            (*self._own(member.scope), *others)
+            for member, others in zip(members, between, strict=True)
+        ]
+
+    def _own(self, scope: Scope) -> tuple[LinkSignal, ...]:
+        """Return the signals that a group shows by itself."""
+        return tuple([shown for link in self.valued if (shown := link.signal(scope)) is not None])
 
     def _standing(self, member: Member) -> Standing:
         asked = self.unless_differ if self.message_group else None

@@ -6,7 +6,6 @@ for by name); `keep` holds whole segments (`Z*`) as the sender wrote them.
 """
 
 import json
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from mappings.conditions import Condition, compile_condition
@@ -42,9 +41,9 @@ class Each:
 
     def fill(self, scope: Scope, filled: dict[str, str]) -> None:
         """Add the keys of every segment; equal keys are numbered, none is lost; a null empties."""
-        numbers: Counter[str] = Counter()
-        for row in scope.every(self.segment):
-            one = scope.only(row)
+        numbers: dict[str, int] = {}
+        for place in scope.every(self.segment):
+            one = scope.only(place)
             if self.condition is not None and not self.condition(one):
                 continue
             key, value = self.key(one), self.value(one)
@@ -52,7 +51,7 @@ class Each:
                 continue
             name = key
             while name in filled:  # a message may have any number of one key: count on
-                numbers[key] += 1
+                numbers[key] = numbers.get(key, 0) + 1
                 name = f"{key} ({numbers[key] + 1})"
             filled[name] = "" if value == NULL else value
 
@@ -74,10 +73,9 @@ class MetadataRules:
                 filled[key] = "" if value == NULL else value
         for each in self.each:
             each.fill(scope, filled)
-        kept: defaultdict[str, list[str]] = defaultdict(list)
-        for segment in scope.segments:
-            if self.keep.has(segment.id):
-                kept[segment.id].append(segment.text())
+        names, kept = scope.message.names, dict[str, list[str]]()
+        for place in scope.chosen(self.keep.has):
+            kept.setdefault(names[place], []).append(scope.message.lines.text(place))
         for name, lines in kept.items():
             before = [filled[name]] if name in filled else []
             filled[name] = "\n".join([*before, *lines])

@@ -5,11 +5,11 @@ Reading goes on after a mistake with something harmless in its place, so that on
 names everything. Decides nothing about HL7.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from mappings.events import Issue, Severity
-from mappings.meaning import Meanings
 from mappings.nodes import Node
 
 FLAGS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
@@ -23,8 +23,10 @@ class Notebook:
         self._noted: set[Issue] = set()
         self.included: set[str] = set()
         """The files that were included; they are part of what was compiled."""
-        self.meanings = Meanings()
-        """What the functions mean that were compiled."""
+        self.conditions: dict[tuple[str, str], Callable[[Any], bool]] = {}
+        """Compiled conditions, by the path and the pattern of each."""
+        self.takes_long = False
+        """Whether a rule is a hook, or a pattern of many steps: not for an event loop."""
 
     @property
     def failed(self) -> bool:

@@ -87,8 +87,8 @@ class OrderPlan:
             return [MissingField("ORC")]
         found: list[Refusal] = []
         for scope in scopes:
-            if self._wanted(scope):
-                found += self._refusals(scope)
+            if self._wanted(scope) and (some := self._refusals(scope)):
+                found += some
         if self.thorough and not found:
             self.events(scopes)
         return found
@@ -134,9 +134,13 @@ class OrderPlan:
         return self.control.decide(control, status)
 
     def _code(self, name: str, scope: Scope) -> str:
-        rule = self.order.get(name)
-        value = rule(scope) if rule else ""
-        return "" if value == NULL else value.upper() if name == "control" else value
+        value = scope.values.get(name)
+        if value is None:
+            rule = self.order.get(name)
+            value = rule(scope) if rule else ""
+            value = "" if value == NULL else value.upper() if name == "control" else value
+            scope.values[name] = value
+        return value
 
     def _refusals(self, scope: Scope) -> list[Refusal]:
         found: list[Refusal] = []
@@ -196,7 +200,7 @@ class OrderPlan:
         return filled
 
     def _echo(self, scope: Scope) -> tuple[str, ...]:
-        return tuple(segment.text() for segment in scope.segments if self.echo.has(segment.id))
+        return tuple(scope.texts(self.echo.has))
 
 
 def compile_orders(root: Node, entries: dict[str, Node], shop: Workshop) -> OrderPlan:

@@ -95,8 +95,7 @@ def compile_outbound(
         _check_parts(root, entries["parts"], shop)
     if entries["kind"].value != STATUS:  # whose messages have no text to speak of
         check_needs(root, entries, shop)
-    meanings = shop.notebook.meanings
-    long = meanings.takes_long
+    long = shop.notebook.takes_long
     return OutboundMapping(name, "", manner, statuses, writers, takes_long=long)
 
 

@@ -197,7 +197,7 @@ class PatientPlan:
 
 def _identity(scope: Scope) -> tuple[str, ...]:
     """Keep how the sender writes who the patient is now."""
-    return tuple(each.text() for each in scope.segments if each.id in {"MSH", "PID"})
+    return tuple(scope.texts({"MSH", "PID"}.__contains__))
 
 
 def compile_patients(root: Node, entries: dict[str, Node], shop: Workshop) -> PatientPlan:

@@ -25,6 +25,8 @@ MAX_MATCHED = 4096
 MAX_PATTERN = 2000
 """Characters of a pattern."""
 
+_SHORT, _REMEMBERED = 32, 512
+"""Results for so many short values are kept: codes repeat, and a search takes a microsecond."""
 _MAX_STEPS = 2000  # instructions of a compiled pattern
 _FEW_STEPS = 300  # a pattern of so many takes a millisecond or two, at worst
 _MAX_MEMORY = 2**20  # bytes of one compiled pattern, with what it caches
@@ -64,7 +66,7 @@ def compile_pattern(node: Node, notebook: Notebook) -> Search:
     except ValueError as error:
         notebook.error(node, "pattern", str(error))
         return lambda value: None
-    notebook.meanings.takes_long |= found.programsize > _FEW_STEPS
+    notebook.takes_long |= found.programsize > _FEW_STEPS
     return _search(found)
 
 
@@ -83,7 +85,8 @@ def _search(found: "re2._Regexp") -> Search:
         text: bytes | None = match[group]
         return text.decode("utf-8", "replace") if text else ""
 
-    return search
+    known = lru_cache(maxsize=_REMEMBERED)(search)
+    return lambda value: known(value) if len(value) <= _SHORT else search(value)
 
 
 @lru_cache(maxsize=1024)

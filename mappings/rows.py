@@ -1,105 +1,64 @@
 """
-Segments by their names: some of a message's, one of them, none, and those beyond.
+Places: which segments of a message belong together, by their position and by their name.
 
-What stands together is known by place; a segment is made when it is first asked for.
+Positions alone: the texts are the message's, and are split when a rule first asks for a field.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
-from mappings.hl7.message import Message, Segment
+Positions = Sequence[int]
 
 
 class Places:
-    """Which segments of a message belong together: their places in order, and by their name."""
+    """Which segments of a message belong together: their positions in order, and by their name."""
 
     __slots__ = ("filed", "order")
 
-    def __init__(self, order: Sequence[int], names: Sequence[str]) -> None:
-        """Take places in the message, and the names of all its segments."""
+    def __init__(self, order: Positions, filed: Mapping[str, Positions]) -> None:
+        """Take positions in the message, and the same by name."""
         self.order = order
-        self.filed: dict[str, list[int]] = {}
+        self.filed = filed
+
+    @classmethod
+    def of(cls, order: Positions, names: Sequence[str]) -> "Places":
+        """File positions in the message; `names` are those of all its segments."""
+        filed: dict[str, list[int]] = {}
         for place in order:
-            self.filed.setdefault(names[place], []).append(place)
-
-    def named(self, message: Message, name: str) -> list[Segment]:
-        """Return the segments of a name among them."""
-        return [message.segment(place) for place in self.filed.get(name, ())]
+            filed.setdefault(names[place], []).append(place)
+        return cls(order, filed)
 
 
-class Rows(dict[str, Sequence[Segment]]):
-    """Segments by their id, those at some places, else those beyond. Looks when first asked."""
+class Filed(Protocol):
+    """Positions of segments by their name: a dict, or several in turn."""
 
-    __slots__ = ("_beyond", "_message", "_places")
-
-    def __init__(
-        self,
-        message: Message,
-        places: Places,
-        beyond: Mapping[str, Sequence[Segment]] | None = None,
-    ) -> None:
-        super().__init__()
-        self._message = message
-        self._places = places
-        self._beyond = beyond
-
-    def __missing__(self, name: str) -> Sequence[Segment]:
-        """Find the segments of a name; none is an answer too, and remembered."""
-        rows: Sequence[Segment] = ()
-        if name in self._places.filed:
-            rows = self._places.named(self._message, name)
-        elif self._beyond is not None:
-            rows = self._beyond[name]
-        self[name] = rows
-        return rows
+    def get(self, name: str, /) -> Positions | None:
+        """Return the positions of a name's segments; None or nothing where there is none."""
 
 
-class Beyond(dict[str, Sequence[Segment]]):
-    """Segments by their id: those that are given, else those beyond."""
+class InTurn:
+    """Positions by name: the first of two that has any."""
 
-    __slots__ = ("beyond",)
+    __slots__ = ("_far", "_near")
 
-    beyond: Mapping[str, Sequence[Segment]]
+    def __init__(self, near: Filed, far: Filed) -> None:
+        self._near = near
+        self._far = far
 
-    def __missing__(self, name: str) -> Sequence[Segment]:
-        """Look beyond."""
-        rows = self[name] = self.beyond[name]
-        return rows
-
-
-class Nothing(dict[str, Sequence[Segment]]):
-    """No segments of any name."""
-
-    __slots__ = ()
-
-    def __missing__(self, name: str) -> Sequence[Segment]:
-        return ()
+    def get(self, name: str, /) -> Positions | None:
+        """Return the positions of a name's segments."""
+        return self._near.get(name) or self._far.get(name)
 
 
-class Firsts(dict[str, Sequence[str]]):
-    """The fields of the first segment of each id, by their numbers; nothing where there is none."""
-
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: Mapping[str, Sequence[Segment]]) -> None:
-        super().__init__()
-        self._rows = rows
-
-    def __missing__(self, name: str) -> Sequence[str]:
-        """Split a segment when it is first asked for."""
-        rows = self._rows[name]
-        self[name] = fields = rows[0].fields if rows else ()
-        return fields
-
-
-def behind(rows: Sequence[Segment], anchor: str, names: Sequence[str]) -> Iterator[Segment]:
+def behind(places: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
     """Choose those that follow a segment of another name, alone or after others of their own."""
     before, followed = -1, ""
-    for row in rows:
-        if row.index - 1 != before or before < 0:
-            back = row.index - 1
-            while back >= 0 and names[back] == row.id:
+    for place in places:
+        if place - 1 != before or before < 0:
+            back = place - 1
+            while back >= 0 and names[back] == names[place]:
                 back -= 1
             followed = names[back] if back >= 0 else ""
-        before = row.index
+        before = place
         if followed == anchor:
-            yield row
+            yield place

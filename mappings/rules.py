@@ -13,25 +13,12 @@ from mappings.codes import CodeTable, Missed
 from mappings.conditions import Condition, compile_condition
 from mappings.dead import LISTENER, unreachable, without_effect
 from mappings.fetch import NULL, compile_path
-from mappings.forms.said import joined
-from mappings.gathering import Rule, compile_gathering, separator_of
+from mappings.gathering import Rule, compile_gathering, nothing, separator_of
 from mappings.hl7.refusals import UnknownCode
-from mappings.meaning import (
-    Aged,
-    Coded,
-    Const,
-    Defaulted,
-    Extracted,
-    First,
-    Joined,
-    Transformed,
-    When,
-    nothing,
-)
 from mappings.nodes import Node
 from mappings.notebook import meant
 from mappings.patterns import Search, compile_pattern
-from mappings.scope import Defaults, Scope
+from mappings.scope import Scope
 from mappings.workshop import Workshop
 
 PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
@@ -41,6 +28,8 @@ MODIFIERS = (
 )
 KEYS = PRODUCERS + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
+_POSITIONAL = frozenset({"^", "&"})
+"""Separators of components: behind each of them a value has its place, also behind an empty one."""
 
 
 def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
@@ -49,7 +38,7 @@ def compile_rule(node: Node, shop: Workshop, *, raw: bool = False) -> Rule:
         return _path(node, shop, raw=raw)
     if isinstance(node.value, list):
         unreachable(node.value, shop.notebook)
-        return _alternatives([compile_rule(item, shop, raw=raw) for item in node.value], shop)
+        return _first_of([compile_rule(item, shop, raw=raw) for item in node.value])
     if isinstance(node.value, dict):
         return _written_out(node, shop, raw=raw)
     shop.notebook.error(node, "empty", "a path such as PID-3.1 is expected here")
@@ -62,16 +51,10 @@ def _path(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     return compile_path(text, node, shop.notebook, raw=raw)
 
 
-def _alternatives(rules: list[Rule], shop: Workshop) -> Rule:
-    """Take the first value of several rules."""
-    if len(rules) == 1:
-        return rules[0]
-    meanings = shop.notebook.meanings
-    return meanings.note(_first_of(rules), First(meanings.each(rules)))
-
-
 def _first_of(rules: list[Rule]) -> Rule:
     """Take the first value; the null only when nobody has a value."""
+    if len(rules) == 1:
+        return rules[0]
 
     def get(scope: Scope) -> str:
         null = ""
@@ -99,28 +82,24 @@ def _written_out(node: Node, shop: Workshop, *, raw: bool) -> Rule:
     chosen = transforms.compile_transforms(entries.get("as"), shop.notebook)
     keep = raw or any(each.raw for each in chosen)
     rule = _producer(named[0], entries, shop, raw=keep) if named else nothing
-    meanings = shop.notebook.meanings
     if "extract" in entries:
         search = compile_pattern(entries["extract"], shop.notebook)
-        rule = meanings.note(_extracted(rule, search), Extracted(meanings.of(rule), search))
+        rule = _extracted(rule, search)
     for transform in chosen:
-        said = Transformed(meanings.of(rule), transform.apply)
-        rule = meanings.note(_transformed(rule, transform), said)
+        rule = _transformed(rule, transform)
     return _modified(rule, entries, shop)
 
 
 def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool) -> Rule:
-    node, meanings = entries[name], shop.notebook.meanings
+    node = entries[name]
     if name in ("all", "first"):
         return compile_gathering(entries, shop, only_first=name == "first", raw=raw)
     if name == "join":
         parts = [compile_rule(item, shop, raw=raw) for item in shop.notebook.items(node)]
-        separator = separator_of(entries, shop)
-        said = Joined(meanings.each(parts), separator)
-        return meanings.note(_joined(parts, separator), said)
+        return _joined(parts, separator_of(entries, shop))
     if name == "const":
         text = shop.notebook.text(node)
-        return meanings.note(lambda scope: text, Const(text))
+        return lambda scope: text
     if name == "age":
         return _age(node, shop)
     if name == "hook":
@@ -129,7 +108,22 @@ def _producer(name: str, entries: dict[str, Node], shop: Workshop, *, raw: bool)
 
 
 def _joined(parts: list[Rule], separator: str) -> Rule:
-    return lambda scope: joined([part(scope) for part in parts], separator)
+    """Join what has a value; separators of components keep empty places. Only nulls make a null."""
+    positional = separator in _POSITIONAL
+
+    def get(scope: Scope) -> str:
+        values = [part(scope) for part in parts]
+        said = [value for value in values if value]
+        if not said:
+            return ""
+        if positional:
+            kept = separator.join(["" if value == NULL else value for value in values])
+            return kept.rstrip(separator) or (NULL if NULL in said else "")
+        if NULL not in said:
+            return separator.join(said)
+        return separator.join([value for value in said if value != NULL]) or NULL
+
+    return get
 
 
 def _age(node: Node, shop: Workshop) -> Rule:
@@ -139,11 +133,7 @@ def _age(node: Node, shop: Workshop) -> Rule:
         return nothing
     birth = compile_rule(entries["of"], shop)
     day = compile_rule(entries["on"], shop) if "on" in entries else nothing
-    meanings = shop.notebook.meanings
-    return meanings.note(
-        lambda scope: transforms.age(birth(scope), day(scope), scope),
-        Aged(meanings.of(birth), meanings.of(day)),
-    )
+    return lambda scope: transforms.age(birth(scope), day(scope), scope)
 
 
 def _hooked(node: Node, shop: Workshop) -> Rule:
@@ -180,14 +170,12 @@ def _modified(rule: Rule, entries: dict[str, Node], shop: Workshop) -> Rule:
         )
     if named:
         rule = _coded(rule, named[0], entries, shop)
-    meanings = shop.notebook.meanings
     if "when" in entries:
         condition = compile_condition(entries["when"], shop.notebook)
-        conditional = When(meanings.of(rule), meanings.of(condition))
-        rule = meanings.note(_conditional(rule, condition), conditional)
+        rule = _conditional(rule, condition)
     if "default" in entries:
         text = shop.notebook.text(entries["default"])
-        rule = meanings.note(_defaulting(rule, text), Defaulted(meanings.of(rule), text))
+        rule = _defaulting(rule, text)
     return rule
 
 
@@ -204,25 +192,20 @@ def _coded(rule: Rule, key: str, entries: dict[str, Node], shop: Workshop) -> Ru
         return rule
     name, translate = table.name, table.code if back else table.value
 
-    def look_up(code: str, defaults: Defaults) -> str | None:
-        value = translate(code)
-        if value is not None:
-            return value
-        if defaults.missed is not None:
-            defaults.missed.append(Missed(name, code, place, policy, back))
-        return None if policy == "refuse" else code if policy == "keep" else ""
-
     def get(scope: Scope) -> str:
         code = rule(scope)
         if not code or code == NULL:
             return code
-        value = look_up(code, scope.defaults)
-        if value is None:
+        value = translate(code)
+        if value is not None:
+            return value
+        if scope.defaults.missed is not None:
+            scope.defaults.missed.append(Missed(name, code, place, policy, back))
+        if policy == "refuse":
             raise UnknownCode(scope.locate(place))
-        return value
+        return code if policy == "keep" else ""
 
-    meanings, rows = shop.notebook.meanings, table.backward if back else table.forward
-    return meanings.note(get, Coded(meanings.of(rule), look_up, rows))
+    return get
 
 
 def _check_codes(

@@ -6,7 +6,7 @@ A scope sees its own segments and, where it has none of a kind, those of the hea
 (HL7 v2.5.1 §2.12; Z segments, NTE, ZDS in mid group). Knows no tags.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 from mappings.codes import Missed
 from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.message import Message, Segment
-from mappings.rows import Beyond, Firsts, Nothing, Places, Rows, behind
+from mappings.hl7.message import Message
+from mappings.rows import Filed, InTurn, Places, Positions, behind
 
 NON_IMAGING = frozenset({"RQD", "RQ1", "RXO", "ODS", "ODT"})
 """Order details of ORM^O01 other than OBR (HL7 v2.5.1 §4.4.1): diet, supplies, pharmacy."""
@@ -24,6 +24,9 @@ SHARED_TAIL = "ZDS"
 """IHE RAD-4 sends one ZDS behind all ORC/OBR pairs of one accession."""
 
 _ACCESSION_FIELD = 18
+
+
+Selects = Callable[[str], bool]
 
 
 class Defaults(NamedTuple):
@@ -52,72 +55,91 @@ class Setting(Protocol):
         """What the listener knows."""
 
 
+_NOWHERE = Places((), {})
+
+
 class Scope:
-    """The segments one event is made of: places in the message, and what the header has."""
+    """
+    The segments one event is made of: positions in the message, and what the header has.
+
+    Rules read `fields` at the positions that `filed` has of a name, else those that `beyond` has.
+    """
 
     __slots__ = (
-        *("_every", "_ones", "defaults", "delimiters", "encoding", "first", "header"),
-        *("message", "own", "place", "rows", "values"),
+        *("_ones", "beyond", "defaults", "delimiters", "encoding", "fields", "filed", "held"),
+        *("header", "message", "own", "place", "split", "values"),
     )
 
     def __init__(
         self,
         message: Message,
         defaults: Defaults,
-        header: "Header",
         own: Places,
-        place: str,
-        rows: Mapping[str, Sequence[Segment]] | None = None,
+        header: Places = _NOWHERE,
+        place: str = "",
     ) -> None:
         self.message = message
         self.delimiters = message.delimiters
         self.encoding = message.encoding
+        self.fields = message.lines.fields
+        """The fields of all segments of the message; None for one that was not split yet."""
+        self.split = message.lines.split
+        """Splits the segment at a position."""
         self.defaults = defaults
         self.header = header
         self.own = own
         self.place = place
-        self.rows = Rows(message, own, header.rows) if rows is None else rows
-        """What a path sees: own segments, else the header's."""
-        self.first = Firsts(self.rows)
-        """The fields of the first of each."""
+        self.filed: Filed = own.filed
+        self.beyond: Filed = header.filed
         self.values: dict[str, str] = {}
-        """Tags that have been asked for already."""
-        self._every: dict[str, Sequence[Segment]] = {}
-        self._ones: dict[int, Scope] = {}
+        """Tags, and codes of the order, that have been asked for already."""
+        self.held: dict[Callable[[Scope], bool], bool] = {}
+        """Conditions that have been asked already."""
+        self._ones: dict[int, Scope] | None = None
 
-    @property
-    def segments(self) -> list[Segment]:
-        """The header's segments, then its own."""
-        places = (*self.header.places.order, *self.own.order)
-        return [self.message.segment(place) for place in places]
+    def chosen(self, selects: Selects) -> list[int]:
+        """Return the positions of the segments of chosen names, the header's first."""
+        shared, mine = self.header, self.own
+        found = {*filter(selects, shared.filed), *filter(selects, mine.filed)}
+        if not found:
+            return []
+        names = self.message.names
+        return [each for each in (*shared.order, *mine.order) if names[each] in found]
 
-    def every(self, key: str) -> Sequence[Segment]:
-        """All segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
-        found = self._every.get(key)
-        if found is None:
+    def texts(self, selects: Selects) -> list[str]:
+        """Return the segments of chosen names as the sender wrote them, the header's first."""
+        return [self.message.lines.text(place) for place in self.chosen(selects)]
+
+    def rows(self, name: str) -> Positions:
+        """Return the positions of the segments that a path sees: its own, else the header's."""
+        return self.filed.get(name) or self.beyond.get(name) or ()
+
+    def every(self, key: str) -> Positions:
+        """Return all segments of a kind, the header's first; `PID>NTE` are the notes of a PID."""
+        if ">" in key:
             anchor, _, name = key.rpartition(">")
-            found = [*self.header.rows[name], *self.own.named(self.message, name)]
-            if anchor and found:
-                found = list(behind(found, anchor, self.message.names))
-            self._every[key] = found
-        return found
+            return tuple(behind(self.every(name), anchor, self.message.names))
+        shared, mine = self.header.filed.get(key), self.own.filed.get(key)
+        return (*shared, *mine) if shared and mine else mine or shared or ()
 
-    def only(self, row: Segment) -> "Scope":
+    def only(self, place: int) -> "Scope":
         """See one segment instead of all of its kind; the same scope each time."""
-        one = self._ones.get(row.index)
+        ones = self._ones
+        if ones is None:
+            ones = self._ones = {}
+        one = ones.get(place)
         if one is None:
-            rows = Beyond({row.id: (row,)})
-            rows.beyond = self.rows
-            one = self._ones[row.index] = self._few([row.index], rows)
+            own = Places((place,), {self.message.names[place]: (place,)})
+            one = ones[place] = Scope(self.message, self.defaults, own, place=self.place)
+            one.beyond = InTurn(self.filed, self.beyond)
         return one
 
-    def among(self, rows: Sequence[Segment]) -> "Scope":
+    def among(self, places: Positions) -> "Scope":
         """See no more than these segments wherever all of a kind are asked for."""
-        return self._few([row.index for row in rows], self.rows)
-
-    def _few(self, order: Sequence[int], rows: Mapping[str, Sequence[Segment]]) -> "Scope":
-        places = Places(order, self.message.names)
-        return Scope(self.message, self.defaults, _NO_HEADER, places, self.place, rows)
+        own = Places.of(places, self.message.names)
+        few = Scope(self.message, self.defaults, own, place=self.place)
+        few.filed, few.beyond = self.filed, self.beyond
+        return few
 
     def owns(self, name: str) -> bool:
         """Whether a segment of this name is its own, and not the header's."""
@@ -129,33 +151,6 @@ class Scope:
         mine = self.own.filed.get(name)
         number = self.message.numbers[mine[0]] if mine else 1
         return f"{name}[{number}]-{rest}" if number > 1 and rest else path
-
-
-_NOWHERE = Places((), ())
-
-
-class Header:
-    """What several scopes have in common."""
-
-    __slots__ = ("places", "rows")
-
-    def __init__(self, places: Places, rows: Mapping[str, Sequence[Segment]]) -> None:
-        self.places = places
-        self.rows = rows
-
-    @classmethod
-    def of(cls, message: Message, places: Places) -> "Header":
-        """Have these places of a message in common."""
-        return cls(places, Rows(message, places))
-
-
-_NO_HEADER = Header(_NOWHERE, Nothing())
-
-
-def whole(message: Message, defaults: Defaults) -> Scope:
-    """See the whole message as one scope."""
-    everything = Places(range(len(message.names)), message.names)
-    return Scope(message, defaults, Header.of(message, everything), _NOWHERE, "MSH")
 
 
 class Cut(NamedTuple):
@@ -188,18 +183,17 @@ def by_merge(scope: Scope) -> list[Scope]:
     if not starts[1:]:
         return [scope]
     cuts = [
-        Places([*order[: starts[0]], *order[start:end]], names)
+        Places.of([*order[: starts[0]], *order[start:end]], names)
         for start, end in pairwise([*starts, len(order)])
     ]
-    return [Scope(scope.message, scope.defaults, scope.header, own, scope.place) for own in cuts]
+    return [Scope(scope.message, scope.defaults, own, scope.header, scope.place) for own in cuts]
 
 
 def _scopes(message: Message, defaults: Defaults, cut: _Cutter, known: _Cutter) -> list[Scope]:
     """Make the scopes of a cut. Senders repeat themselves: the same names are cut but once."""
     names = tuple(message.names)
     headers, groups = (known if len(names) <= _LONGEST_SHAPE else cut)(names)
-    made = [Header.of(message, places) for places in headers]
-    return [Scope(message, defaults, made[at], own, label) for at, own, label in groups]
+    return [Scope(message, defaults, own, headers[at], label) for at, own, label in groups]
 
 
 def order_cut(names: tuple[str, ...]) -> Cut:
@@ -249,8 +243,8 @@ def _filed(
     headers: list[list[int]], groups: list[tuple[int, list[int], str]], names: Sequence[str]
 ) -> Cut:
     return Cut(
-        tuple(Places(places, names) for places in headers),
-        tuple((at, Places(own, names), label) for at, own, label in groups),
+        tuple(Places.of(places, names) for places in headers),
+        tuple((at, Places.of(own, names), label) for at, own, label in groups),
     )
 
 
@@ -269,15 +263,17 @@ def _share_tail(scopes: list[Scope]) -> None:
         return
     for at, scope in enumerate(scopes[:-1]):
         if scope.header is last.header and _accession(scope) == accession:
-            own = Places([*scope.own.order, *tail], scope.message.names)
-            scopes[at] = Scope(scope.message, scope.defaults, scope.header, own, scope.place)
+            own = Places.of([*scope.own.order, *tail], scope.message.names)
+            scopes[at] = Scope(scope.message, scope.defaults, own, scope.header, scope.place)
 
 
 def _accession(scope: Scope) -> str:
-    rows = scope.own.named(scope.message, "OBR")
-    return rows[0].field_text(_ACCESSION_FIELD) if rows else ""
+    places = scope.own.filed.get("OBR")
+    fields = scope.split(places[0]) if places else ()
+    return fields[_ACCESSION_FIELD] if len(fields) > _ACCESSION_FIELD else ""
 
 
-def is_imaging(scope: Scope, details: Collection[str] = NON_IMAGING) -> bool:
+def is_imaging(scope: Scope) -> bool:
     """Whether a group orders an observation: an OBR, or no order detail at all."""
-    return scope.owns("OBR") or not any(scope.owns(detail) for detail in details)
+    own = scope.own.filed
+    return "OBR" in own or NON_IMAGING.isdisjoint(own)

@@ -61,6 +61,8 @@ class TagRule:
     """Where the tag is looked for, in order."""
     of_listener: bool = False
     """Whether no message can say it: the listener's settings must."""
+    kept: bool = True
+    """Whether `fill` asks by `value`: the value is needed again, or a null means nothing."""
 
     def value(self, scope: Scope) -> str:
         """Return what the rule yields, asked once; a null that deletes nothing is nothing."""
@@ -86,7 +88,7 @@ class TagRule:
 
     def place(self, scope: Scope) -> str:
         """Tell where a value is missed: the first source whose segment was sent at all."""
-        sent = (place for place in self.places if scope.rows[place.partition("-")[0]])
+        sent = (place for place in self.places if scope.rows(place.partition("-")[0]))
         return scope.locate(next(sent, self.places[0]))
 
 
@@ -105,14 +107,18 @@ def compile_tag(tag: str, node: Node, shop: Workshop) -> TagRule:
     required = shop.notebook.flag(required_node, default=False)
     places = tuple(plain(path) for path in shop.paths[before:]) or ("MSH-4",)
     refusing = required or shop.refusing
-    return TagRule(tag, rule, required, refusing, places, from_listener_alone(node))
+    kept = refusing or tag in NEVER_DELETED
+    return TagRule(tag, rule, required, refusing, places, from_listener_alone(node), kept)
 
 
 def fill(rules: dict[str, TagRule], scope: Scope) -> dict[str, str]:
     """Fill every tag that has a value; a null becomes an empty text. Raises MissingField."""
     filled: dict[str, str] = {}
+    known = scope.values
     for tag, rule in rules.items():
-        value = rule.value(scope)
+        value = known.get(tag)
+        if value is None:
+            value = rule.value(scope) if rule.kept else rule.rule(scope)
         if value and value != NULL:
             filled[tag] = value if len(value) <= LONGEST else shortened(tag, value)
         elif rule.required:

@@ -8,7 +8,7 @@ written: a wrong form is better seen than lost.
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -165,23 +165,6 @@ TRANSFORMS = {
     "provider-id": Transform(_provider_id, raw=True),
     "study-uid": Transform(_uid),
 }
-
-SHORTER: Mapping[Callable[[str, Setting], str], Callable[[str], str]] = {
-    TRANSFORMS["upper"].apply: str.upper,
-    TRANSFORMS["lower"].apply: str.lower,
-}
-"""The same without a setting, of which they make no use."""
-PARTS: Mapping[Callable[[str, Setting], str], tuple[int, int]] = {
-    TRANSFORMS["date"].apply: (0, 8),
-    TRANSFORMS["time"].apply: (8, 14),
-    TRANSFORMS["birth-date"].apply: (0, 8),
-}
-"""What they take of a text that `plain.is_time` takes: from and to."""
-PLAIN: Mapping[Callable[[str, Setting], str], Callable[[str], str]] = {
-    TRANSFORMS["person-name"].apply: plain.person,
-    TRANSFORMS["provider-name"].apply: plain.provider,
-}
-"""The same for texts that `plain.is_name` would take."""
 
 _LINE_ENDS = re.compile(r"[\r\n\t]+")
 

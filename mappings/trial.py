@@ -14,7 +14,7 @@ from typing_extensions import override
 from mappings.errors import RuleFailed
 from mappings.events import Issue, OrderEvent
 from mappings.hl7.elements import Reading
-from mappings.hl7.message import Message, Segment
+from mappings.hl7.message import Lines, Message
 from mappings.hl7.refusals import Refusal
 from mappings.inbound import InboundMapping
 from mappings.scope import Defaults
@@ -55,34 +55,33 @@ class _Fields(list[str]):
         return super().__getitem__(number)
 
 
-class _Watched(Segment):
-    """A segment that remembers which of its fields were read."""
+class _WatchedLines(Lines):
+    """Lines that remember which of their fields were read."""
 
     __slots__ = ("read",)
 
-    def __init__(self, raw: bytes, name: str, index: int, reading: Reading) -> None:
-        super().__init__(raw, name, index, reading)
-        self.read: set[int] = set()
-
-    @property
-    @override
-    def fields(self) -> Sequence[str]:
-        found = _Fields(super().fields)
-        found.read = self.read
-        return found
+    def __init__(
+        self, raw: list[bytes], names: Sequence[str], reading: Reading, text: str | None = None
+    ) -> None:
+        super().__init__(raw, names, reading, text)
+        self.read: list[set[int]] = [set() for _ in raw]
 
     @override
-    def field_text(self, number: int) -> str:
-        self.read.add(number)
-        return super().field_text(number)
+    def split(self, index: int) -> list[str]:
+        known = self.fields[index]
+        if known is None:
+            known = self.fields[index] = _Fields(super().split(index))
+            known.read = self.read[index]
+        return known
 
 
 class _WatchedMessage(Message):
-    """A message of such segments."""
+    """A message of such lines."""
 
     __slots__ = ()
 
-    segment_type = _Watched
+    lines: _WatchedLines
+    lines_type = _WatchedLines
 
 
 def try_message(
@@ -157,7 +156,7 @@ def _fields(message: _WatchedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
     counts: dict[str, int] = {}
     for segment in message.segments:
         number = counts[segment.id] = counts.get(segment.id, 0) + 1
-        read = frozenset(segment.read) if isinstance(segment, _Watched) else frozenset[int]()
+        read = frozenset(message.lines.read[segment.index])
         name = segment.id if number == 1 else f"{segment.id}[{number}]"
         for index in range(1, len(segment) + 1):
             place = f"{name}-{index}"

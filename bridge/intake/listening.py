@@ -99,9 +99,6 @@ class Definition(Protocol):
     def read(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent]:
         """Read what stored bytes ask for; `fallback` is the codec where they declare none."""
 
-    def readily(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent] | None:
-        """As `read`, in microseconds; None where that may take longer."""
-
 
 Recall = Callable[[str, str], Definition | None]
 """Finds a definition by name and version, as messages remember it. Blocking."""

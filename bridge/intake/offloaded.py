@@ -129,10 +129,6 @@ class OffloadedDefinition:
         _note(defaults, missed)
         return events  # type: ignore[no-any-return]  # it is what `_read` gives
 
-    def readily(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent] | None:
-        """As `read`, in microseconds; None where that may take longer."""
-        return None if len(raw) >= LARGE else self.inner.readily(raw, fallback, defaults)
-
 
 def _bare(defaults: Defaults) -> Defaults:
     return defaults._replace(missed=None)

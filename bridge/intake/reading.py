@@ -22,11 +22,13 @@ from bridge.store.message_time import MessageTime, Resolution, clock
 from bridge.store.moved_visits import Moves
 from bridge.store.order_index import IndexedOrder
 from mappings.codes import Missed
-from mappings.events import OrderEvent
+from mappings.errors import RuleFailed
+from mappings.events import Action, OrderEvent
 from mappings.hl7 import lines
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
+from mappings.hl7.refusals import Refusal
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.orders import PatientNames
 from mappings.scope import Defaults
@@ -41,6 +43,7 @@ _RESOLUTIONS = {
     Precision.FRACTION: Resolution.MILLISECOND,
 }
 _SHORT = 16 * 2**10  # bytes of a message that is read at once
+_OF_PATIENTS = frozenset({Action.PATIENT_UPDATE, Action.PATIENT_MERGE, Action.VISIT_MOVE})
 _DIGITS = re.compile(rb"[0-9]*")
 
 
@@ -110,18 +113,23 @@ def read(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job:
 
 
 def readily(claimed: Claimed, listeners: Mapping[str, Listening]) -> Job | None:
-    """Map a message as `read` does, in microseconds; None where it may take longer, or fail."""
+    """Map a short message as `read` does; None where that blocks or fails."""
     listening = listeners.get(claimed.listener)
     if listening is None or not 0 < len(claimed.payload) <= _SHORT:
         return None
     definition = _in_force(listening, claimed.mapping, claimed.mapping_version)
-    if definition is None:
+    if definition is None or definition.takes_long:
         return None
     missed: list[Missed] = []
     given = _given(claimed, listening, missed)
-    asked = definition.readily(claimed.payload, listening.charset, given)
-    if asked is None or missed or number_of(claimed.flags) is not None:
+    try:
+        asked = definition.read(claimed.payload, listening.charset, given)
+    except (Refusal, RuleFailed):  # `read` meets it again, and says it
+        return None
+    if missed or number_of(claimed.flags) is not None:
         return None  # what is missed is told once, and a batch may still be read anew as a whole
+    if not _OF_PATIENTS.isdisjoint([each.action for each in asked]):
+        return None  # a patient may have thousands of orders
     return _job(claimed, listening, definition, asked, missed)
 
 

@@ -161,10 +161,6 @@ class ValidatedDefinition:
         """Read what stored bytes ask for."""
         return self.inner.read(raw, fallback, defaults)
 
-    def readily(self, raw: bytes, fallback: str, defaults: Defaults) -> Sequence[OrderEvent] | None:
-        """As `read`, in microseconds; None where that may take longer."""
-        return self.inner.readily(raw, fallback, defaults)
-
 
 def validated(listening: Listening, check: Check) -> Listening:
     """Give a listener's policy with the check in all of its definitions."""

@@ -73,6 +73,8 @@ DELIMITERS_IN_CHARACTERS = frozenset(
     }
 )
 
+_WITH_STATES = "iso2022"
+
 # Text in these that is valid UTF-8 beyond ASCII is UTF-8 in truth: the accident would need pairs
 # like `Ã©` throughout. (Not so in Cyrillic or Greek, where such pairs are plain capital letters.)
 WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
@@ -80,9 +82,12 @@ WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 def declared(msh18: bytes, repetition: str) -> str:
     """Give MSH-18 as text, its repetitions parted by `~` whatever the message parts them by."""
-    if not msh18:
-        return ""
-    said = msh18[:_LONGEST].decode("latin-1")
+    return _declared(msh18[:_LONGEST], repetition) if msh18 else ""
+
+
+@lru_cache(maxsize=256)
+def _declared(msh18: bytes, repetition: str) -> str:
+    said = msh18.decode("latin-1")
     return said.replace(repetition, "~") if repetition else said
 
 
@@ -119,25 +124,37 @@ def is_codec(name: str) -> bool:
         return False
 
 
-def detect(body: bytes, msh18: str, fallback: str, *, marked: bool) -> tuple[str, bool]:
+Decoded = tuple[str, bool, str | None]
+"""
+A codec that reads a body strictly, whether the declaration is suspect, and the text.
+
+No text where lines must be decoded one by one.
+"""
+
+
+def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
     """
-    Return the codec that reads `body` strictly, and whether the declaration is suspect.
+    Decode `body` as declared, or as what it is instead.
 
     `marked`: the message began with a UTF-8 byte order mark, which outweighs MSH-18.
     """
     known = "utf-8" if marked else known_codec(msh18)
     codec = known or _canonical(fallback)
     if body.isascii() and codec not in DELIMITERS_IN_CHARACTERS:
-        return codec, False
-    if codec in WESTERN and _decodes(body, "utf-8"):
-        return "utf-8", True
+        text = None if codec.startswith(_WITH_STATES) else body.decode("ascii")
+        return codec, False, text
+    if codec in WESTERN and (text := _decode(body, "utf-8")) is not None:
+        return "utf-8", True, text
     unknown = bool(msh18) and known is None
     for candidate in (codec, "utf-8"):
-        if _decodes(body, candidate):
-            return candidate, unknown or candidate != codec
+        if candidate.startswith(_WITH_STATES):
+            if _decodes_by_line(body, candidate):
+                return candidate, unknown or candidate != codec, None
+        elif (text := _decode(body, candidate)) is not None:
+            return candidate, unknown or candidate != codec, text
     if codec == "utf-8" and _has_few_strays(body):
-        return UTF_8_WITH_STRAYS, True
-    return LAST_RESORT, True
+        return UTF_8_WITH_STRAYS, True, body.decode(UTF_8_WITH_STRAYS)
+    return LAST_RESORT, True, body.decode(LAST_RESORT)
 
 
 def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
@@ -169,12 +186,13 @@ def _has_few_strays(body: bytes) -> bool:
     return len(readable) > strays
 
 
-def _decodes(body: bytes, codec: str) -> bool:
-    # Shift states end with the segment: each must decode alone, as it is going to be read.
-    parts = re.split(rb"[\r\n]", body) if codec.startswith("iso2022") else [body]
+def _decode(body: bytes, codec: str) -> str | None:
     try:
-        for part in parts:
-            part.decode(codec)
+        return body.decode(codec)
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
+
+
+def _decodes_by_line(body: bytes, codec: str) -> bool:
+    """Shift states end with the segment: each must decode alone, as it is going to be read."""
+    return all(_decode(part, codec) is not None for part in re.split(rb"[\r\n]", body))

@@ -64,6 +64,12 @@ def named(delimiters: Delimiters) -> Mapping[str, str]:
     return {name: character for name, character in standing.items() if character}
 
 
+@lru_cache(maxsize=64)
+def _simple(delimiters: Delimiters) -> Mapping[str, str]:
+    """Return the usual sequences with the text of each."""
+    return {**dict.fromkeys(_HIGHLIGHTS, ""), ".br": "\n", **named(delimiters)}
+
+
 _WRITING, _WRITING_LINES = _writing(STANDARD, formatted=False), _writing(STANDARD, formatted=True)
 
 
@@ -72,6 +78,11 @@ def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8")
     mark = delimiters.escape
     if not mark or mark not in text:
         return text
+    parts = text.split(mark)
+    simple = _simple(delimiters)
+    if len(parts) % 2 and all(map(simple.__contains__, parts[1::2])):  # nearly always
+        parts[1::2] = [simple[body] for body in parts[1::2]]
+        return "".join(parts)
     return _Reader(text, mark, named(delimiters), codec).read()
 
 

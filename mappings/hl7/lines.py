@@ -47,10 +47,16 @@ def untrailed(raw: bytes) -> tuple[bytes, bool]:
 
 def first_line(body: bytes) -> bytes:
     """Return the header segment: it holds no text, so any line end ends it."""
-    carriage_return = body.find(b"\r")
-    line = body if carriage_return < 0 else body[:carriage_return]
-    line_feed = line.find(b"\n")
-    return line if line_feed < 0 else line[:line_feed]
+    return body[: first_length(body)]
+
+
+def first_length(body: bytes) -> int:
+    """Return the length of `first_line`."""
+    end = body.find(b"\r")
+    if end < 0:
+        end = len(body)
+    line_feed = body.find(b"\n", 0, end)
+    return end if line_feed < 0 else line_feed
 
 
 @lru_cache(maxsize=64)
@@ -70,21 +76,34 @@ def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[byt
 
 
 class _Heads(dict[bytes, str]):
-    """The names of segments by their first four bytes; "" for what begins no segment."""
+    """The names of segments by their first four bytes; "" for what is no segment with fields."""
 
     _MOST = 4096  # different ones; beyond it all are forgotten, so that nobody can fill memory
+
+    def __init__(self, separator: bytes) -> None:
+        super().__init__()
+        self._separator = separator
 
     def __missing__(self, head: bytes) -> str:
         if len(self) >= self._MOST:
             self.clear()
-        self[head] = found = name(head[:_ID]) if _is_name(head[:_ID]) else ""
+        known = head[_ID:] == self._separator and _is_name(head[:_ID])
+        self[head] = found = name(head[:_ID]) if known else ""
         return found
 
 
 @lru_cache(maxsize=64)
 def _heads(separator: bytes) -> _Heads:
-    """One table for each separator: heads of four bytes that end in it."""
-    return _Heads()
+    """One table for each separator."""
+    return _Heads(separator)
+
+
+def with_one_end(body: bytes) -> bytes:
+    """Write an `untrailed` message with CR as its only line end; as it is where LF may be text."""
+    if b"\r" not in body:
+        return body.replace(b"\n", b"\r")
+    changed = body.replace(b"\r\n", b"\r")
+    return body if b"\n" in changed else changed
 
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
@@ -93,9 +112,8 @@ def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
         lines = body.split(b"\r")
         if not lines[-1]:
             lines.pop()
-        heads = [line[:4] for line in lines]
         known = _heads(separator)
-        names = [known[head] if head[_ID:] == separator else "" for head in heads]
+        names = [known[line[:4]] for line in lines]
         if "" not in names:  # nearly always: every line is a segment with fields
             return lines, names
     lines = split(body, separator)

@@ -20,68 +20,96 @@ from mappings.hl7.refusals import Malformation, Malformed
 
 __all__ = ["Delimiters", "Message", "Segment"]
 
+_make = tuple.__new__  # what a NamedTuple does itself, without its detour
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})  # their field 1 is the separator itself
 
 
-class Segment:
-    """One segment. Immutable; splits its fields when first asked."""
+class Lines:
+    """The segments of one message: bytes, text and fields, each made when first asked for."""
 
-    __slots__ = ("_fields", "_reading", "_text", "id", "index", "raw")
+    __slots__ = ("_texts", "fields", "names", "raw", "reading")
 
-    def __init__(self, raw: bytes, name: str, index: int, reading: Reading) -> None:
-        """Take the segment's bytes, its id, and its place in the message, counted from 0."""
+    def __init__(
+        self, raw: list[bytes], names: Sequence[str], reading: Reading, text: str | None = None
+    ) -> None:
+        """Take the bytes and the names; `text` is all of it, CR between lines, where known."""
         self.raw = raw
-        self.index = index
-        self.id = name
-        self._reading = reading
-        self._fields: list[str] | None = None
-        self._text: str | None = None
+        self.names = names
+        self.reading = reading
+        self.fields: list[list[str] | None] = [None] * len(raw)
+        """The fields of the segments that were split already; `split` gives those of others."""
+        texts: list[str | None] = []
+        if text is not None and "\n" not in text:
+            texts += text.split("\r")
+        if texts and not texts[-1]:
+            texts.pop()
+        # Where lines are missing, or were joined, each is decoded by itself.
+        self._texts: list[str | None] = texts if len(texts) == len(raw) else [None] * len(raw)
 
-    def text(self) -> str:
+    def text(self, index: int) -> str:
         r"""
-        Return the decoded segment, as one line that can stand in a message again.
+        Return a decoded segment, as one line that can stand in a message again.
 
         A line end that is data (a bare LF in a note) is written as its escape `\X0A\`.
         """
-        text = self._text
+        text = self._texts[index]
         if text is None:
-            text = self.raw.decode(self._reading.codec)
+            text = self.raw[index].decode(self.reading.codec)
             if "\n" in text:
-                mark = self._reading.delimiters.escape
+                mark = self.reading.delimiters.escape
                 text = text.replace("\n", f"{mark}X0A{mark}" if mark else " ")
-            self._text = text
+            self._texts[index] = text
         return text
+
+    def split(self, index: int) -> list[str]:
+        """Return the fields of a segment as sent, by their numbers; field 0 is its name."""
+        fields = self.fields[index]
+        if fields is None:
+            separator = self.reading.delimiters.field
+            fields = self.text(index).split(separator)
+            if self.names[index] in _HEADERS:
+                fields.insert(1, separator)
+            self.fields[index] = fields
+        return fields
+
+
+class Segment:
+    """One segment of a message. Immutable."""
+
+    __slots__ = ("_lines", "id", "index")
+
+    def __init__(self, lines: Lines, index: int) -> None:
+        """Take the message's lines, and the segment's place among them, counted from 0."""
+        self._lines = lines
+        self.id = lines.names[index]
+        self.index = index
+
+    @property
+    def raw(self) -> bytes:
+        """The segment's bytes."""
+        return self._lines.raw[self.index]
+
+    def text(self) -> str:
+        """Return the decoded segment, as one line that can stand in a message again."""
+        return self._lines.text(self.index)
 
     def field(self, number: int) -> Field:
         """Return the n-th field, as the standard counts: MSH-1 is the field separator."""
-        return Field(self.field_text(number), self._reading)
+        return Field(self.field_text(number), self._lines.reading)
 
     @property
     def fields(self) -> Sequence[str]:
         """The text of all fields as sent, by their numbers; the name of the segment is field 0."""
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = self._split()
-        return fields
+        return self._lines.split(self.index)
 
     def field_text(self, number: int) -> str:
         """Return the n-th field's text as sent, '' when absent."""
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = self._split()
+        fields = self._lines.split(self.index)
         return fields[number] if number < len(fields) else ""
-
-    def _split(self) -> list[str]:
-        separator = self._reading.delimiters.field
-        fields = self.text().split(separator)
-        if self.id in _HEADERS:
-            fields.insert(1, separator)
-        return fields
 
     def __len__(self) -> int:
         """Return the number of the last field sent."""
-        self.field_text(0)
-        return len(self._fields or ()) - 1
+        return len(self._lines.split(self.index)) - 1
 
     def value(self, path: str | Path) -> str:
         """
@@ -95,11 +123,9 @@ class Segment:
         raw = self.field_text(parsed.field)
         if not raw or self._verbatim(parsed):
             return raw
-        found = chosen(raw, parsed, self._reading)
-        marks = self._reading.delimiters
-        return (
-            unescape(narrow(found[0], parsed, marks), marks, self._reading.codec) if found else ""
-        )
+        found = chosen(raw, parsed, self._lines.reading)
+        marks, codec = self._lines.reading
+        return unescape(narrow(found[0], parsed, marks), marks, codec) if found else ""
 
     def values(self, path: str | Path) -> list[str]:
         """Return the text of every repetition the path allows, [] when the field is absent."""
@@ -109,7 +135,7 @@ class Segment:
         raw = self.field_text(parsed.field)
         if self._verbatim(parsed):
             return [raw] if raw else []
-        return texts(raw, parsed, self._reading)
+        return texts(raw, parsed, self._lines.reading)
 
     def _verbatim(self, path: Path) -> bool:
         """MSH-1 and MSH-2 are delimiters, not text; field 0 is the segment's name."""
@@ -120,25 +146,24 @@ class Message:
     """One message. Immutable; make it with `Message.parse`."""
 
     __slots__ = (
-        *("_lines", "_made", "_named", "_numbers", "_reading"),
-        *("charset_suspect", "encoding", "header", "names", "raw"),
+        *("_made", "_named", "_numbers"),
+        *("charset_suspect", "delimiters", "encoding", "header", "lines", "names", "raw"),
     )
 
-    segment_type: ClassVar[type[Segment]] = Segment
+    lines_type: ClassVar[type[Lines]] = Lines
 
-    def __init__(
-        self, raw: bytes, head: Header, segments: list[bytes], names: list[str], encoding: str
-    ) -> None:
+    def __init__(self, raw: bytes, head: Header, lines: Lines, *, suspect: bool) -> None:
         """Take what `parse` found out."""
         self.raw = raw
         self.header = head
-        self.encoding = encoding
-        self.charset_suspect = False
-        self.names: Sequence[str] = names
+        self.delimiters = head.delimiters
+        """The separators it declared."""
+        self.lines = lines
+        self.encoding = lines.reading.codec
+        self.charset_suspect = suspect
+        self.names: Sequence[str] = lines.names
         """The ids of all segments, in order."""
-        self._lines = segments
-        self._reading = Reading(head.delimiters, encoding)
-        self._made: list[Segment | None] = [None] * len(segments)
+        self._made: list[Segment | None] | None = None
         self._named: dict[str, list[Segment]] | None = None
         self._numbers: list[int] | None = None
 
@@ -151,30 +176,33 @@ class Message:
         Malformed, and nothing else.
         """
         body, marked = lines.untrailed(raw)
-        first = lines.first_line(body)
-        head = header.read(first) if head is None else head
+        if b"\n" in body:
+            body = lines.with_one_end(body)
+        if head is None:
+            head = header.read(lines.first_line(body))
+        marks = head.delimiters
         segments, names = lines.segments(body, head.fields[1])
-        if segments[0] != first:
+        if len(segments[0]) != lines.first_length(body):
             raise Malformed(Malformation.STRAY_LINE)
         if names.count("MSH") > 1:
             raise Malformed(Malformation.SECOND_HEADER, "MSH[2]")
-        said = charset.declared(head.charset, head.delimiters.repetition)
-        encoding, suspect = charset.detect(body, said, fallback, marked=marked)
-        message = cls(raw, head, segments, names, encoding)
-        message.charset_suspect = suspect
-        return message
+        said = charset.declared(head.charset, marks.repetition)
+        codec, suspect, text = charset.decoded(body, said, fallback, marked=marked)
+        found = cls.lines_type(segments, names, _make(Reading, (marks, codec)), text)
+        return cls(raw, head, found, suspect=suspect)
 
     @property
     def segments(self) -> Sequence[Segment]:
         """All segments, in order."""
-        return tuple([self.segment(index) for index in range(len(self._lines))])
+        return tuple([self.segment(index) for index in range(len(self.names))])
 
     def segment(self, index: int) -> Segment:
         """Return the segment at a place, counted from 0; the same one each time."""
+        if self._made is None:
+            self._made = [None] * len(self.names)
         made = self._made[index]
         if made is None:
-            made = self.segment_type(self._lines[index], self.names[index], index, self._reading)
-            self._made[index] = made
+            made = self._made[index] = Segment(self.lines, index)
         return made
 
     @property
@@ -187,11 +215,6 @@ class Message:
                 counts[name] += 1
                 self._numbers.append(counts[name])
         return self._numbers
-
-    @property
-    def delimiters(self) -> Delimiters:
-        """The separators it declared."""
-        return self.header.delimiters
 
     def named(self, name: str) -> list[Segment]:
         """Return all segments of a name, in order."""

@@ -19,8 +19,13 @@ def null_place(payload: bytes, header: Header) -> str:
     """Give the first place of a message that holds a NUL: `OBX[2]-5.1`; '' where none does."""
     marks = header.delimiters
     mark = marks.escape.encode("latin-1")
-    if not may_hold_nul(payload, mark):
-        return ""
+    if _NUL not in payload:
+        if not mark or payload.count(mark) == header.fields[2].count(mark):
+            return ""  # nothing is escaped
+        if not any(
+            0 in bytes.fromhex(each.decode()) for each in _hexadecimal(mark).findall(payload)
+        ):
+            return ""
     body, _ = lines.trim(payload)
     numbers: dict[bytes, int] = {}
     for line in lines.split(body, marks.field.encode("latin-1")):
@@ -32,18 +37,11 @@ def null_place(payload: bytes, header: Header) -> str:
     return ""
 
 
-def may_hold_nul(payload: bytes, mark: bytes) -> bool:
-    """Tell quickly whether there is anything to look for; `mark` begins escapes."""
-    if _NUL in payload:
-        return True
-    return bool(mark) and (mark + b"X" in payload or mark + b"x" in payload)
-
-
 def _position(line: bytes, mark: bytes) -> int | None:
     """Find the first NUL of a segment."""
     found = [at] if (at := line.find(_NUL)) >= 0 else []
     for escape in _hexadecimal(mark).finditer(line) if mark else ():
-        if 0 in bytes.fromhex(escape[1].decode("ascii")):
+        if 0 in bytes.fromhex(escape[1].decode()):
             found.append(escape.start())
             break
     return min(found, default=None)

@@ -66,12 +66,9 @@ def test_a_definition_that_left_the_settings() -> None:
         notes(Listening("ris", (), "SITE1"), OLD.version)
 
 
-def known(count: int = 3) -> Listening:
-    """A listener whose definition has seen the message so often."""
-    listening = Listening("ris", (version("seen"),), "SITE1")
-    for _ in range(count):
-        notes(listening, listening.definitions[0].version)
-    return listening
+def known() -> Listening:
+    """A listener and its definition."""
+    return Listening("ris", (version("seen"),), "SITE1")
 
 
 def claimed_of(listening: Listening, payload: bytes = RAW, **changes: Any) -> Claimed:
@@ -83,12 +80,11 @@ def claimed_of(listening: Listening, payload: bytes = RAW, **changes: Any) -> Cl
     )
 
 
-def test_what_is_known_is_read_readily() -> None:
-    """As it is read otherwise; not before its form is known."""
+def test_a_short_message_is_read_readily() -> None:
+    """The result is that of `read`."""
     listening = known()
     message = claimed_of(listening)
     assert readily(message, {"ris": listening}) == read(message, {"ris": listening})
-    assert readily(claimed_of(known(1)), {"ris": known(1)}) is None
 
 
 @pytest.mark.parametrize(
@@ -106,6 +102,12 @@ def test_what_may_take_longer_or_fail_is_not(changes: dict[str, Any]) -> None:
     """Whoever has the time finds out."""
     listening = known()
     assert readily(claimed_of(listening, **changes), {"ris": listening}) is None
+
+
+def test_a_definition_with_slow_rules_is_not_read_readily() -> None:
+    """A hook or a large pattern waits for another process, or computes for long."""
+    slow = Listening("ris", (replace(version("slow"), takes_long=True),), "SITE1")
+    assert readily(claimed_of(slow), {"ris": slow}) is None
 
 
 def test_missing_codes_are_told_once() -> None:

@@ -34,11 +34,10 @@ def claimed(number: int, payload: bytes, mapping: str = "orders") -> Claimed:
 
 @pytest.fixture
 def memory(database: Database) -> Memory:
-    """A memory of which somebody has asked before: the form of orders is known."""
+    """A memory that has looked into its database once: a connection is open."""
     upgrade(database)
     memory = Memory(database, lambda: 0)
-    for _ in range(4):
-        memory.prepare(batch(1), LISTENERS)
+    memory.prepare(batch(1), LISTENERS)
     return memory
 
 
@@ -58,7 +57,7 @@ def test_it_is_the_same(memory: Memory, database: Database) -> None:
 
 
 def test_what_may_take_longer_is_for_a_thread(memory: Memory, database: Database) -> None:
-    """Many messages, one that only rules can read, and where somebody else looks."""
+    """Many messages, a merge, and where another thread uses the connection."""
     assert memory.prepare_readily(batch(LITTLE + 1), LISTENERS) is None
     merge = claimed(9, MERGE, "patients")
     assert memory.prepare_readily([*batch(2), merge], LISTENERS) is None

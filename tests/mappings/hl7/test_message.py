@@ -67,6 +67,26 @@ def test_value(read: Message, path: str, value: str) -> None:
     assert read.value(Path.parse(path)) == value
 
 
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize(
+    ("charset", "codec", "name"),
+    [
+        ("", "ascii", "DOE"),
+        ("UNICODE UTF-8", "utf-8", "MÜLLER"),
+        ("8859/2", "iso8859-2", "ŻÓŁĆ"),
+        ("SHIFT-JIS", "shift_jis", "表示"),
+        ("ISO IR87", "iso2022_jp", "山田"),
+    ],
+)
+def test_line_ends_and_charsets_do_not_mix(end: str, charset: str, codec: str, name: str) -> None:
+    """Every segment has its own text, whatever ends the lines and however it is encoded."""
+    header = f"MSH|^~\\&|RIS|H|B|R|20260101||ORM^O01|1|P|2.5.1||||||{charset}"
+    segments = [header, f"PID|1||7||{name}", f"NTE|1||{name}", "ORC|NW|P1"]
+    message = Message.parse(end.join(segments).encode(codec) + end.encode())
+    assert [each.text() for each in message.segments] == segments
+    assert [message.value(path) for path in ("PID-5", "NTE-3", "ORC-2")] == [name, name, "P1"]
+
+
 @pytest.mark.parametrize(
     ("path", "values"),
     [

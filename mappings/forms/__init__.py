@@ -1,1 +1,0 @@
-"""Mapping by form: code written for messages of one form, which says what the rules say."""
