@@ -4,7 +4,6 @@ Calls to a report service in another process or on another host, by httpx.
 The only module here that uses httpx. One attempt per call: the queues repeat what failed.
 """
 
-import asyncio
 from collections.abc import Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final
@@ -44,9 +43,6 @@ class HttpCaller(Caller):
         self._client = client
         self._largest = largest
         self._base = str(client.base_url).rstrip("/")
-        self._calls = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
 
     @override
     async def ask(self, request: Request) -> Answer:
@@ -60,8 +56,6 @@ class HttpCaller(Caller):
             sent.extensions["timeout"]["read"] = request.wait
         if self._client.is_closed:
             raise unreachable(request.path)
-        self._calls += 1
-        self._quiet.clear()
         try:
             return await self._exchange(sent, request.path)
         except _NOT_SENT:
@@ -70,19 +64,10 @@ class HttpCaller(Caller):
             raise bad_address(request.path) from None
         except httpx.HTTPError:
             raise no_answer(request.path) from None
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._quiet.set()
 
     @override
     async def aclose(self) -> None:
         await self._client.aclose()
-
-    async def leave(self) -> None:
-        """Close all connections once every call has ended."""
-        await self._quiet.wait()
-        await self.aclose()
 
     async def _exchange(self, sent: httpx.Request, path: str) -> Answer:
         """Read an answer part by part; one that is too large ends its connection."""

@@ -227,30 +227,6 @@ async def test_cookies_of_an_answer_are_not_sent_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_leaves_waits_for_the_calls_in_progress() -> None:
-    """A call that was sent gets its answer; then the connection is closed."""
-    asked, go = asyncio.Event(), asyncio.Event()
-
-    async def later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        asked.set()
-        await go.wait()
-        writer.write(OK)
-        await reader.read()  # until it is closed
-
-    async with served(later) as (server, http):
-        call = asyncio.create_task(http.ask(GET))
-        await asked.wait()
-        leaving = asyncio.create_task(http.leave())
-        await asyncio.sleep(0)
-        assert not leaving.done()
-        go.set()
-        assert (await call).content == b"ok"
-        async with asyncio.timeout(30):
-            await leaving
-            await asyncio.gather(*(each for each in server.tasks if each is not None))
-
-
 @pytest.mark.anyio
 async def test_nothing_was_sent() -> None:
     """Nobody listens: it may be tried again. What cannot be said in HTTP never can."""
