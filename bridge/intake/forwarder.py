@@ -14,6 +14,7 @@ from typing import Protocol
 
 import structlog
 
+from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import Launched
 from bridge.executors import Threads
@@ -169,7 +170,7 @@ class Forwarder:
         for task in regrouped:
             run.notes += await leave(self._service, task, run.index, run.groups)
         for task in regrouped:
-            run.notes += await join(self._service, task.after, run.index, run.groups)
+            run.notes += await join(self._service, task.after, run.index, run.groups, run.fresh)
 
     async def _patients(self, run: Run) -> None:
         for event in run.job.events:
@@ -307,6 +308,8 @@ def _registered(run: Run, task: Task, launched: Launched) -> None:
     """Note what a launch has answered."""
     if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
         run.notes.append("already_signed")
+    if launched.report_status == ReportStatus.ORDERED:
+        run.fresh.add(task.after.key)
     run.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
 
 

@@ -4,10 +4,10 @@ Link what belongs together and unlink what no longer does, after orders were reg
 An order that can no longer be linked stands alone; that is a note, not a failure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey
+from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.intake.grouping import Member, group_to_link, has_left
 from bridge.intake.order_rules import OrderState
 from bridge.intake.planning import Task
@@ -68,12 +68,32 @@ async def leave(
 
 
 async def join(
-    service: ReportService, order: IndexedOrder, index: Mapping[Key, IndexedOrder], groups: Groups
+    service: ReportService,
+    order: IndexedOrder,
+    index: Mapping[Key, IndexedOrder],
+    groups: Groups,
+    fresh: Collection[Key] = (),
 ) -> list[str]:
-    """Link an order with those that share a signal with it."""
-    members = [member(each) for each in neighbours(order, index)]
+    """
+    Link an order with those that share a signal with it.
+
+    Orders that are all `fresh` (this message registered them, and nobody has begun their reports)
+    are linked without a question about their state. The service refuses where that has changed.
+    """
+    orders = neighbours(order, index)
+    members = [member(each) for each in orders]
     if len(members) == 1 or _together(members, groups):
         return []
+    if len(orders) <= MOST and all(each.key in fresh for each in orders):
+        ranked = [each.key for each in sorted(members, key=lambda each: each.rank)]
+        try:
+            records = await service.link_orders(ranked)
+        except EngineFailure as failure:
+            if failure.status not in REFUSED:
+                raise
+        else:
+            _note_reports(records, groups)
+            return ["linked"]
     own = order_key(order.key)
     chosen = group_to_link(own, members, await reports_of(service, [m.key for m in members]))
     if not chosen:
@@ -90,9 +110,13 @@ async def join(
             notes["stands_alone"] = None
             continue
         notes["linked"] = None
-        for record in records:
-            groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
+        _note_reports(records, groups)
     return list(notes)
+
+
+def _note_reports(records: Sequence[StatusRecord], groups: Groups) -> None:
+    for record in records:
+        groups |= {Key(k.site, k.mrn, k.accession): record.report_id for k in record.orders}
 
 
 def _together(members: Sequence[Member], groups: Groups) -> bool:

@@ -43,6 +43,8 @@ class Run:
     job: Job
     index: dict[Key, IndexedOrder]
     groups: Groups = field(default_factory=dict)
+    fresh: set[Key] = field(default_factory=set)
+    """Orders that it has registered and whose reports nobody has begun."""
     changed: dict[Key, IndexedOrder] = field(default_factory=dict)
     merges: list[tuple[str, str, str]] = field(default_factory=list)
     moves: list[tuple[Visit, Move]] = field(default_factory=list)
