@@ -123,7 +123,7 @@ class Metrics:
         self.differences = counter(DIFFERENCES, "Differences that reconciling found", "kind")
 
     def _register_jobs(self) -> None:
-        labels, registry = ("job",), self.registry
+        labels, registry = ("name",), self.registry
         self.job_run = Gauge(
             JOB_RUN, "When a periodic job last ended a run", labels, registry=registry
         )

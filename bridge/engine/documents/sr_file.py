@@ -5,6 +5,7 @@ The transfer syntaxes of structured reports are opened here and not by `dcmread`
 that inflates a deflated file without bound. Knows nothing of structured reports.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 from pydicom import config
+from pydicom.datadict import dictionary_VR, keyword_dict
 from pydicom.dataelem import RawDataElement
 from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
@@ -24,12 +26,22 @@ from pydicom.uid import (
 )
 
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
-from parsers.limits import META_INFORMATION, STRUCTURED_REPORT, STRUCTURED_REPORT_ITEMS
+from parsers.limits import (
+    META_INFORMATION,
+    STRUCTURED_REPORT,
+    STRUCTURED_REPORT_ELEMENTS,
+    STRUCTURED_REPORT_ITEMS,
+)
 
 PREAMBLE = 128
 MAGIC = b"DICM"
 ITEM_TAGS = (b"\xfe\xff\x00\xe0", b"\xff\xfe\xe0\x00")  # little and big endian
 UNDEFINED_LENGTH = 0xFFFFFFFF
+ITEM_GROUP = 0xFFFE  # items and delimiters
+ELEMENT_HEAD, LONG_HEAD = 8, 12  # bytes: tag, VR and a length of two bytes, or of four
+SHORT_VRS = frozenset(re.findall(rb"..", b"AEASATCSDADSDTFLFDISLOLTPNSHSLSSSTTMUIULUS"))
+"""VRs whose length has two bytes (PS3.5 §7.1.2)."""
+SEQUENCES = frozenset(tag for tag in keyword_dict.values() if dictionary_VR(tag) == "SQ")
 META_GROUP = 0x0002
 IDENTIFYING_GROUP = 0x0008
 
@@ -45,6 +57,8 @@ class SrLimits:
     max_items: int = STRUCTURED_REPORT_ITEMS
     max_depth: int = STRUCTURED_REPORT.depth
     max_elements: int = STRUCTURED_REPORT.count
+    max_nested_elements: int = STRUCTURED_REPORT_ELEMENTS
+    """Elements of all levels, also repeated ones, of which pydicom keeps the last."""
 
 
 def read_file(data: bytes, limits: SrLimits) -> Dataset:
@@ -56,14 +70,56 @@ def read_file(data: bytes, limits: SrLimits) -> Dataset:
         body = _inflate(body, limits.max_bytes)
     if max(body.count(tag) for tag in ITEM_TAGS) > limits.max_items:
         raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+    implicit, little = syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian
+    if _has_more_elements(body, limits.max_nested_elements, implicit=implicit, little=little):
+        raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
     data_set = read_dataset(
         BytesIO(body),
-        is_implicit_VR=syntax == ImplicitVRLittleEndian,
-        is_little_endian=syntax != ExplicitVRBigEndian,
+        is_implicit_VR=implicit,
+        is_little_endian=little,
         stop_when=_counting(limits.max_elements),
     )
     _refuse_cut(data_set)
     return data_set
+
+
+def _has_more_elements(body: bytes, limit: int, *, implicit: bool, little: bool) -> bool:
+    """
+    Tell whether a data set has more elements than a limit, in sequences too (PS3.5 §7.1, §7.5).
+
+    pydicom reads the elements of items only later, with no way to stop it. Sequences that an
+    implicit data set does not name by a known tag are not read later either, and are skipped.
+    """
+    order = "<" if little else ">"
+    tag_at = struct.Struct(f"{order}HH").unpack_from
+    short_at, long_at = struct.Struct(f"{order}H"), struct.Struct(f"{order}L")
+    place, end = 0, len(body) - ELEMENT_HEAD
+    while place <= end:
+        group, number = tag_at(body, place)
+        if group == ITEM_GROUP:
+            place += ELEMENT_HEAD
+            continue
+        limit -= 1
+        if limit < 0:
+            return True
+        vr = body[place + 4 : place + 6]
+        if implicit:
+            (length,) = long_at.unpack_from(body, place + 4)
+            place += ELEMENT_HEAD
+            nested = (group << 16 | number) in SEQUENCES
+        elif vr in SHORT_VRS:
+            (length,) = short_at.unpack_from(body, place + 6)
+            place += ELEMENT_HEAD
+            nested = False
+        elif place + LONG_HEAD <= len(body):
+            (length,) = long_at.unpack_from(body, place + 8)
+            place += LONG_HEAD
+            nested = vr == b"SQ"
+        else:
+            return False
+        if not nested and length != UNDEFINED_LENGTH:
+            place += length
+    return False
 
 
 def _counting(limit: int) -> Callable[[BaseTag, str | None, int], bool]:

@@ -60,7 +60,7 @@ class Process:
 
     def metric(self, name: str, job: Job = Job.CIRCUITS) -> float:
         """Give the value of a metric of a job."""
-        start = f'{name}{{job="{job.label}"}} '
+        start = f'{name}{{name="{job.label}"}} '
         lines = generate_latest(self.metrics.registry).decode().splitlines()
         return next(float(line.removeprefix(start)) for line in lines if line.startswith(start))
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridge.delivery.learning import Learner
 from sqlalchemy import make_url
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
+from bridge.delivery.change_processor import ChangeProcessor
 from bridge.engine.service.work import Actor, ChangeEvent, transaction
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
@@ -76,7 +76,7 @@ def announce_frozen(database: Database) -> None:
 def follow(database: Database) -> None:
     """Take in a page of the feed, as each node does for all."""
     outbox = Outbox(database, "node")
-    Learner(database, outbox, [], lambda: 1).learn("frozen feed", ChangePage((), 1))
+    ChangeProcessor(database, outbox, [], lambda: 1).process("frozen feed", ChangePage((), 1))
 
 
 def sign_in_a_rush(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:

@@ -1,6 +1,7 @@
 """Authentication: tokens, roles, isolation of sites; and what strangers can learn."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -180,7 +181,8 @@ def test_last_use_is_noted(service: Service) -> None:
     used = [
         each for each in service.get("admin/sites/SITE1/tokens").json() if each["label"] == "test"
     ]
-    assert service.clock.now in used[0].values()
+    now = datetime.fromtimestamp(service.clock.now / 1000, UTC)
+    assert datetime.fromisoformat(used[0]["lastUsedAt"]) == now
 
 
 SCOPES: dict[str, Callable[[Service, str], httpx.Response]] = {

@@ -149,7 +149,6 @@ def _moment(value: object) -> object:
 _DateTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 _Time = Annotated[
     int,
-    Field(ge=0, lt=2**63),
     BeforeValidator(_moment, json_schema_input_type=_DateTime),
 ]
 _Word = Annotated[str, Field(min_length=1, max_length=320)]
