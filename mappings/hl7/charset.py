@@ -140,9 +140,10 @@ def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
     """
     known = "utf-8" if marked else known_codec(msh18)
     codec = known or _canonical(fallback)
-    if body.isascii() and codec not in DELIMITERS_IN_CHARACTERS:
-        text = None if codec.startswith(_WITH_STATES) else body.decode("ascii")
-        return codec, False, text
+    # Escape sequences of ISO 2022 are ASCII bytes, and may be wrong.
+    plain = codec not in DELIMITERS_IN_CHARACTERS and not codec.startswith(_WITH_STATES)
+    if plain and body.isascii():
+        return codec, False, body.decode("ascii")
     if codec in WESTERN and (text := _decode(body, "utf-8")) is not None:
         return "utf-8", True, text
     unknown = bool(msh18) and known is None
