@@ -58,7 +58,7 @@ class Lines:
                 text = self.raw[index].decode(self.reading.codec)
             except UnicodeDecodeError:  # of several lines: ISO 2022 states end with each of them
                 lines = self.raw[index].split(b"\n")
-                text = "\n".join(each.decode(self.reading.codec, "replace") for each in lines)
+                text = "\n".join(each.decode(self.reading.codec) for each in lines)
             if "\n" in text:
                 mark = self.reading.delimiters.escape
                 text = text.replace("\n", f"{mark}X0A{mark}" if mark else " ")
